@@ -1,0 +1,212 @@
+"""What a check found, and what a run of checks amounts to: the data of every report.
+
+These models are the JSON contract `npudoctor.report/1`: fields may be added in 1.x, never renamed or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class Severity(str, Enum):
+    """How much a finding matters; ordered, INFO < WARNING < ERROR."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        return ("info", "warning", "error").index(self.value)
+
+    def __lt__(self, other: str) -> bool:
+        return self.rank < Severity(other).rank
+
+    def __le__(self, other: str) -> bool:
+        return self.rank <= Severity(other).rank
+
+    def __gt__(self, other: str) -> bool:
+        return self.rank > Severity(other).rank
+
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= Severity(other).rank
+
+
+class Status(str, Enum):
+    """How a check ended. A finding of severity info leaves it OK; a check that could not look is never OK."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    CRASHED = "crashed"
+
+
+class Skip(str, Enum):
+    """Why a check was skipped: the question does not arise, its cause is reported elsewhere, or nobody could look."""
+
+    NOT_APPLICABLE = "not-applicable"
+    BLOCKED = "blocked"
+    COULD_NOT_LOOK = "could-not-look"
+
+
+class Because(str, Enum):
+    """What kept npudoctor from knowing a fact. TIMED_OUT and FAILED leave a run undetermined; the others do not."""
+
+    NOT_APPLICABLE = "not-applicable"
+    ABSENT = "absent"
+    NO_RIGHT = "no-right"
+    NOT_RECORDED = "not-recorded"
+    TIMED_OUT = "timed-out"
+    FAILED = "failed"
+
+
+class Verdict(str, Enum):
+    """One word for a whole run."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    UNDETERMINED = "undetermined"
+
+
+class Model(BaseModel):
+    """A frozen model that refuses fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_enum_values=False)
+
+
+class Evidence(Model):
+    """One observation: where it was made, what was expected there, and what was there."""
+
+    source: str
+    expected: str | None = None
+    actual: str | None = None
+
+
+class FixOffer(Model):
+    """A fix that would mend a finding, with the parameters that it would be given."""
+
+    id: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Finding(Model):
+    """One thing that is wrong, or worth knowing, about one subject of the node.
+
+    `subject` is `host`, `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`. `of_live_job` marks what a running
+    job explains: while the node is in service the engine reports it as info (see `--expect-idle`).
+    """
+
+    subject: str = "host"
+    severity: Severity = Severity.ERROR
+    summary: str
+    detail: str | None = None
+    hint: str | None = None
+    commands: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    fix: FixOffer | None = None
+    pitfall: str | None = None
+    links: tuple[str, ...] = ()
+    of_live_job: bool = Field(default=False, exclude=True)
+
+    @field_validator("fix", mode="before")
+    @classmethod
+    def _fix_by_id(cls, value: object) -> object:
+        return {"id": value} if isinstance(value, str) else value
+
+
+class Result(Model):
+    """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
+
+    `because` says what kept a `could-not-look` from looking. `duration_s` is in seconds.
+    """
+
+    check: str
+    title: str
+    tags: tuple[str, ...] = ()
+    status: Status
+    reason: str | None = None
+    skip: Skip | None = None
+    because: Because | None = None
+    blocked_by: str | None = None
+    duration_s: float = 0.0
+    findings: tuple[Finding, ...] = ()
+    detail: str | None = None
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity of the worst finding; None without findings."""
+        return max((finding.severity for finding in self.findings), default=None)
+
+    @property
+    def leaves_undetermined(self) -> bool:
+        """Whether a tool's failure, not the node's state, kept this check from a verdict."""
+        return self.status is Status.CRASHED or self.because in (Because.TIMED_OUT, Because.FAILED)
+
+
+class HostSummary(Model):
+    """Which node was examined. `container` names the container's runtime, `python` the examined interpreter."""
+
+    hostname: str | None = None
+    machine: str | None = None
+    os: str | None = None
+    kernel: str | None = None
+    container: str | None = None
+    python: str | None = None
+
+
+class Report(Model):
+    """The whole of one run: what `npudoctor check --json` prints."""
+
+    schema_: str = Field(default="npudoctor.report/1", alias="schema")
+    tool_version: str
+    started_at: str
+    duration_s: float
+    host: HostSummary
+    profile: str
+    verdict: Verdict
+    exit_code: int
+    role: str
+    in_service: bool | None
+    environment: str
+    fail_on: Severity = Severity.ERROR
+    summary: dict[str, int]
+    results: tuple[Result, ...]
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def status_of(findings: Iterable[Finding]) -> Status:
+    """The status of a check that ran to its end with these findings."""
+    worst = max((finding.severity for finding in findings), default=Severity.INFO)
+    return Status.OK if worst is Severity.INFO else Status(worst.value)
+
+
+def count(results: Iterable[Result]) -> dict[str, int]:
+    """How many results ended in each status, in the order of `Status`."""
+    ended = [result.status for result in results]
+    return {status.value: ended.count(status) for status in Status}
+
+
+def judge(
+    results: Sequence[Result], *, fail_on: Severity = Severity.ERROR, named: Collection[str] = ()
+) -> tuple[Verdict, int]:
+    """The verdict and the exit code of a run; `named` holds the checks asked for by id.
+
+    1: a finding at or above `fail_on`. 3: nothing worse, but a check crashed, a tool failed or did not answer, or a
+    check named on the command line was skipped. 0: otherwise.
+    """
+    worst = max((result.worst for result in results if result.worst), default=None)
+    undetermined = any(
+        result.leaves_undetermined or (result.check in named and result.status is Status.SKIPPED) for result in results
+    )
+    failed = worst is not None and worst >= fail_on
+    if undetermined and not failed:
+        return Verdict.UNDETERMINED, 3
+    verdict = Verdict.OK if worst in (None, Severity.INFO) else Verdict(worst.value)
+    return verdict, 1 if failed else 0

@@ -1,0 +1,214 @@
+"""The only door to a node. Everything npudoctor learns, and everything it changes, goes through a `Host`.
+
+Exceptions: `Unavailable` (a fact cannot be known here; its text is the reason shown to the user), with
+`NotApplicable` for a question that does not arise. `ParseError` (text was read but not understood). `Refused`
+(a change that this host does not allow).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from npudoctor.findings import Because
+
+TOOL_TIMEOUT_S = 10.0
+STANDARD_PLACES: Mapping[str, tuple[str, ...]] = {
+    "npu-smi": ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"),
+    "hccn_tool": ("/usr/local/Ascend/driver/tools", "/usr/bin", "/usr/local/bin"),
+}
+"""Where the vendor's tools lie when PATH does not name them."""
+
+
+class Unavailable(Exception):
+    """A fact cannot be known here. The text is a full clause, shown to the user as the reason for a skip."""
+
+    def __init__(self, reason: str, *, because: Because = Because.ABSENT, blocked_by: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.because = because
+        self.blocked_by = blocked_by
+
+
+class NotApplicable(Unavailable):
+    """The question does not arise on this node."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, because=Because.NOT_APPLICABLE)
+
+
+class ParseError(ValueError):
+    """Text that a parser does not understand, with the line that it stopped at (counted from 1)."""
+
+    def __init__(self, problem: str, *, line_number: int | None = None, line: str | None = None) -> None:
+        where = f" (line {line_number}: {line.strip()[:80]!r})" if line_number and line is not None else ""
+        super().__init__(problem + where)
+        self.problem = problem
+        self.line_number = line_number
+        self.line = line
+
+
+class Refused(Exception):
+    """A change that this host does not allow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """A command that ended or was ended.
+
+    `returncode` is None where it was ended after its time was up, negative for a signal. `stdout` and `stderr` are at
+    most 8 MiB each (`truncated` where more came); bytes that are not UTF-8 read U+FFFD. `seconds` is wall time.
+    """
+
+    returncode: int | None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+    truncated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStat:
+    """What `stat` says: `kind` is file, dir, char, block, fifo, socket; `mode` the permission bits.
+
+    `access` holds what this user may do, any of `rwx`. `mtime` is in seconds since 1970; `rdev` is `major:minor`.
+    """
+
+    kind: str
+    mode: int
+    uid: int
+    gid: int
+    access: str
+    size: int = 0
+    mtime: float | None = None
+    rdev: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """The person who asked."""
+
+    name: str = "root"
+    uid: int = 0
+    gid: int = 0
+    gids: tuple[int, ...] = (0,)
+    groups: tuple[str, ...] = ("root",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """Provenance of a host: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds."""
+
+    source: str
+    hostname: str
+    machine: str
+    environment: str = "process"
+    recorded_at: str | None = None
+
+
+@runtime_checkable
+class Host(Protocol):
+    """What can be asked of a node. Everything raises `Unavailable` where there is no answer."""
+
+    @property
+    def about(self) -> About: ...
+    @property
+    def user(self) -> User: ...
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables of a job; raises Unavailable where none can be had."""
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Run a command without a shell. Raises Unavailable where it is not installed or not in the recording."""
+        ...
+
+    def run_in_target(self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] = ...) -> Completed:
+        """Run the script facts/in_target/NAME.py under the interpreter `python`, with the job's variables."""
+        ...
+
+    def read(self, path: str) -> str: ...
+    def read_bytes(self, path: str, *, limit: int = ...) -> bytes: ...
+    def exists(self, path: str) -> bool: ...
+    def list_dir(self, path: str) -> tuple[str, ...]: ...
+    def stat(self, path: str) -> FileStat: ...
+    def read_link(self, path: str) -> str | None:
+        """The target of a symbolic link; None where the path is no link."""
+        ...
+
+    def which(self, name: str) -> str | None: ...
+    def measure(self, key: str) -> Any:
+        """One of the psutil-shaped facts of a bundle's host.json: cpu, memory, disks, mounts, interfaces, sockets,
+        processes, limits, pci, container."""
+        ...
+
+
+@runtime_checkable
+class MutableHost(Host, Protocol):
+    """A host that can be changed; only the fixer holds one."""
+
+    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def set_sysctl(self, key: str, value: str) -> None: ...
+    def signal(self, pid: int, number: int) -> None: ...
+    def run_streaming(
+        self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
+    ) -> Completed: ...
+
+
+def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = TOOL_TIMEOUT_S) -> list[Completed]:
+    """Run several commands side by side (the host bounds how many at once); in order; the first failure is raised."""
+    if len(commands) < 2:
+        return [host.run(argv, timeout=timeout) for argv in commands]
+    with ThreadPoolExecutor(max_workers=min(4, len(commands))) as pool:
+        return list(pool.map(lambda argv: host.run(argv, timeout=timeout), commands))
+
+
+def real_path(host: Host, path: str) -> str:
+    """The path with every symbolic link in it followed, as the node would; at most 40 links."""
+    seen = 0
+    done = "/"
+    rest = [part for part in path.split("/") if part]
+    while rest:
+        part = rest.pop(0)
+        if part == "..":
+            done = posixpath.dirname(done)
+            continue
+        here = posixpath.join(done, part)
+        target = None if part == "." or seen >= 40 else host.read_link(here)
+        if target is None:
+            done = done if part == "." else here
+            continue
+        seen += 1
+        done = "/" if target.startswith("/") else done
+        rest = [piece for piece in target.split("/") if piece] + rest
+    return done
+
+
+def command_key(argv: Sequence[str]) -> str:
+    """The name of a command in a recording: its words joined by blanks, the first without its folder."""
+    return " ".join([posixpath.basename(argv[0]), *argv[1:]])
+
+
+__all__ = [
+    "STANDARD_PLACES",
+    "TOOL_TIMEOUT_S",
+    "About",
+    "Because",
+    "Completed",
+    "FileStat",
+    "Host",
+    "MutableHost",
+    "NotApplicable",
+    "ParseError",
+    "Refused",
+    "Unavailable",
+    "User",
+    "command_key",
+    "real_path",
+    "run_each",
+]

@@ -1,0 +1,212 @@
+"""All that a plug-in may import: decorators for checks and probes, and the words that they speak.
+
+A check judges facts and yields findings; a probe obtains one fact from the node:
+
+    @probe
+    def memory(host: Host) -> Memory: ...
+
+    @check("host.swap", tags=("host",))
+    def swap_is_off(memory: Memory) -> Iterator[Finding]: ...
+
+The types of the parameters say which facts are needed (`Memory | None` makes one optional); the first line of the
+docstring is the title, phrased as what holds when all is well, and the rest says why it matters.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
+from npudoctor.host import (
+    Completed,
+    FileStat,
+    Host,
+    MutableHost,
+    NotApplicable,
+    ParseError,
+    Refused,
+    Unavailable,
+    User,
+    real_path,
+    run_each,
+)
+
+PROFILES = ("quick", "standard", "full")
+"""What a run may cost, from cheap to dear; each holds the ones before it."""
+
+PREFLIGHT = "preflight"
+"""Tag of the checks that look for what a job needs free: a live job's findings are info while the node is in service."""
+
+HEALTH = "health"
+"""Tag of the checks that `npudoctor healthcheck` judges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the person who asked has decided; a fact like any other, so checks and probes may take it.
+
+    `python` is the interpreter to examine, None to look for it. `role` is auto, full or driver-only. `settings` holds
+    the site's thresholds by name. `tool_timeout_s` bounds one call of a vendor tool.
+    """
+
+    expect_idle: bool = False
+    role: str = "auto"
+    profile: str = "standard"
+    python: str | None = None
+    tool_timeout_s: float = 10.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Need:
+    """One fact that a check or a probe takes."""
+
+    parameter: str
+    fact: type
+    optional: bool
+
+
+def _needs(function: Callable[..., Any]) -> tuple[Need, ...]:
+    hints = get_type_hints(function)
+    return tuple(_need(name, hints[name]) for name in inspect.signature(function).parameters)
+
+
+def _need(name: str, hint: Any) -> Need:
+    if get_origin(hint) in (Union, types.UnionType):
+        facts = [choice for choice in get_args(hint) if choice is not type(None)]
+        if len(facts) == 1:
+            return Need(name, facts[0], True)
+    if not isinstance(hint, type):
+        raise TypeError(f"parameter {name}: {hint!r} is not the type of a fact")
+    return Need(name, hint, False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Check:
+    """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
+
+    id: str
+    title: str
+    why: str
+    tags: tuple[str, ...]
+    profile: str
+    after: tuple[str, ...]
+    requires: tuple[type, ...]
+    fix: str | None
+    function: Callable[..., Iterator[Finding]]
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """The facts that it takes; raises TypeError or NameError for annotations that name no type."""
+        return _needs(self.function)
+
+    @property
+    def group(self) -> str:
+        """The subject of the id: `npu` for `npu.health`."""
+        return self.id.partition(".")[0]
+
+    def __call__(self, *facts: Any, **named: Any) -> Iterator[Finding]:
+        return self.function(*facts, **named)
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Obtains one fact. Made by `@probe`; `provides` is the return type of the function."""
+
+    function: Callable[..., Any]
+    provides: type
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        return _needs(self.function)
+
+    @property
+    def name(self) -> str:
+        """The name that `npudoctor facts` shows: `npu_smi.info`."""
+        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+
+    def __call__(self, *facts: Any, **named: Any) -> Any:
+        return self.function(*facts, **named)
+
+
+def check(
+    id: str,
+    *,
+    tags: tuple[str, ...] = (),
+    profile: str = "quick",
+    after: tuple[str, ...] = (),
+    requires: tuple[type, ...] = (),
+    fix: str | None = None,
+) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
+    """Make a check of a generator over facts.
+
+    `after` names the checks whose error makes this one pointless: it is then skipped, blocked by the cause.
+    `requires` are facts that must be known although the check does not read them. `fix` is the fix that its findings
+    usually offer. The id's subject is always one of the tags. Raises ValueError for an id that is not `subject.thing`,
+    an unknown profile, or a missing docstring.
+    """
+    subject, dot, thing = id.partition(".")
+    if not (subject and dot and thing):
+        raise ValueError(f"{id!r} is no check id: write subject.thing, as in npu.health")
+    if profile not in PROFILES:
+        raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
+
+    def made(function: Callable[..., Iterator[Finding]]) -> Check:
+        title, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
+        if not title:
+            raise ValueError(f"{id}: the docstring is the title; it is missing")
+        return Check(
+            id=id,
+            title=title.rstrip("."),
+            why=why.strip(),
+            tags=tuple(dict.fromkeys((subject, *tags))),
+            profile=profile,
+            after=after,
+            requires=requires,
+            fix=fix,
+            function=function,
+        )
+
+    return made
+
+
+def probe(function: Callable[..., Any]) -> Probe:
+    """Make a probe of a function that returns one fact; its return type is what it provides."""
+    provides = get_type_hints(function).get("return")
+    if not isinstance(provides, type):
+        raise TypeError(f"{function.__module__}.{function.__name__}: annotate what the probe returns")
+    return Probe(function, provides)
+
+
+__all__ = [
+    "HEALTH",
+    "PREFLIGHT",
+    "PROFILES",
+    "Because",
+    "Check",
+    "Completed",
+    "Evidence",
+    "FileStat",
+    "Finding",
+    "FixOffer",
+    "Host",
+    "MutableHost",
+    "Need",
+    "NotApplicable",
+    "Options",
+    "ParseError",
+    "Probe",
+    "Refused",
+    "Severity",
+    "Unavailable",
+    "User",
+    "check",
+    "probe",
+    "real_path",
+    "run_each",
+]
