@@ -1,0 +1,445 @@
+"""Runs checks: every fact once, what can go side by side does, results in the order of the catalogue.
+
+A worker thread obtains one fact or runs one check at a time; `graphlib` says what is ready. The consumer of `run` gets
+events as they happen: the command line, the terminal interface and the daemon read the same ones.
+"""
+
+from __future__ import annotations
+
+import difflib
+import graphlib
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from npudoctor import __version__
+from npudoctor.facts.container import Container
+from npudoctor.facts.context import Role, Service
+from npudoctor.facts.platform import Platform
+from npudoctor.facts.target_python import TargetPython
+from npudoctor.findings import (
+    Because,
+    Finding,
+    HostSummary,
+    Report,
+    Result,
+    Severity,
+    Skip,
+    Status,
+    count,
+    judge,
+    status_of,
+)
+from npudoctor.host import Host, ParseError, Unavailable
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe
+
+WORKERS = 8
+GRACE_S = 0.3
+"""How long the run waits, once its time is up, for commands that were just ended to hand in what they know."""
+
+CONTEXT = (Platform, Container, TargetPython, Role, Service)
+"""The facts that a report names besides its results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which checks to run and how to judge them.
+
+    `names` and `skip` hold ids and tags; `severities` maps an id to the severity that the site gives its findings, or
+    to None where the site has silenced it. `deadline_s` bounds the whole run, in seconds.
+    """
+
+    names: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+    fail_on: Severity = Severity.ERROR
+    severities: Mapping[str, Severity | None] = field(default_factory=dict)
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Started:
+    """A check has begun: the first of its facts is being obtained."""
+
+    check: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A check has ended."""
+
+    result: Result
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run has ended."""
+
+    report: Report
+
+
+Event = Started | Finished | Done
+
+
+class UnknownName(ValueError):
+    """A name that is neither a check nor a tag of this catalogue, with the nearest ones that are."""
+
+    def __init__(self, name: str, nearest: Sequence[str]) -> None:
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; `npudoctor list` shows all"
+        super().__init__(f"there is no check or tag {name!r}{hint}")
+
+
+def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
+    """The checks to run, in the order of the catalogue; one named by its id runs whatever the profile.
+
+    Raises UnknownName.
+    """
+    tags = {tag for check in catalog.checks.values() for tag in check.tags}
+    for name in (*selection.names, *selection.skip):
+        if name not in catalog.checks and name not in tags:
+            raise UnknownName(name, difflib.get_close_matches(name, [*catalog.checks, *tags], n=2))
+    affordable = PROFILES[: PROFILES.index(selection.options.profile) + 1]
+
+    def chosen(check: Check) -> bool:
+        if check.id in selection.skip or any(tag in selection.skip for tag in check.tags):
+            return False
+        if check.id in selection.names:
+            return True
+        wanted = not selection.names or any(tag in selection.names for tag in check.tags)
+        return wanted and check.profile in affordable
+
+    return tuple(check for check in catalog.checks.values() if chosen(check))
+
+
+def run(catalog: Catalog, host: Host, selection: Selection) -> Iterator[Event]:
+    """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run."""
+    chosen = select(catalog, selection)
+    return _Run(catalog, host, selection, chosen).events()
+
+
+def gather(catalog: Catalog, host: Host, options: Options, *, deadline_s: float | None = None) -> dict[Probe, Any]:
+    """Every fact of the node, or the Unavailable (or `Crash`) that stands in its place, by probe name."""
+    work = _Run(catalog, host, Selection(options=options, deadline_s=deadline_s), ())
+    work.add_facts(catalog.probes)
+    for _ in work.events():
+        pass
+    probes = sorted(catalog.probes.values(), key=lambda probe: probe.name)
+    late = Unavailable("the run's time was up before it was known", because=Because.TIMED_OUT)
+    return {probe: work.values.get(probe.provides, late) for probe in probes}
+
+
+@dataclass(frozen=True)
+class Crash:
+    """An exception in a probe or a check that nobody foresaw."""
+
+    reason: str
+    detail: str
+
+
+_Node = type | str
+"""A fact by its type, a check by its id."""
+
+
+class _Run:
+    def __init__(self, catalog: Catalog, host: Host, selection: Selection, chosen: Sequence[Check]) -> None:
+        self.catalog = catalog
+        self.host = host
+        self.selection = selection
+        self.chosen = chosen
+        self.values: dict[type, Any] = {Options: selection.options}
+        self.results: dict[str, Result] = {}
+        self._graph: dict[_Node, set[_Node]] = {}
+        self._work: queue.SimpleQueue[_Node | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[_Node, Any]] = queue.SimpleQueue()
+        for check in chosen:
+            self._add_check(check)
+        if not selection.names:
+            self.add_facts(fact for fact in CONTEXT if fact in catalog.probes)
+        if any(PREFLIGHT in check.tags for check in chosen) and Service in catalog.probes:
+            self.add_facts([Service])
+
+    # What is to be done, and after what
+
+    def _add_check(self, check: Check) -> None:
+        if check.id in self._graph:
+            return
+        before = [self.catalog.checks[id] for id in check.after if id in self.catalog.checks]
+        facts = [*check.requires, *(need.fact for need in _needs(check))]
+        if PREFLIGHT in check.tags and Service in self.catalog.probes:
+            facts.append(Service)
+        self._graph[check.id] = {*(blocker.id for blocker in before), *facts}
+        self.add_facts(facts)
+        for blocker in before:
+            self._add_check(blocker)
+
+    def add_facts(self, facts: Iterable[type]) -> None:
+        """Have these facts obtained, and the ones that they are made of."""
+        for fact in facts:
+            if fact in self._graph:
+                continue
+            probe = self.catalog.probes.get(fact)
+            needed = {need.fact for need in _needs(probe) if need.fact is not Host} if probe else set()
+            self._graph[fact] = set(needed)
+            self.add_facts(needed)
+
+    # The run
+
+    def events(self) -> Iterator[Event]:
+        """Obtain the facts, run the checks, and tell what happens."""
+        started_at = datetime.now(timezone.utc)
+        began = time.monotonic()
+        until = began + self.selection.deadline_s if self.selection.deadline_s else None
+        for result in self.catalog.broken:
+            self.results[result.check] = result
+            yield Finished(result)
+        for _ in range(WORKERS):
+            threading.Thread(target=self._worker, daemon=True).start()
+        try:
+            yield from self._follow(until)
+        finally:
+            for _ in range(WORKERS):
+                self._work.put(None)
+        if self.chosen or self.catalog.broken:
+            yield Done(self._report(started_at, time.monotonic() - began))
+
+    def _follow(self, until: float | None) -> Iterator[Event]:
+        try:
+            sorter = graphlib.TopologicalSorter(self._graph)
+            sorter.prepare()
+        except graphlib.CycleError as problem:
+            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in problem.args[1])
+            yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
+            return
+        shown = {check.id for check in self.chosen}
+        begun: set[str] = set()
+        while sorter.is_active():
+            for node in sorter.get_ready():
+                for id in self._begun_by(node, shown - begun):
+                    begun.add(id)
+                    yield Started(id)
+                self._work.put(node)
+            try:
+                node, outcome = self._done.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                if close := getattr(self.host, "close", None):
+                    close()
+                    until = time.monotonic() + GRACE_S if until and until > 0 else until
+                yield from self._late(shown)
+                return
+            sorter.done(node)
+            if isinstance(node, str):
+                self.results[node] = outcome
+                if node in shown:
+                    yield Finished(outcome)
+            else:
+                self.values[node] = outcome
+
+    def _begun_by(self, node: _Node, waiting: set[str]) -> list[str]:
+        if isinstance(node, str):
+            return [node] if node in waiting else []
+        return [check.id for check in self.chosen if check.id in waiting and node in self._graph[check.id]]
+
+    def _late(self, shown: set[str]) -> Iterator[Event]:
+        """The time is up: take what the commands that were just ended still hand in, and skip the rest."""
+        until = time.monotonic() + GRACE_S
+        while (left := until - time.monotonic()) > 0:
+            try:
+                node, outcome = self._done.get(timeout=left)
+            except queue.Empty:
+                break
+            if isinstance(node, str):
+                self.results[node] = outcome
+                if node in shown:
+                    yield Finished(outcome)
+        limit = self.selection.deadline_s
+        yield from self._give_up(f"the run's time of {limit:g} s was up before it could look", Because.TIMED_OUT)
+
+    def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
+        for check in self.chosen:
+            if check.id not in self.results:
+                self.results[check.id] = _skipped(check, reason, because=because)
+                yield Finished(self.results[check.id])
+
+    def _worker(self) -> None:
+        while (node := self._work.get()) is not None:
+            outcome = self._judge(self.catalog.checks[node]) if isinstance(node, str) else self._obtain(node)
+            self._done.put((node, outcome))
+
+    def _obtain(self, fact: type) -> Any:
+        if fact is Options:
+            return self.selection.options
+        probe = self.catalog.probes.get(fact)
+        if probe is None:
+            return Crash(f"no probe provides {fact.__name__}", "")
+        try:
+            return probe(**self._arguments(_needs(probe)))
+        except Unavailable as why:
+            return why
+        except ParseError as problem:
+            return Unavailable(f"{probe.name} was not understood: {problem}", because=Because.FAILED)
+        except _Crashed as crashed:
+            return crashed.args[0]
+        except Exception as problem:
+            return Crash(f"{probe.name} failed: {type(problem).__name__}: {problem}", traceback.format_exc())
+
+    def _arguments(self, needs: Iterable[Need]) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for need in needs:
+            value = self.host if need.fact is Host else self.values[need.fact]
+            if isinstance(value, (Unavailable, Crash)) and need.optional:
+                value = None
+            elif isinstance(value, Unavailable):
+                raise value
+            elif isinstance(value, Crash):
+                raise _Crashed(value)
+            arguments[need.parameter] = value
+        return arguments
+
+    # One check
+
+    def _judge(self, check: Check) -> Result:
+        if blocker := self._blocker(check):
+            return _skipped(check, f"see {blocker}", blocked_by=blocker)
+        if check.id in self.selection.severities and self.selection.severities[check.id] is None:
+            return _skipped(check, "silenced by this site's configuration", because=Because.NOT_APPLICABLE)
+        began = time.monotonic()
+        findings: list[Finding] = []
+        reason = None
+        try:
+            required = tuple(Need(fact.__name__, fact, False) for fact in check.requires)
+            self._arguments(required)
+            for finding in check(**self._arguments(_needs(check))):
+                findings.append(self._settled(check, finding))
+        except Unavailable as why:
+            if not findings:
+                return _skipped(check, why.reason, because=why.because, blocked_by=why.blocked_by)
+            reason = why.reason
+        except _Crashed as crashed:
+            return _crashed(check, crashed.args[0])
+        except Exception as problem:
+            crash = Crash(f"{type(problem).__name__}: {problem}", traceback.format_exc())
+            return _crashed(check, crash, findings)
+        return Result(
+            check=check.id,
+            title=check.title,
+            tags=check.tags,
+            status=status_of(findings),
+            reason=reason,
+            duration_s=round(time.monotonic() - began, 6),
+            findings=tuple(findings),
+        )
+
+    def _blocker(self, check: Check) -> str | None:
+        """The first check, in the order of the catalogue, whose error stands behind this one's."""
+        causes = set()
+        for id in check.after:
+            result = self.results.get(id)
+            if result and result.status is Status.ERROR:
+                causes.add(id)
+            elif result and result.blocked_by:
+                causes.add(result.blocked_by)
+        return next((id for id in self.catalog.checks if id in causes), None)
+
+    def _settled(self, check: Check, finding: Finding) -> Finding:
+        """The finding with what the run, the site and this catalogue say about it."""
+        changes: dict[str, Any] = {}
+        if severity := self.selection.severities.get(check.id):
+            changes["severity"] = severity
+        service = self.values.get(Service)
+        if finding.of_live_job and not self.selection.options.expect_idle:
+            if isinstance(service, Service) and service.in_service:
+                changes["severity"] = Severity.INFO
+        if finding.fix and finding.fix.id not in self.catalog.fixes:
+            changes["fix"] = None
+        return finding.model_copy(update=changes) if changes else finding
+
+    # The report
+
+    def _report(self, started_at: datetime, duration_s: float) -> Report:
+        named = {name for name in self.selection.names if name in self.catalog.checks}
+        order = [*(result.check for result in self.catalog.broken), *(check.id for check in self.chosen)]
+        results = tuple(self.results[id] for id in order)
+        verdict, exit_code = judge(results, fail_on=self.selection.fail_on, named=named)
+        role, service = self._known(Role), self._known(Service)
+        return Report(
+            tool_version=__version__,
+            started_at=started_at.isoformat(timespec="seconds"),
+            duration_s=round(duration_s, 3),
+            host=self._host_summary(),
+            profile=self.selection.options.profile,
+            verdict=verdict,
+            exit_code=exit_code,
+            role=role.name if role else self.selection.options.role,
+            in_service=service.in_service if service else None,
+            environment=self.host.about.environment,
+            fail_on=self.selection.fail_on,
+            summary=count(results),
+            results=results,
+        )
+
+    def _known(self, fact: type) -> Any:
+        value = self.values.get(fact)
+        return value if isinstance(value, fact) else None
+
+    def _host_summary(self) -> HostSummary:
+        platform, container, python = self._known(Platform), self._known(Container), self._known(TargetPython)
+        about = self.host.about
+        return HostSummary(
+            hostname=about.hostname,
+            machine=about.machine,
+            os=platform.os if platform else None,
+            kernel=platform.kernel if platform else None,
+            container=container.runtime if container else None,
+            python=python.path if python else None,
+        )
+
+
+class _Crashed(Exception):
+    """A fact that a check or probe needs could not be obtained, because its probe crashed."""
+
+
+def _needs(item: Check | Probe) -> tuple[Need, ...]:
+    """Its needs; none for annotations that name no type, which then shows when it is called."""
+    try:
+        return item.needs
+    except (TypeError, NameError):
+        return ()
+
+
+def _skipped(
+    check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None
+) -> Result:
+    if blocked_by:
+        kind = Skip.BLOCKED
+    elif because is Because.NOT_APPLICABLE:
+        kind = Skip.NOT_APPLICABLE
+    else:
+        kind = Skip.COULD_NOT_LOOK
+    return Result(
+        check=check.id,
+        title=check.title,
+        tags=check.tags,
+        status=Status.SKIPPED,
+        reason=reason,
+        skip=kind,
+        because=because if kind is Skip.COULD_NOT_LOOK else None,
+        blocked_by=blocked_by,
+    )
+
+
+def _crashed(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:
+    return Result(
+        check=check.id,
+        title=check.title,
+        tags=check.tags,
+        status=Status.CRASHED,
+        reason=crash.reason,
+        detail=crash.detail,
+        findings=tuple(findings),
+    )

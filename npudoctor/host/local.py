@@ -1,0 +1,459 @@
+"""This machine: real commands, real files, real measurements. The one place that starts processes.
+
+A vendor tool may hang, ignore SIGTERM, print a gigabyte, or leave a child behind that holds its pipe; none of these
+may hold npudoctor up. Every command has its own session and a time limit, and is ended with all that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import posixpath
+import pwd
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+
+from npudoctor.findings import Because
+from npudoctor.host import (
+    STANDARD_PLACES,
+    TOOL_TIMEOUT_S,
+    About,
+    Completed,
+    FileStat,
+    Unavailable,
+    User,
+    command_key,
+    measures,
+)
+
+OUTPUT_LIMIT_BYTES = 8 << 20
+GRACE_S = 0.15
+"""How long a process may take to act on SIGTERM, how long on SIGKILL, and how long a pipe may outlive its command."""
+
+VENDOR_TOOLS = frozenset(STANDARD_PLACES)
+_CALLS = itertools.count(1)
+
+
+class LocalHost:
+    """The machine npudoctor runs on, or the one whose file tree lies below `root`.
+
+    `environ` holds the variables of a job, or the Unavailable that says why there are none; `environment` says whose.
+    At most `at_once` vendor tools run side by side; each distinct command runs once in the life of this object.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str = "",
+        environ: Mapping[str, str] | Unavailable | None = None,
+        environment: str = "process",
+        at_once: int = 2,
+    ) -> None:
+        self._root = root.rstrip("/")
+        self._environ = dict(os.environ) if environ is None else environ
+        self._environment = environment
+        self._slots = threading.BoundedSemaphore(at_once)
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[str, ...], _Once] = {}
+        self._hung: dict[str, str] = {}
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    # Who and where
+
+    @property
+    def about(self) -> About:
+        """This machine's name and architecture."""
+        return About(
+            source="live", hostname=os.uname().nodename, machine=os.uname().machine, environment=self._environment
+        )
+
+    @functools.cached_property
+    def user(self) -> User:
+        """The user that npudoctor runs as."""
+        gids = tuple(dict.fromkeys([os.getegid(), *os.getgroups()]))
+        try:
+            name = pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            name = str(os.geteuid())
+        return User(
+            name=name, uid=os.geteuid(), gid=os.getegid(), gids=gids, groups=tuple(map(measures.group_name, gids))
+        )
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables of a job."""
+        if isinstance(self._environ, Unavailable):
+            raise self._environ
+        return self._environ
+
+    # Files
+
+    def _at(self, path: str) -> str:
+        return self._root + path
+
+    def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
+        return _explained(path, self.user)
+
+    def read(self, path: str) -> str:
+        """The text of a file of at most 8 MiB; bytes that are not UTF-8 read U+FFFD."""
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str, *, limit: int = OUTPUT_LIMIT_BYTES) -> bytes:
+        """The first `limit` bytes of a file, without waiting on pipes and devices."""
+        with self._reading(path):
+            handle = os.open(self._at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(handle, "rb", buffering=0) as file:
+                kind = os.fstat(handle).st_mode
+                if not stat.S_ISREG(kind):
+                    raise Unavailable(f"{path} is not a regular file", because=Because.FAILED)
+                pieces = bytearray()
+                while len(pieces) < limit and (piece := file.read(limit - len(pieces))):
+                    pieces += piece
+                return bytes(pieces)
+
+    def exists(self, path: str) -> bool:
+        """Whether the path is there, links followed."""
+        return os.path.exists(self._at(path))
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted."""
+        with self._reading(path):
+            return tuple(sorted(os.listdir(self._at(path))))
+
+    def stat(self, path: str) -> FileStat:
+        """Kind, mode, owner and access of a path, links followed."""
+        with self._reading(path):
+            found = os.stat(self._at(path))
+        may = ((os.R_OK, "r"), (os.W_OK, "w"), (os.X_OK, "x"))
+        return FileStat(
+            kind=_kind(found.st_mode),
+            mode=stat.S_IMODE(found.st_mode),
+            uid=found.st_uid,
+            gid=found.st_gid,
+            access="".join(letter for right, letter in may if os.access(self._at(path), right)),
+            size=found.st_size,
+            mtime=found.st_mtime,
+            rdev=f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if found.st_rdev else None,
+        )
+
+    def read_link(self, path: str) -> str | None:
+        """The target of a symbolic link; None where the path is no link."""
+        with contextlib.suppress(OSError):
+            return os.readlink(self._at(path))
+        return None
+
+    def measure(self, key: str) -> object:
+        """One of the facts of host.json, measured now."""
+        return measures.measure(key, self)
+
+    # Commands
+
+    def which(self, name: str) -> str | None:
+        """Where a command lies: on PATH, else at the standard places of the vendor's tools."""
+        if "/" in name:
+            return name
+        return shutil.which(name) or next(
+            (path for place in STANDARD_PLACES.get(name, ()) if os.path.lexists(path := posixpath.join(place, name))),
+            None,
+        )
+
+    def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Run a command once; every later call with the same words gets the same answer."""
+        path = self.which(argv[0])
+        if path is None:
+            raise Unavailable(f"{argv[0]} is not installed")
+        environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        return self._once([path, *argv[1:]], command_key(argv), environment, timeout)
+
+    def run_in_target(
+        self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run facts/in_target/NAME.py under the interpreter `python`, with the job's variables and those of `environ`."""
+        script = resources.files("npudoctor.facts") / "in_target" / f"{name.replace(' ', '_')}.py"
+        variables = self._environ if isinstance(self._environ, Mapping) else os.environ
+        environment = {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
+        return self._once([python, "-B", os.fspath(str(script))], f"python {name}", environment, timeout)
+
+    def _once(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
+        with self._lock:
+            once = self._answers.setdefault(tuple(argv), _Once())
+        return once.answer(lambda: self._in_turn(argv, key, environment, timeout))
+
+    def _in_turn(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
+        tool = posixpath.basename(argv[0])
+        if tool not in VENDOR_TOOLS:
+            return self._execute(argv, key, environment, timeout)
+        with self._slots:
+            if first := self._hung.get(tool):
+                raise Unavailable(f"{tool} is not asked again: {first}", because=Because.TIMED_OUT)
+            completed = self._execute(argv, key, environment, timeout)
+            if completed.timed_out:
+                self._hung[tool] = f"`{key}` did not answer within {timeout:g} s"
+            return completed
+
+    def run_streaming(
+        self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
+    ) -> Completed:
+        """Run a command anew, handing each piece of its output to `stream` as it comes."""
+        path = self.which(argv[0])
+        if path is None:
+            raise Unavailable(f"{argv[0]} is not installed")
+        environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        return self._execute([path, *argv[1:]], command_key(argv), environment, timeout, stream)
+
+    def _execute(
+        self,
+        argv: Sequence[str],
+        key: str,
+        environment: Mapping[str, str],
+        timeout: float,
+        stream: Callable[[str], None] | None = None,
+    ) -> Completed:
+        mark = f"{os.getpid()}.{next(_CALLS)}"
+        started = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env={**environment, "NPUDOCTOR_CALL": mark},
+            )
+        except OSError as problem:
+            raise Unavailable(_why_not_started(argv[0], problem), because=_because(problem)) from problem
+        with self._lock:
+            self._running.add(process)
+        try:
+            if self._closed:
+                _signal(process, signal.SIGKILL)
+            output = _Output(process, stream)
+            timed_out = output.collect(started + timeout)
+            if timed_out or output.left_open or output.truncated:
+                _end(process, mark)
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+        return Completed(
+            returncode=None if timed_out else process.poll(),
+            stdout=output.text(0),
+            stderr=output.text(1),
+            seconds=time.monotonic() - started,
+            timed_out=timed_out,
+            truncated=output.truncated,
+        )
+
+    def close(self) -> None:
+        """End every command that still runs; what waits for one is answered at once."""
+        self._closed = True
+        with self._lock:
+            running = list(self._running)
+        for process in running:
+            _signal(process, signal.SIGKILL)
+
+    # Changes
+
+    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        """Replace a file as a whole: a temporary file beside it, synced, renamed over it, and its folder synced."""
+        target = self._at(path)
+        folder = posixpath.dirname(target)
+        beside = f"{target}.npudoctor-{os.getpid()}"
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+                os.fchmod(handle, mode if mode is not None else _mode_of(target, 0o644))
+                file.flush()
+                os.fsync(handle)
+            os.rename(beside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+        _sync_folder(folder)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._at(path))
+            _sync_folder(posixpath.dirname(self._at(path)))
+
+    def set_sysctl(self, key: str, value: str) -> None:
+        """Write a kernel setting and raise OSError where the kernel refuses it."""
+        with open(self._at("/proc/sys/" + key.replace(".", "/")), "wb", buffering=0) as file:
+            file.write(value.encode() + b"\n")
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a process."""
+        os.kill(pid, number)
+
+
+class _Once:
+    """A call that is made once, however many threads ask for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._done: Completed | Unavailable | None = None
+
+    def answer(self, call: Callable[[], Completed]) -> Completed:
+        with self._lock:
+            if self._done is None:
+                try:
+                    self._done = call()
+                except Unavailable as why:
+                    self._done = why
+        if isinstance(self._done, Unavailable):
+            raise self._done
+        return self._done
+
+
+class _Output:
+    """Both pipes of a process, read until they close, the process ends, the time is up, or 8 MiB have come."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stream: Callable[[str], None] | None) -> None:
+        self._process = process
+        self._stream = stream
+        self._pieces = (bytearray(), bytearray())
+        self.truncated = False
+        self.left_open = False
+
+    def text(self, which: int) -> str:
+        return bytes(self._pieces[which][:OUTPUT_LIMIT_BYTES]).decode("utf-8", "replace")
+
+    def collect(self, deadline: float) -> bool:
+        """Read; True where the time was up before the process had ended."""
+        with selectors.DefaultSelector() as selector, _watch(self._process) as ended:
+            for which, pipe in enumerate((self._process.stdout, self._process.stderr)):
+                assert pipe is not None
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ, which)
+            if ended is not None:
+                selector.register(ended, selectors.EVENT_READ, None)
+            until = deadline
+            open_pipes = 2
+            while open_pipes and not self.truncated:
+                exited = self._process.poll() is not None
+                if exited:
+                    until = min(until, time.monotonic() + GRACE_S)
+                    if ended is not None:
+                        selector.unregister(ended)
+                        ended = None
+                left = until - time.monotonic()
+                if left <= 0:
+                    self.left_open = exited
+                    return not exited
+                for key, _ in selector.select(left if ended is not None or exited else min(left, 0.05)):
+                    if key.data is not None and not self._read(key.fileobj, key.data):  # type: ignore[arg-type]
+                        selector.unregister(key.fileobj)
+                        open_pipes -= 1
+        if self.truncated:
+            return False
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _read(self, pipe: object, which: int) -> bool:
+        try:
+            piece = os.read(pipe.fileno(), 1 << 16)  # type: ignore[attr-defined]
+        except BlockingIOError:
+            return True
+        if self._stream and piece:
+            self._stream(piece.decode("utf-8", "replace"))
+        self._pieces[which].extend(piece)
+        self.truncated = len(self._pieces[which]) > OUTPUT_LIMIT_BYTES
+        return bool(piece)
+
+
+@contextlib.contextmanager
+def _watch(process: subprocess.Popen[bytes]):  # type: ignore[no-untyped-def]
+    """A descriptor that becomes readable when the process ends; None where the kernel has no such thing."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End a process, its group, and whatever it started that left the group; never waits longer than 0.3 s."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal(process, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    _signal(process, signal.SIGKILL)
+    needle = f"NPUDOCTOR_CALL={mark}".encode()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                marked = needle in file.read().split(b"\0")
+            if marked:
+                os.kill(int(entry), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
+    """Turn the errors of reading a path into the reason why the fact is not known."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Unavailable(f"{path} does not exist") from None
+    except PermissionError:
+        raise Unavailable(f"{path} cannot be read by {user.name}", because=Because.NO_RIGHT) from None
+    except OSError as problem:
+        raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
+
+
+def _why_not_started(path: str, problem: OSError) -> str:
+    if os.path.islink(path) and not os.path.exists(path):
+        return f"{path} is a link to {os.readlink(path)}, which does not exist"
+    return f"{path} cannot be started: {problem.strerror}"
+
+
+def _because(problem: OSError) -> Because:
+    return Because.NO_RIGHT if isinstance(problem, PermissionError) else Because.FAILED
+
+
+def _kind(mode: int) -> str:
+    tests = {"dir": stat.S_ISDIR, "char": stat.S_ISCHR, "block": stat.S_ISBLK, "fifo": stat.S_ISFIFO}
+    return next((kind for kind, test in tests.items() if test(mode)), "socket" if stat.S_ISSOCK(mode) else "file")
+
+
+def _mode_of(path: str, default: int) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return default
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
