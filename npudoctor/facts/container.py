@@ -1,0 +1,101 @@
+"""Whether npudoctor runs inside a container, in which one, and who started the job."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.interfaces import Interfaces
+from npudoctor.sdk import Host, NotApplicable, Unavailable, probe
+
+MARKS = {"/run/.containerenv": "podman", "/.dockerenv": "docker"}
+"""Files that a runtime leaves in its containers."""
+
+_ORCHESTRATORS = {
+    "kubernetes": ("KUBERNETES_SERVICE_HOST",),
+    "slurm": ("SLURM_JOB_ID", "SLURM_JOBID"),
+    "modelarts": ("MA_NUM_HOSTS", "MA_JOB_DIR", "MA_CURRENT_HOST_IP", "MODELARTS_JOB_ID"),
+}
+_OF_ANY_NAMESPACE = re.compile(
+    "(lo|eth|net|tunl|sit|ip6tnl|ip6_vti|ip_vti|ip6gre|gretap|gre|erspan|dummy|ifb|teql)[0-9]*"
+)
+"""Names that an interface may have in a container's own network; any other belongs to a host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """The container around this process. `cgroup` is v1 or v2; `host_network` is None where it cannot be told;
+    `orchestrator` is kubernetes, slurm or modelarts, None without one."""
+
+    runtime: str
+    cgroup: str | None = None
+    host_network: bool | None = None
+    orchestrator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Orchestrator:
+    """Who starts jobs here and sets their variables: kubernetes, slurm or modelarts; None for a person."""
+
+    name: str | None
+
+
+def orchestrator_of(environment: Mapping[str, str]) -> str | None:
+    """The orchestrator that a job's variables speak of."""
+    for name, variables in _ORCHESTRATORS.items():
+        if any(environment.get(variable) for variable in variables):
+            return name
+    return None
+
+
+def host_network(
+    names: tuple[str, ...], devices: Mapping[str, str | None], hosts_file: str, hostname: str
+) -> bool | None:
+    """Whether a container shares the network of its host; None where nothing tells.
+
+    `names` are those of its interfaces, `devices` where /sys/class/net/NAME leads, `hosts_file` the text of /etc/hosts,
+    whose first line the kubelet writes differently for the host's network.
+    """
+    first = hosts_file.partition("\n")[0]
+    if first.startswith("# Kubernetes-managed hosts file"):
+        return "host network" in first
+    if any(not _OF_ANY_NAMESPACE.fullmatch(name) for name in names):
+        return True
+    leads = [target for name in names if name != "lo" and (target := devices.get(name))]
+    if leads:
+        return any("/virtual/" not in target for target in leads)
+    if re.fullmatch("[0-9a-f]{12}", hostname):
+        return False
+    return None
+
+
+@probe
+def orchestrator(environment: JobEnvironment) -> Orchestrator:
+    """From the variables of a job."""
+    return Orchestrator(orchestrator_of(environment))
+
+
+@probe
+def container(host: Host, interfaces: Interfaces | None, environment: JobEnvironment | None) -> Container:
+    """From the control groups, from the files that runtimes leave, and from the names of the interfaces."""
+    found = None
+    with contextlib.suppress(Unavailable):
+        found = host.measure("container")
+    runtime = str(found["runtime"]) if found else next((MARKS[path] for path in MARKS if host.exists(path)), None)
+    if runtime is None:
+        raise NotApplicable("this is not a container")
+    names = tuple(one.name for one in interfaces.interfaces) if interfaces else ()
+    hosts_file = ""
+    with contextlib.suppress(Unavailable):
+        hosts_file = host.read("/etc/hosts")
+    return Container(
+        runtime=runtime,
+        cgroup=found.get("cgroup") if found else None,
+        host_network=host_network(
+            names, {name: host.read_link(f"/sys/class/net/{name}") for name in names}, hosts_file, host.about.hostname
+        ),
+        orchestrator=orchestrator_of(environment or {}),
+    )

@@ -1,0 +1,112 @@
+"""The processes of this node, who started whom, and how one is shown to a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npudoctor.findings import Because
+from npudoctor.sdk import Host, Unavailable, probe
+
+_SECRET = re.compile(r"(?i)(pass(wd|word)?|secret|token|credential|api[-_]?key|access[-_]?key|auth)")
+_BOUNDARY = frozenset(
+    {
+        *("systemd", "init", "tini", "dumb-init", "supervisord", "cron", "crond", "pause", "sleep", "tail", "cat"),
+        *("sshd", "login", "su", "sudo", "bash", "sh", "dash", "zsh", "fish", "ksh", "csh", "tcsh", "tmux", "screen"),
+        *("containerd-shim", "containerd-shim-runc-v2", "dockerd", "kubelet", "slurmd", "slurmstepd", "jupyter-lab"),
+    }
+)
+"""Names of processes that start many unrelated ones: a job does not reach above them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process. `create_time_s` is in seconds since 1970; None where not visible."""
+
+    pid: int
+    ppid: int | None = None
+    name: str = ""
+    username: str | None = None
+    status: str | None = None
+    cmdline: tuple[str, ...] = ()
+    create_time_s: float | None = None
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended and only waits to be collected."""
+        return self.status in ("zombie", "dead")
+
+    @property
+    def command(self) -> str:
+        """Its command line for a report: at most 100 characters, with what looks like a credential left out."""
+        shown: list[str] = []
+        hide = False
+        for word in self.cmdline or (self.name,):
+            name, equals, _ = word.partition("=")
+            secret = bool(_SECRET.search(name))
+            shown.append("***" if hide else f"{name}=***" if secret and equals else word)
+            hide = secret and not equals and word.startswith("-")
+        text = " ".join(shown)
+        return text if len(text) <= 100 else text[:99] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes that are visible here, by pid."""
+
+    by_pid: Mapping[int, Process]
+
+    def get(self, pid: int | None) -> Process | None:
+        """The process with this pid, if it is visible."""
+        return self.by_pid.get(pid) if pid is not None else None
+
+    def children(self, pid: int) -> tuple[Process, ...]:
+        """The processes that this one started."""
+        return tuple(process for process in self.by_pid.values() if process.ppid == pid and process.pid != pid)
+
+    def job_of(self, pid: int) -> frozenset[int]:
+        """The pids of the job that this process belongs to: its launchers up to a shell or a service manager, and all
+        that these have started."""
+        top = pid
+        seen = {pid}
+        while (here := self.by_pid.get(top)) and here.ppid and here.ppid not in seen:
+            above = self.by_pid.get(here.ppid)
+            if above is None or above.name.removeprefix("-") in _BOUNDARY:
+                break
+            top = above.pid
+            seen.add(top)
+        found = {top, pid}
+        waiting = [top]
+        while waiting:
+            started = [child.pid for child in self.children(waiting.pop()) if child.pid not in found]
+            found.update(started)
+            waiting += started
+        return frozenset(found)
+
+
+def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
+    """Read the `processes` of a recording."""
+    found = {}
+    for row in rows:
+        pid = int(row["pid"])
+        found[pid] = Process(
+            pid=pid,
+            ppid=row.get("ppid"),
+            name=str(row.get("name") or ""),
+            username=row.get("username"),
+            status=row.get("status"),
+            cmdline=tuple(str(word) for word in row.get("cmdline") or ()),
+            create_time_s=row.get("create_time"),
+        )
+    return Processes(found)
+
+
+@probe
+def processes(host: Host) -> Processes:
+    """From the kernel; npudoctor itself is not among them."""
+    rows = host.measure("processes")
+    if rows is None:
+        raise Unavailable("the processes are not known", because=Because.NOT_RECORDED)
+    return parse(rows)
