@@ -159,8 +159,8 @@ class _Run:
         self._done: queue.SimpleQueue[tuple[_Node, Any]] = queue.SimpleQueue()
         for check in chosen:
             self._add_check(check)
-        if not selection.names:
-            self.add_facts(fact for fact in CONTEXT if fact in catalog.probes)
+        context = CONTEXT if not selection.names else (Platform, Container)
+        self.add_facts(fact for fact in context if fact in catalog.probes)
         if any(PREFLIGHT in check.tags for check in chosen) and Service in catalog.probes:
             self.add_facts([Service])
 
@@ -229,7 +229,6 @@ class _Run:
             except queue.Empty:
                 if close := getattr(self.host, "close", None):
                     close()
-                    until = time.monotonic() + GRACE_S if until and until > 0 else until
                 yield from self._late(shown)
                 return
             sorter.done(node)

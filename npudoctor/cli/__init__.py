@@ -1,1 +1,160 @@
-""""""
+"""The command line. Only the module of the command that was named is imported, so that every command starts fast."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from npudoctor import __version__
+
+COMMANDS = {
+    "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
+    "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
+    "list": ("npudoctor.cli.list", "list all checks: id, title, profile, fix"),
+    "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
+    "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
+    "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),
+    "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
+    "completion": ("npudoctor.cli.completion", "print a completion script for your shell"),
+}
+USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
+
+
+class UsageError(Exception):
+    """What was asked cannot be done as asked; the text is the one line that the user sees."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line that says where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with 2."""
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parser_of(name: str) -> Parser:
+    """The parser of one command."""
+    module = importlib.import_module(COMMANDS[name][0])
+    parser = Parser(
+        prog=f"npudoctor {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.configure(parser)
+    add_common(parser)
+    parser.set_defaults(run=module.run)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that every command takes."""
+    group = parser.add_argument_group("common options")
+    group.add_argument("--no-color", action="store_true", help="no colours (so does the variable NO_COLOR)")
+    group.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
+
+
+def overview() -> str:
+    """What `npudoctor --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: npudoctor [COMMAND] [OPTIONS]",
+            "",
+            "Examines a Huawei Ascend NPU node and names the cause of what is broken.",
+            "Without a command it does what `npudoctor check` does.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "start here:",
+            "  npudoctor check                 what is wrong with this node, and what to do first",
+            "  npudoctor check --json          the same for a script; the exit code is the verdict",
+            "  npudoctor demo                  the same on a simulated node",
+            "",
+            "exit codes of check: 0 no error, 1 findings, 2 usage, 3 could not determine,",
+            "4 internal error, 130 interrupted. `npudoctor COMMAND --help` explains a command.",
+            "",
+        ]
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    hoisted = []
+    while words and words[0] in ("--debug", "--no-color"):
+        hoisted.append(words.pop(0))
+    debug = "--debug" in hoisted or "--debug" in words
+    try:
+        return _dispatch(words, hoisted)
+    except UsageError as problem:
+        print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except Exception as problem:
+        if debug:
+            raise
+        print(  # noqa: T201
+            f"npudoctor: internal error: {type(problem).__name__}: {problem}; --debug shows where", file=sys.stderr
+        )
+        return INTERNAL
+    finally:
+        with contextlib.suppress(BrokenPipeError, ValueError, OSError):
+            sys.stdout.flush()
+
+
+def _dispatch(words: list[str], hoisted: list[str]) -> int:
+    if not words:
+        words = ["check"]
+    name = words.pop(0)
+    if name == "--version":
+        write(f"npudoctor {__version__}\n")
+        return 0
+    if name in ("-h", "--help", "help"):
+        if words and words[0] in COMMANDS:
+            parser_of(words[0]).print_help()
+            return 0
+        write(overview())
+        return 0
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`npudoctor --help` lists all"
+        raise UsageError(f"there is no command {name!r}; {hint}")
+    args = parser_of(name).parse_args([*words, *hoisted])
+    signal.signal(signal.SIGTERM, _terminated)
+    code: int = args.run(args)
+    return code
+
+
+def _terminated(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def write(text: str) -> None:
+    """Print data on stdout, whatever its encoding can say, even where the reader has gone."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+
+
+def _forget_stdout() -> None:
+    """Nobody reads on: let the interpreter's last flush go nowhere, so that the exit code stays the verdict's."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -34,6 +34,7 @@ from npudoctor.host import (
     command_key,
     measures,
 )
+from npudoctor.host.tree import DiskStore, FileTree
 
 OUTPUT_LIMIT_BYTES = 8 << 20
 GRACE_S = 0.15
@@ -98,8 +99,10 @@ class LocalHost:
 
     # Files
 
-    def _at(self, path: str) -> str:
-        return self._root + path
+    def _at(self, path: str, *, follow: bool = True) -> str:
+        if not self._root:
+            return path
+        return self._root + FileTree(DiskStore(self._root)).resolve(path, follow=follow)
 
     def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
         return _explained(path, self.user)
@@ -123,7 +126,10 @@ class LocalHost:
 
     def exists(self, path: str) -> bool:
         """Whether the path is there, links followed."""
-        return os.path.exists(self._at(path))
+        try:
+            return os.path.exists(self._at(path))
+        except OSError:
+            return False
 
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
@@ -149,7 +155,7 @@ class LocalHost:
     def read_link(self, path: str) -> str | None:
         """The target of a symbolic link; None where the path is no link."""
         with contextlib.suppress(OSError):
-            return os.readlink(self._at(path))
+            return os.readlink(self._at(path, follow=False))
         return None
 
     def measure(self, key: str) -> object:

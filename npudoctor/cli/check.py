@@ -1,0 +1,101 @@
+"""Diagnose a node: run the checks, name the causes, and say what to do first.
+
+examples:
+  npudoctor check                              everything in the standard profile
+  npudoctor check npu hccl.ports-free          one group and one check
+  npudoctor check --json --fail-on warning     for a script: the exit code is the verdict
+  npudoctor check --python ~/env/bin/python    examine another Python
+  npudoctor check --replay node.tar.gz         a recorded node, on any machine
+
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (a tool failed or did not
+answer, a check crashed, or one that you named was skipped), 4 internal error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from npudoctor import engine, plugins
+from npudoctor.cli import UsageError, node, write
+from npudoctor.findings import Report, Severity
+from npudoctor.sdk import PROFILES
+
+FORMATS = ("text", "json", "jsonl", "markdown")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor check`."""
+    parser.add_argument("names", nargs="*", metavar="ID|TAG", help="only these checks or groups (default: all)")
+    parser.add_argument("--skip", nargs="+", action="extend", default=[], metavar="ID|TAG", help="not these checks or groups")
+    parser.add_argument("--profile", choices=PROFILES, help="what the run may cost (default: standard)")
+    parser.add_argument("--fail-on", choices=[severity.value for severity in Severity], help="exit 1 from this severity on")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="end the whole run after S seconds, whatever the tools do")
+    shape = parser.add_argument_group("output")
+    shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
+    shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    shape.add_argument("-v", "--verbose", action="store_true", help="list skipped checks one by one, and all evidence")
+    node.add_arguments(parser)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the checks and print the report; the report's exit code."""
+    config = node.load_config(args)
+    selection = engine.Selection(
+        names=tuple(args.names),
+        skip=tuple(args.skip),
+        options=node.options(args, config),
+        fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
+        severities=config.severities,
+        deadline_s=args.timeout or config.timeout_s,
+    )
+    catalog = plugins.load()
+    with node.opened(args, config) as host:
+        try:
+            events = engine.run(catalog, host, selection)
+        except engine.UnknownName as problem:
+            raise UsageError(str(problem)) from problem
+        report = _follow(events, args, len(engine.select(catalog, selection)))
+    if args.format != "jsonl":
+        write(_render(report, args))
+    return report.exit_code
+
+
+def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ignore[no-untyped-def]
+    """Consume the events, showing how far the run is; the report at its end."""
+    from npudoctor.cli.progress import Progress
+
+    lines = args.format == "jsonl"
+    with Progress(total, color=not args.no_color) as progress:
+        for event in events:
+            progress.show(event)
+            if isinstance(event, engine.Finished) and lines:
+                from npudoctor.report import json
+
+                write(json.line(event.result))
+            if isinstance(event, engine.Done):
+                report = event.report
+    if lines:
+        write(json.last_line(report))
+    return report
+
+
+def _render(report: Report, args: argparse.Namespace) -> str:
+    if args.format == "json":
+        from npudoctor.report import json
+
+        return json.render(report)
+    if args.format == "markdown":
+        from npudoctor.report import markdown
+
+        return markdown.render(report)
+    from npudoctor.report import text
+
+    return text.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose)

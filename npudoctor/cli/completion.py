@@ -1,0 +1,30 @@
+"""Print a completion script for your shell.
+
+examples:
+  source <(npudoctor completion bash)
+  npudoctor completion zsh > ~/.zfunc/_npudoctor
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from npudoctor.cli import COMMANDS, Parser, parser_of, write
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the shell."""
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    import shtab
+
+    whole = Parser(prog="npudoctor")
+    whole.add_argument("--version", action="store_true", help="print the version")
+    commands = whole.add_subparsers(dest="command")
+    for name, (_, about) in COMMANDS.items():
+        commands.add_parser(name, parents=[parser_of(name)], add_help=False, help=about)
+    write(shtab.complete(whole, shell=args.shell) + "\n")
+    return 0

@@ -1,0 +1,44 @@
+"""List all checks: id, title, profile and the fix that their findings offer.
+
+A check of a profile also runs in the dearer ones: quick (no import of torch, npu-smi once), standard (the default;
+adds the per-card tools), full (touches the cards).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from npudoctor import plugins
+from npudoctor.cli import write
+from npudoctor.sdk import Check
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor list`."""
+    parser.add_argument("--json", action="store_true", help="as JSON, with tags and why each check matters")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the catalogue."""
+    checks = list(plugins.load().checks.values())
+    if args.json:
+        write(json.dumps([_entry(check) for check in checks], indent=2) + "\n")
+        return 0
+    width = max((len(check.id) for check in checks), default=0)
+    for check in checks:
+        fix = f"  [fix: {check.fix}]" if check.fix else ""
+        write(f"{check.id:<{width}}  {check.profile:<8}  {check.title}{fix}\n")
+    return 0
+
+
+def _entry(check: Check) -> dict[str, object]:
+    return {
+        "id": check.id,
+        "title": check.title,
+        "why": check.why or None,
+        "tags": list(check.tags),
+        "profile": check.profile,
+        "after": list(check.after),
+        "fix": check.fix,
+    }

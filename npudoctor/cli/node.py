@@ -1,0 +1,106 @@
+"""Which node a command looks at, and what it is told about it: the options that check, facts and others share."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+
+from npudoctor import config as site
+from npudoctor.cli import UsageError
+from npudoctor.host import Host
+from npudoctor.sdk import PROFILES, Options
+
+ROLES = ("auto", "full", "driver-only")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a node."""
+    which = parser.add_argument_group("which node")
+    source = which.add_mutually_exclusive_group()
+    source.add_argument("--replay", metavar="BUNDLE", help="a recorded node: a folder or a .tar.gz")
+    source.add_argument("--simulate", metavar="SCENARIO", help="a simulated node: a name (`npudoctor sim list`) or a .toml file")
+    source.add_argument(
+        "--root",
+        metavar="DIR",
+        help="read files below DIR instead of /: a host mounted into a container, or what `npudoctor sim tools` wrote",
+    )
+    told = parser.add_argument_group("what it is told")
+    told.add_argument("--python", metavar="PATH", help="the Python to examine (default: found, see docs; or $NPUDOCTOR_PYTHON)")
+    told.add_argument(
+        "--environment",
+        metavar="WHOSE",
+        help="whose variables are judged: process, login, login:USER, pid:N or file:PATH (default: chosen, and said)",
+    )
+    told.add_argument("--expect-idle", action="store_true", default=None, help="no job should run: judge live jobs in full")
+    told.add_argument("--role", choices=ROLES, help="driver-only: a container host, its CANN and Python are not judged")
+    told.add_argument("--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)")
+
+
+def load_config(args: argparse.Namespace) -> site.Config:
+    """The site's configuration; raises UsageError with the one line that says what is wrong in it."""
+    try:
+        return site.load(args.config)
+    except site.ConfigError as problem:
+        raise UsageError(str(problem)) from problem
+
+
+def options(args: argparse.Namespace, config: site.Config) -> Options:
+    """What the person who asked has decided; the command line before the configuration."""
+    profile = getattr(args, "profile", None) or config.profile
+    assert profile in PROFILES
+    return Options(
+        expect_idle=config.expect_idle if args.expect_idle is None else args.expect_idle,
+        role=args.role or config.role,
+        profile=profile,
+        python=args.python or config.python,
+        tool_timeout_s=config.tool_timeout_s,
+        settings=dict(config.thresholds),
+    )
+
+
+@contextlib.contextmanager
+def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
+    """The node that was asked for; what still runs on it is ended on leaving."""
+    host = _open(args, config)
+    try:
+        yield host
+    finally:
+        if close := getattr(host, "close", None):
+            close()
+
+
+def _open(args: argparse.Namespace, config: site.Config) -> Host:
+    if (args.replay or args.simulate) and args.environment:
+        source = "--replay" if args.replay else "--simulate"
+        raise UsageError(f"--environment does not go with {source}: that node brings its own variables")
+    if args.replay:
+        from npudoctor.host import bundle
+
+        try:
+            return bundle.open_bundle(args.replay)
+        except bundle.BundleError as problem:
+            raise UsageError(str(problem)) from problem
+    if args.simulate:
+        from npudoctor import sim
+
+        try:
+            return sim.simulate(args.simulate)
+        except sim.ScenarioError as problem:
+            raise UsageError(str(problem)) from problem
+    return _open_live(args, config)
+
+
+def _open_live(args: argparse.Namespace, config: site.Config) -> Host:
+    from npudoctor.host import job, local, rooted
+
+    if args.root:
+        try:
+            return rooted.open_root(args.root, at_once=config.tools_at_once)
+        except ValueError as problem:
+            raise UsageError(str(problem)) from problem
+    try:
+        whose, variables = job.resolve(args.environment, local.LocalHost(), user=config.user)
+    except job.BadEnvironment as problem:
+        raise UsageError(str(problem)) from problem
+    return local.LocalHost(environ=variables, environment=whose, at_once=config.tools_at_once)

@@ -1,0 +1,262 @@
+"""The report for a person: the cause in the first line, one line a check, the broken ones opened, the next step last."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
+
+GLYPHS = {"ok": "✔", "info": "i", "warning": "!", "error": "✖", "skipped": "–", "crashed": "✖", "undetermined": "?"}
+ASCII_GLYPHS = {"ok": "+", "info": "i", "warning": "!", "error": "x", "skipped": "-", "crashed": "x", "undetermined": "?"}
+STYLES = {
+    "ok": "green",
+    "info": "cyan",
+    "warning": "yellow",
+    "error": "bold red",
+    "skipped": "dim",
+    "crashed": "bold magenta",
+    "undetermined": "bold magenta",
+}
+NARROW = 60
+"""Below this many columns a title stands under its check, not beside it."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the reader's terminal can show: `width` in columns."""
+
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+
+
+def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
+    """The look for a stream: plain where it is no terminal, or colours are not wanted (NO_COLOR, TERM=dumb)."""
+    encoding = (stream.encoding or "ascii").lower().replace("-", "")
+    forced = "FORCE_COLOR" in os.environ
+    color = (stream.isatty() or forced) and not (no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+    width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() or "COLUMNS" in os.environ else 100
+    return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
+
+
+def render(report: Report, *, look: Look | None = None, verbose: bool = False) -> str:
+    """The whole report."""
+    return _Page(look or Look(), verbose).render(report)
+
+
+class _Page:
+    def __init__(self, look: Look, verbose: bool) -> None:
+        self._look = look
+        self._verbose = verbose
+        self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
+        self._dot = " · " if look.unicode else " | "
+        self._out = io.StringIO()
+        self._console = Console(
+            file=self._out,
+            width=look.width,
+            force_terminal=look.color,
+            color_system="standard" if look.color else None,
+            no_color=not look.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def render(self, report: Report) -> str:
+        self._headline(report)
+        self._node(report)
+        for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
+            self._group(group, list(results))
+        self._closing(report)
+        return self._out.getvalue()
+
+    # Lines
+
+    def _line(self, lead: str, text: str | Text, *, style: str = "", hang: int | None = None) -> None:
+        """One paragraph, wrapped below its own beginning."""
+        body = text if isinstance(text, Text) else Text(text, style=style)
+        hang = len(lead) if hang is None else hang
+        pieces = body.wrap(self._console, max(self._look.width - hang, 12))
+        for number, piece in enumerate(pieces):
+            piece.rstrip()
+            self._console.print(Text(lead if number == 0 else " " * hang) + piece, soft_wrap=True)
+
+    def _mark(self, kind: str) -> Text:
+        return Text(self._glyphs[kind], style=STYLES[kind])
+
+    # Parts
+
+    def _headline(self, report: Report) -> None:
+        cause = _first(report)
+        kind = "undetermined" if report.verdict is Verdict.UNDETERMINED else report.verdict.value
+        line = self._mark(kind) + Text(" ")
+        if cause:
+            result, summary = cause
+            line += Text(f"{summary} ", style="bold") + Text(f"({result.check})", style="dim")
+            more = sum(len(_worth(other)) for other in report.results) - 1
+            if more > 0:
+                line += Text(f" and {more} more", style="dim")
+        else:
+            line += Text("nothing is wrong that these checks can see", style="bold")
+        self._line("", line, hang=2)
+        self._console.print()
+
+    def _node(self, report: Report) -> None:
+        host = report.host
+        kernel = f"kernel {host.kernel}" if host.kernel else None
+        container = f"{host.container} container" if host.container else None
+        state = None if report.in_service is None else "in service" if report.in_service else "idle"
+        python = f"Python {host.python}" if host.python else "no Python examined"
+        whose = "this process's variables" if report.environment == "process" else f"variables of {report.environment}"
+        for parts in (
+            (host.hostname, host.os, kernel, host.machine, container),
+            (python, whose, f"profile {report.profile}", f"role {report.role}", state),
+        ):
+            self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
+
+    def _group(self, name: str, results: Sequence[Result]) -> None:
+        self._console.print()
+        self._console.print(Text(name, style="bold"))
+        shown: list[Result] = []
+        hidden: dict[tuple[str, str], list[Result]] = {}
+        for result in results:
+            if result.status is Status.SKIPPED and not self._verbose:
+                hidden.setdefault((str(result.skip), result.reason or ""), []).append(result)
+            else:
+                shown.append(result)
+        shown += [alike[0] for alike in hidden.values() if len(alike) == 1]
+        order = {result.check: place for place, result in enumerate(results)}
+        width = max(len(result.check) for result in results)
+        for result in sorted(shown, key=lambda result: order[result.check]):
+            self._result(result, width)
+        for alike in hidden.values():
+            if len(alike) > 1:
+                said = Text(f" {len(alike)} skipped: {_why(alike[0])}", style="dim")
+                self._line("  ", self._mark("skipped") + said, hang=4)
+
+    def _result(self, result: Result, width: int) -> None:
+        head = Text("  ") + self._mark(result.status.value) + Text(" ")
+        broken = result.status in (Status.WARNING, Status.ERROR, Status.CRASHED)
+        name = Text(result.check, style="bold" if broken else "dim" if result.status is Status.SKIPPED else "")
+        if result.status is Status.SKIPPED:
+            about = Text(f"skipped: {_why(result)}", style="dim")
+        elif result.status is Status.CRASHED:
+            about = Text(f"could not be judged: {result.reason}", style=STYLES["crashed"])
+        else:
+            about = Text(result.title, style="dim" if broken else "")
+        if self._look.width < NARROW:
+            self._console.print(head + name)
+            self._line("    ", about)
+        else:
+            name.pad_right(width - len(result.check) + 2)
+            pieces = about.wrap(self._console, max(self._look.width - width - 6, 12))
+            for number, piece in enumerate(pieces):
+                piece.rstrip()
+                self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)
+        for finding in result.findings:
+            self._finding(finding)
+        if result.status is Status.CRASHED and result.detail and self._verbose:
+            self._line("      ", Text(result.detail, style="dim"))
+
+    def _finding(self, finding: Finding) -> None:
+        kind = finding.severity.value
+        subject = "" if finding.subject in ("host", "python", "container") else f"{finding.subject}: "
+        self._line(
+            "    ",
+            self._mark(kind) + Text(f" {subject}{finding.summary}", style="" if finding.severity is Severity.INFO else "bold"),
+            hang=6,
+        )
+        if finding.severity is Severity.INFO and not self._verbose:
+            return
+        if finding.detail:
+            self._line("      ", finding.detail)
+        if finding.hint:
+            self._line("      ", Text("do    ", style="cyan") + Text(finding.hint), hang=12)
+        for command in finding.commands:
+            self._console.print(Text("            $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+        for evidence in finding.evidence:
+            self._line("      ", Text("seen  ", style="cyan") + Text(_seen(evidence)), hang=12)
+        if finding.fix:
+            self._line("      ", Text("fix   ", style="cyan") + Text(f"npudoctor fix {finding.fix.id}", style="green"), hang=12)
+        if finding.pitfall and self._verbose:
+            self._line("      ", Text("known ", style="cyan") + Text(finding.pitfall), hang=12)
+        for link in finding.links if self._verbose else ():
+            self._line("      ", Text("more  ", style="cyan") + Text(link), hang=12)
+
+    def _closing(self, report: Report) -> None:
+        self._console.print()
+        counted = report.summary
+        words = [f"{counted['ok']} ok"]
+        for key, plural in (("warning", "warnings"), ("error", "errors"), ("skipped", "skipped"), ("crashed", "crashed")):
+            if counted[key]:
+                words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
+        text = f"{', '.join(words)} in {report.duration_s:.1f} s."
+        unseen = _unseen(report)
+        if unseen:
+            text += f" Not looked at: {unseen}."
+        self._line("", text + " " + _next_step(report))
+
+
+def _worth(result: Result) -> list[Finding]:
+    return [finding for finding in result.findings if finding.severity > Severity.INFO]
+
+
+def _first(report: Report) -> tuple[Result, str] | None:
+    """The worst finding that comes first in the catalogue, else the first check that could not be judged."""
+    for severity in (Severity.ERROR, Severity.WARNING):
+        for result in report.results:
+            for finding in result.findings:
+                if finding.severity is severity and not (report.verdict is Verdict.UNDETERMINED and severity < report.fail_on):
+                    return result, finding.summary
+    for result in report.results:
+        if result.leaves_undetermined:
+            return result, f"could not determine: {result.reason}"
+    if report.verdict is Verdict.UNDETERMINED:
+        skipped = next(result for result in report.results if result.status is Status.SKIPPED)
+        return skipped, f"could not determine: {skipped.reason}"
+    return None
+
+
+def _next_step(report: Report) -> str:
+    cause = _first(report)
+    if cause is None:
+        return "Nothing to do."
+    result, _ = cause
+    finding = max(_worth(result), key=lambda finding: finding.severity.rank, default=None)
+    if finding is None:
+        return f"Start with {result.check}: npudoctor check {result.check} --verbose"
+    if finding.fix:
+        return f"Start with {result.check}: npudoctor fix {finding.fix.id}"
+    if finding.commands:
+        return f"Start with {result.check}: {finding.commands[0]}"
+    return f"Start with {result.check}: {finding.hint or finding.summary}"
+
+
+def _why(result: Result) -> str:
+    return f"see {result.blocked_by}" if result.skip is Skip.BLOCKED else result.reason or ""
+
+
+def _unseen(report: Report) -> str:
+    """How many checks lacked a right, and how many the recording; counted and said, though they alone fail nothing."""
+    kinds = {"no-right": "for lack of rights", "not-recorded": "not in this recording"}
+    counts = {key: sum(1 for result in report.results if result.because and result.because.value == key) for key in kinds}
+    return ", ".join(f"{number} {kinds[key]}" for key, number in counts.items() if number)
+
+
+def _seen(evidence: Evidence) -> str:
+    parts = [evidence.source]
+    if evidence.actual is not None:
+        parts.append(f"found {evidence.actual or 'nothing'}")
+    if evidence.expected is not None:
+        parts.append(f"expected {evidence.expected}")
+    return f"{parts[0]}: {', '.join(parts[1:])}" if len(parts) > 1 else parts[0]

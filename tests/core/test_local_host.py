@@ -1,0 +1,230 @@
+"""The live host against real processes that misbehave in every way a vendor tool has been seen to."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from npudoctor.findings import Because
+from npudoctor.host import NotApplicable, Unavailable, real_path, run_each
+from npudoctor.host.local import OUTPUT_LIMIT_BYTES, LocalHost
+
+Tool = Callable[[str], Path]
+SLACK_S = 0.5
+"""What ARCHITECTURE.md allows beyond a tool's timeout; the tests give the noisy machine the same again."""
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Put an npu-smi of our own first on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(script: str) -> Path:
+        path = folder / "npu-smi"
+        path.write_text(script)
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs; a zombie that nobody has collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pid: int) -> bool:
+    until = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_a_command_gives_its_output_and_status(tool: Tool) -> None:
+    tool("#!/bin/sh\necho out; echo err >&2; exit 3\n")
+    done = LocalHost().run(["npu-smi", "info"])
+    assert (done.returncode, done.stdout, done.stderr, done.timed_out) == (3, "out\n", "err\n", False)
+
+
+def test_a_command_runs_once_however_many_ask(tool: Tool, tmp_path: Path) -> None:
+    tool(f"#!/bin/sh\necho called >> {tmp_path}/calls\nsleep 0.2\necho $@\n")
+    host = LocalHost()
+    threads = [threading.Thread(target=host.run, args=(["npu-smi", "info"],)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert host.run(["npu-smi", "info"]).stdout == "info\n"
+    assert (tmp_path / "calls").read_text() == "called\n"
+
+
+HANGING = {
+    "sleeps": "#!/bin/sh\necho $$ > {pid}\nexec sleep 60\n",
+    "ignores SIGTERM": "#!/bin/sh\ntrap '' TERM\necho $$ > {pid}\nwhile true; do sleep 60; done\n",
+    "is stopped": "#!/bin/sh\necho $$ > {pid}\nkill -STOP $$\nsleep 60\n",
+    "waits for its input": "#!/bin/sh\necho $$ > {pid}\nsleep 60 &\nwait\n",
+}
+
+
+@pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
+def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_path: Path, script: str) -> None:
+    tool(script.format(pid=tmp_path / "pid"))
+    began = time.monotonic()
+    done = LocalHost().run(["npu-smi", "info"], timeout=0.5)
+    assert time.monotonic() - began < 0.5 + 2 * SLACK_S
+    assert (done.timed_out, done.returncode) == (True, None)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_tool_that_hung_is_not_asked_again(tool: Tool, tmp_path: Path) -> None:
+    tool(f"#!/bin/sh\necho called >> {tmp_path}/calls\nexec sleep 60\n")
+    host = LocalHost()
+    host.run(["npu-smi", "info"], timeout=0.3)
+    with pytest.raises(Unavailable, match="npu-smi is not asked again: `npu-smi info` did not answer within 0.3 s") as why:
+        host.run(["npu-smi", "info", "-l"], timeout=0.3)
+    assert why.value.because is Because.TIMED_OUT
+    assert (tmp_path / "calls").read_text() == "called\n"
+
+
+@pytest.mark.parametrize("leaving", ["", "setsid "], ids=["in its group", "in a session of its own"])
+def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_run(tool: Tool, tmp_path: Path, leaving: str) -> None:
+    tool(f"#!/bin/sh\necho table\n{leaving}sleep 60 &\necho $! > {tmp_path}/pid\nexit 0\n")
+    began = time.monotonic()
+    done = LocalHost().run(["npu-smi", "info"], timeout=20)
+    assert time.monotonic() - began < 5
+    assert (done.returncode, done.stdout, done.timed_out) == (0, "table\n", False)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_gigabyte_of_output_is_cut_and_marked(tool: Tool) -> None:
+    tool("#!/bin/sh\nexec head -c 1073741824 /dev/zero\n")
+    done = LocalHost().run(["npu-smi", "info"], timeout=30)
+    assert done.truncated
+    assert len(done.stdout) == OUTPUT_LIMIT_BYTES
+
+
+def test_bytes_that_are_no_text_are_replaced(tool: Tool) -> None:
+    tool("#!/bin/sh\nprintf 'a\\377\\376b'\n")
+    assert LocalHost().run(["npu-smi", "info"]).stdout == "a\ufffd\ufffdb"
+
+
+def test_a_tool_that_dies_by_a_signal_says_which(tool: Tool) -> None:
+    tool("#!/bin/sh\nkill -SEGV $$\n")
+    assert LocalHost().run(["npu-smi", "info"]).returncode == -11
+
+
+def test_a_broken_link_is_named(tool: Tool) -> None:
+    path = tool("#!/bin/sh\n")
+    path.unlink()
+    path.symlink_to("/nowhere/npu-smi")
+    with pytest.raises(Unavailable, match="npu-smi is not installed|is a link to /nowhere/npu-smi, which does not exist"):
+        LocalHost().run(["npu-smi", "info"])
+
+
+def test_a_tool_that_is_not_there_is_not_installed() -> None:
+    with pytest.raises(Unavailable, match="^npu-smi is not installed$"):
+        LocalHost().run(["npu-smi", "info"])
+
+
+def test_a_tool_for_another_machine_cannot_be_started(tool: Tool) -> None:
+    tool("").write_bytes(b"\x7fELF" + bytes(60))
+    with pytest.raises(Unavailable, match="cannot be started: Exec format error") as why:
+        LocalHost().run(["npu-smi", "info"])
+    assert why.value.because is Because.FAILED
+
+
+def test_no_more_than_two_vendor_tools_run_at_once(tool: Tool, tmp_path: Path) -> None:
+    tool(
+        f"#!/bin/sh\nmkdir {tmp_path}/on.$$\nls -d {tmp_path}/on.* | wc -l >> {tmp_path}/seen\n"
+        f"sleep 0.1\nrmdir {tmp_path}/on.$$\n"
+    )
+    run_each(LocalHost(), [["npu-smi", "info", "-t", "board", "-i", str(card)] for card in range(8)])
+    assert max(int(line) for line in (tmp_path / "seen").read_text().split()) == 2
+
+
+def test_closing_ends_what_runs(tool: Tool, tmp_path: Path) -> None:
+    tool(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    host = LocalHost()
+    threading.Timer(0.4, host.close).start()
+    began = time.monotonic()
+    assert host.run(["npu-smi", "info"], timeout=30).returncode == -9
+    assert time.monotonic() - began < 10
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_file_is_read_and_its_absence_explained(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"one\xff")
+    host = LocalHost()
+    assert host.read(str(tmp_path / "there")) == "one\ufffd"
+    with pytest.raises(Unavailable, match="absent does not exist$"):
+        host.read(str(tmp_path / "absent"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unavailable, match="is not a regular file"):
+        LocalHost().read(str(tmp_path / "pipe"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_without_the_right_to_read_the_reason_says_so(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == 0 and folder != Path("/") and str(folder) != "/tmp":
+            folder.chmod(0o755)
+    script = (
+        "import os, sys\n"
+        "from npudoctor.host.local import LocalHost\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "try: LocalHost().read(sys.argv[1])\n"
+        "except Exception as why: print(why.because.value, why)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(secret)], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("no-right /"), done.stderr
+
+
+def test_a_written_file_keeps_its_mode_and_leaves_no_temporary_one(tmp_path: Path) -> None:
+    target = tmp_path / "99-hccl.conf"
+    target.write_text("old")
+    target.chmod(0o640)
+    LocalHost().write_file(str(target), b"new")
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["99-hccl.conf"]
+
+
+def test_links_are_followed_as_the_node_would(tmp_path: Path) -> None:
+    (tmp_path / "cann-8.5.0" / "lib64").mkdir(parents=True)
+    (tmp_path / "cann").symlink_to("cann-8.5.0")
+    (tmp_path / "loop").symlink_to("loop")
+    assert real_path(LocalHost(), f"{tmp_path}/cann/./lib64/../lib64") == f"{tmp_path}/cann-8.5.0/lib64"
+    assert real_path(LocalHost(), f"{tmp_path}/loop") == f"{tmp_path}/loop"
+
+
+@pytest.mark.parametrize(
+    "key", ["cpu", "memory", "disks", "mounts", "interfaces", "sockets", "processes", "limits", "pci", "container"]
+)
+def test_every_measure_has_the_shape_of_a_recording(key: str) -> None:
+    try:
+        measured = LocalHost().measure(key)
+    except Unavailable as why:
+        assert key == "pci", why
+        return
+    assert measured is None or isinstance(measured, (dict, list))
+
+
+def test_not_applicable_is_its_own_reason() -> None:
+    assert NotApplicable("not a container").because is Because.NOT_APPLICABLE

@@ -1,0 +1,136 @@
+"""The layers of the house: who may import whom, what each entry loads, and that the packaging tells the truth."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = [path for folder in ("npudoctor", "checks", "fixes") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+LAYERS = {
+    "npudoctor": set(),
+    "npudoctor.findings": set(),
+    "npudoctor.host": {"findings", "host"},
+    "npudoctor.steps": {"findings", "host"},
+    "npudoctor.knowledge": {"knowledge"},
+    "npudoctor.sdk": {"findings", "host", "steps"},
+    "npudoctor.facts": {"sdk", "facts", "knowledge"},
+    "npudoctor.checks": {"sdk", "facts", "knowledge", "checks"},
+    "npudoctor.fixes": {"sdk", "facts", "knowledge", "fixes"},
+    "npudoctor.plugins": {"findings", "host", "steps", "sdk", "facts", "knowledge"},
+    "npudoctor.engine": {"findings", "host", "steps", "sdk", "facts", "knowledge", "plugins"},
+    "npudoctor.fixer": {"findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "engine", "journal"},
+    "npudoctor.journal": {"findings", "host", "steps", "sdk"},
+    "npudoctor.config": {"findings"},
+    "npudoctor.report": {"findings", "report"},
+    "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
+}
+"""What each part may import of npudoctor; parts that are not named (cli, tui, daemon, testing) may import all."""
+
+ONLY_IN = {
+    "textual": ("npudoctor/tui/",),
+    "starlette": ("npudoctor/daemon/",),
+    "uvicorn": ("npudoctor/daemon/",),
+    "torch": ("npudoctor/smoke/worker.py", "npudoctor/facts/in_target/"),
+    "torch_npu": ("npudoctor/smoke/worker.py", "npudoctor/facts/in_target/"),
+    "subprocess": ("npudoctor/host/local.py", "npudoctor/smoke/", "npudoctor/facts/in_target/"),
+}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = ("npudoctor", *parts) if parts[0] in ("checks", "fixes") else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Every absolute module name that a file imports, with its line; `from a import b` counts as a.b too."""
+    package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def part_of(module: str) -> str:
+    pieces = module.split(".")
+    return ".".join(pieces[:2])
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
+    allowed = LAYERS.get(part_of(module_of(path)))
+    parts = {child.stem for child in (ROOT / "npudoctor").iterdir()} | {"checks", "fixes"}
+    for name, line in imports(path):
+        pieces = name.split(".")
+        if pieces[0] in ONLY_IN:
+            where = path.relative_to(ROOT).as_posix()
+            assert where.startswith(ONLY_IN[pieces[0]]), f"{where}:{line} imports {pieces[0]}"
+        if pieces[0] != "npudoctor" or len(pieces) < 2 or pieces[1] not in parts or allowed is None:
+            continue
+        assert pieces[1] in allowed, f"{module_of(path)} imports npudoctor.{pieces[1]} (line {line})"
+
+
+def test_nobody_imports_the_checks_and_the_fixes_by_name() -> None:
+    for path in SOURCES:
+        if path.relative_to(ROOT).parts[0] in ("checks", "fixes"):
+            continue
+        for name, line in imports(path):
+            assert not name.startswith(("npudoctor.checks", "npudoctor.fixes", "checks", "fixes")), f"{path}:{line}"
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after running this code."""
+    script = f"import sys\n{code}\nimport json\nprint('\\n' + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-P", "-c", script] if sys.version_info >= (3, 11) else [sys.executable, "-c", script],
+                          capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_version_loads_next_to_nothing() -> None:
+    loaded = loaded_by("from npudoctor.cli import main\nmain(['--version'])")
+    assert not loaded & {"pydantic", "psutil", "rich", "textual", "npudoctor.engine", "npudoctor.findings"}
+
+
+def test_a_check_as_json_loads_neither_the_terminal_nor_the_daemon_nor_torch() -> None:
+    code = "from npudoctor.cli import main\nmain(['check', '--json', '--profile', 'quick', '--simulate', 'seed-910b1'])"
+    loaded = loaded_by(code)
+    assert "npudoctor.engine" in loaded
+    assert not loaded & {"textual", "rich", "starlette", "uvicorn", "torch", "torch_npu", "asyncio"}
+
+
+def test_the_package_list_is_what_lies_in_the_folders() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    lying = {module_of(path) for path in SOURCES if path.name == "__init__.py"}
+    assert listed == lying
+
+
+def test_every_dependency_says_why_it_was_chosen() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    block = text[text.index("dependencies = [") : text.index("[project.scripts]")]
+    for line in block.splitlines():
+        if re.match(r'\s+"', line) and not re.search(r'"(mypy|ruff|types-psutil)', line):
+            assert "#" in line, line
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_stays_short(path: Path) -> None:
+    allowed = {"npudoctor/engine.py": 450, "npudoctor/host/local.py": 480}
+    where = path.relative_to(ROOT).as_posix()
+    assert len(path.read_text().splitlines()) <= allowed.get(where, 400), f"{where} wants a look"
