@@ -1,0 +1,129 @@
+"""The device nodes through which software reaches the cards, and what this user may do with them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import dataclass
+
+from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
+
+MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
+FIRST_VIRTUAL_NUMBER = 100
+"""Numbers from here on are slices of a card, not cards."""
+
+_CARD = re.compile(r"davinci(\d+)")
+_SLICE = re.compile(r"vdavinci(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNode:
+    """One node below /dev. `number` is that of the card or slice, `stat` is None where this user may not ask."""
+
+    path: str
+    number: int | None = None
+    stat: FileStat | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether this user may read and write it; judged by mode and group, it is never opened."""
+        return self.stat is not None and "r" in self.stat.access and "w" in self.stat.access
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether this is an ordinary file that stands for the node in a recording, so that its rights say nothing."""
+        return self.stat is not None and self.stat.kind == "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNodes:
+    """The nodes of the Ascend driver below /dev.
+
+    `cards` are /dev/davinciN, `slices` /dev/vdavinciN and numbers from 100; `managers` those of davinci_manager,
+    devmm_svm and hisi_hdc that are there; `misplaced` are folders that stand where a node should.
+    """
+
+    cards: tuple[DeviceNode, ...]
+    slices: tuple[DeviceNode, ...] = ()
+    managers: tuple[DeviceNode, ...] = ()
+    misplaced: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the cards, ascending."""
+        return tuple(node.number for node in self.cards if node.number is not None)
+
+    def manager(self, name: str) -> DeviceNode | None:
+        """The manager node of that name, if it is there."""
+        return next((node for node in self.managers if node.path == f"/dev/{name}"), None)
+
+
+@probe
+def device_nodes(host: Host) -> DeviceNodes:
+    """From the names in /dev and what stat says of them; nothing is opened."""
+    cards, slices, managers, misplaced = [], [], [], []
+    for name in _names(host):
+        card, piece = _CARD.fullmatch(name), _SLICE.fullmatch(name)
+        if not (card or piece or name in MANAGERS):
+            continue
+        match = card or piece
+        path = f"/dev/{name}"
+        node = DeviceNode(path=path, number=int(match[1]) if match else None, stat=_stat(host, path))
+        if node.stat is not None and node.stat.kind == "dir":
+            misplaced.append(node.path)
+        elif name in MANAGERS:
+            managers.append(node)
+        elif card and int(card[1]) < FIRST_VIRTUAL_NUMBER:
+            cards.append(node)
+        else:
+            slices.append(node)
+    return DeviceNodes(
+        cards=tuple(sorted(cards, key=lambda node: node.number or 0)),
+        slices=tuple(sorted(slices, key=lambda node: node.number or 0)),
+        managers=tuple(managers),
+        misplaced=tuple(misplaced),
+    )
+
+
+def _names(host: Host) -> tuple[str, ...]:
+    try:
+        return host.list_dir("/dev")
+    except Unavailable as why:
+        if why.because is Because.ABSENT:
+            return ()
+        raise
+
+
+def _stat(host: Host, path: str) -> FileStat | None:
+    with contextlib.suppress(Unavailable):
+        return host.stat(path)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNames:
+    """The names of groups by number, as /etc/group of this node or container has them."""
+
+    by_gid: dict[int, str]
+
+    def name(self, gid: int) -> str | None:
+        """The name of a group; None where it has none here."""
+        return self.by_gid.get(gid)
+
+
+def parse_groups(text: str) -> GroupNames:
+    """Read /etc/group; lines that are no entry are passed over."""
+    found: dict[int, str] = {}
+    for line in text.splitlines():
+        fields = line.split(":")
+        if len(fields) >= 3 and fields[2].isdecimal():
+            found.setdefault(int(fields[2]), fields[0])
+    return GroupNames(found)
+
+
+@probe
+def group_names(host: Host) -> GroupNames:
+    """From /etc/group; empty where it cannot be read."""
+    with contextlib.suppress(Unavailable):
+        return parse_groups(host.read("/etc/group"))
+    return GroupNames({})
