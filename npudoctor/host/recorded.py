@@ -1,0 +1,250 @@
+"""A host whose answers are given beforehand: what replay, the simulator and the tests have in common."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from npudoctor.findings import Because
+from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host.tree import Content, FileTree, MemoryStore, Overlay, normal
+
+OUTPUT_LIMIT_BYTES = 8 << 20
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class RecordedHost:
+    """Implements `Host` over files, commands by their key, variables and measurements.
+
+    `unrecorded` is what silence means: `absent` (it is not there) or `unknown` (nobody looked), except for what
+    `missing` names: the commands and the absolute paths that were looked for and not found.
+    """
+
+    def __init__(
+        self,
+        *,
+        about: About,
+        tree: FileTree,
+        commands: Mapping[str, Completed],
+        environ: Mapping[str, str] | Unavailable,
+        measures: Mapping[str, Any],
+        user: User,
+        unrecorded: str = "absent",
+        missing: Collection[str] = (),
+    ) -> None:
+        self._about = about
+        self._environ = environ
+        self._measures = measures
+        self._user = user
+        self._unknown = unrecorded == "unknown"
+        self._missing_paths = frozenset(normal(path) for path in missing if path.startswith("/"))
+        self._missing_tools = frozenset(key.split(" ", 1)[0] for key in missing if not key.startswith("/"))
+        self._what = "simulation" if about.source == "simulated" else "recording"
+        self.tree = tree
+        self.commands = commands
+
+    @property
+    def about(self) -> About:
+        """Where the answers come from, and whose they are."""
+        return self._about
+
+    @property
+    def user(self) -> User:
+        """The user of that node who asked."""
+        return self._user
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables of a job on that node."""
+        if isinstance(self._environ, Unavailable):
+            raise self._environ
+        return self._environ
+
+    # Commands
+
+    def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:  # noqa: ARG002 - the protocol
+        """The recorded answer of a command."""
+        key = command_key(argv)
+        answer = self.commands.get(key)
+        if answer is None:
+            raise self._unanswered(argv[0], key)
+        return answer
+
+    def run_in_target(
+        self,
+        name: str,
+        python: str,
+        *,
+        timeout: float,  # noqa: ARG002 - the protocol
+        environ: Mapping[str, str] | None = None,  # noqa: ARG002 - the protocol
+    ) -> Completed:
+        """The recorded answer of a probe inside the target Python."""
+        key = f"python {name}"
+        answer = self.commands.get(key)
+        if answer is None:
+            raise self._unanswered(python, key)
+        return answer
+
+    def _unanswered(self, tool: str, key: str) -> Unavailable:
+        first = key.split(" ", 1)[0]
+        known = first in self._tools or self._executable(tool) or self._lying_at(first) is not None
+        if known and (hung := self._hung(first)):
+            return Unavailable(f"{tool} is not asked again: `{hung}` did not answer", because=Because.TIMED_OUT)
+        if known or (self._unknown and not self._missing_tools & {first, posixpath.basename(tool)}):
+            return self._not_recorded(f"`{key}`")
+        return Unavailable(f"{tool} does not exist" if "/" in tool else f"{tool} is not installed")
+
+    def _hung(self, tool: str) -> str | None:
+        """The recorded command of this tool that did not answer: after it the recorder asked no further one."""
+        keys = (key for key in self.commands if key.split(" ", 1)[0] == tool and tool in STANDARD_PLACES)
+        return next((key for key in keys if self.commands[key].timed_out), None)
+
+    @cached_property
+    def _tools(self) -> frozenset[str]:
+        return frozenset(key.split(" ", 1)[0] for key in self.commands)
+
+    def which(self, name: str) -> str | None:
+        """Where a command lies: on PATH, at the vendor's places, or its bare name where only its answers are known."""
+        if "/" in name:
+            return name if self._executable(name) else None
+        found = self._lying_at(name)
+        if found is None and name in self._tools:
+            return name
+        if found is None and self._unknown and name not in self._missing_tools:
+            raise self._not_recorded(f"whether {name} is installed")
+        return found
+
+    def _lying_at(self, name: str) -> str | None:
+        variables = {} if isinstance(self._environ, Unavailable) else self._environ
+        places = [*variables.get("PATH", USUAL_PATH).split(":"), *STANDARD_PLACES.get(name, ())]
+        paths = (posixpath.join(place, name) for place in places if place.startswith("/"))
+        return next((path for path in paths if self._executable(path)), None)
+
+    def _executable(self, path: str) -> bool:
+        try:
+            found = self.tree.stat(path)
+        except OSError:
+            return False
+        return found.kind == "file" and "x" in found.access
+
+    # Files
+
+    def read(self, path: str) -> str:
+        """The text of a file; bytes that are not UTF-8 read U+FFFD."""
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str, *, limit: int = OUTPUT_LIMIT_BYTES) -> bytes:
+        """The first `limit` bytes of a file."""
+        try:
+            return self.tree.read_bytes(path, limit=limit)
+        except OSError as problem:
+            raise self._unreadable(path, problem) from None
+
+    def exists(self, path: str) -> bool:
+        """Whether the path is there, links followed."""
+        try:
+            found = self.tree.exists(path)
+        except OSError as problem:
+            if problem.errno == errno.ELOOP:
+                return False
+            raise self._unreadable(path, problem) from None
+        if not found and self._is_unknown(path):
+            raise self._not_recorded(path)
+        return found
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted."""
+        try:
+            return self.tree.list_dir(path)
+        except OSError as problem:
+            raise self._unreadable(path, problem) from None
+
+    def stat(self, path: str) -> FileStat:
+        """Kind, mode, owner and access of a path, links followed."""
+        try:
+            return self.tree.stat(path)
+        except OSError as problem:
+            raise self._unreadable(path, problem) from None
+
+    def read_link(self, path: str) -> str | None:
+        """The target of a symbolic link; None where the path is no link."""
+        try:
+            return self.tree.read_link(path)
+        except OSError:
+            return None
+
+    def _is_unknown(self, path: str) -> bool:
+        """Whether silence about a path means that nobody looked: neither it nor a folder above it is listed missing."""
+        if not self._unknown:
+            return False
+        try:
+            path = self.tree.resolve(path)
+        except OSError:
+            path = normal(path)
+        while path not in self._missing_paths:
+            if path == "/":
+                return True
+            path = posixpath.dirname(path)
+        return False
+
+    def _unreadable(self, path: str, problem: OSError) -> Unavailable:
+        if isinstance(problem, FileNotFoundError):
+            return self._not_recorded(path) if self._is_unknown(path) else Unavailable(f"{path} does not exist")
+        if isinstance(problem, PermissionError):
+            return Unavailable(f"{path} cannot be read by {self._user.name}", because=Because.NO_RIGHT)
+        if problem.errno == errno.EINVAL:
+            return Unavailable(f"{path} is not a regular file", because=Because.FAILED)
+        return Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED)
+
+    def _not_recorded(self, what: str) -> Unavailable:
+        return Unavailable(f"{what} is not in this {self._what}", because=Because.NOT_RECORDED)
+
+    # Measurements
+
+    def measure(self, key: str) -> Any:
+        """One of the facts of host.json."""
+        try:
+            return self._measures[key]
+        except KeyError:
+            what = "bundle" if self._about.source == "bundle" else self._what
+            raise Unavailable(f"the {what} holds no {key}", because=Because.NOT_RECORDED) from None
+
+
+class FakeHost(RecordedHost):
+    """A host for tests, typed in place: a command's answer is its stdout or a `Completed`.
+
+    What is not given is not there (`unrecorded="absent"`), or not known (`"unknown"`).
+    """
+
+    def __init__(
+        self,
+        *,
+        files: Mapping[str, Content] | None = None,
+        commands: Mapping[str, str | Completed] | None = None,
+        environ: Mapping[str, str] | Unavailable | None = None,
+        measures: Mapping[str, Any] | None = None,
+        links: Mapping[str, str] | None = None,
+        stats: Mapping[str, Overlay] | None = None,
+        user: User | None = None,
+        machine: str = "aarch64",
+        unrecorded: str = "absent",
+        missing: Collection[str] = (),
+    ) -> None:
+        user = user or User()
+        super().__init__(
+            about=About(source="bundle", hostname="fake", machine=machine),
+            tree=FileTree(MemoryStore(files or {}), links=links, stats=stats, user=user),
+            commands={key: _completed(answer) for key, answer in (commands or {}).items()},
+            environ={} if environ is None else environ,
+            measures=measures or {},
+            user=user,
+            unrecorded=unrecorded,
+            missing=missing,
+        )
+
+
+def _completed(answer: str | Completed) -> Completed:
+    return answer if isinstance(answer, Completed) else Completed(returncode=0, stdout=answer)
