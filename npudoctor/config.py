@@ -60,7 +60,9 @@ def find(explicit: str | None = None) -> str | None:
     if explicit or (explicit := os.environ.get("NPUDOCTOR_CONFIG")):
         return explicit
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return next((path for path in (os.path.join(home, "npudoctor", "config.toml"), SYSTEM) if os.path.isfile(path)), None)
+    return next(
+        (path for path in (os.path.join(home, "npudoctor", "config.toml"), SYSTEM) if os.path.isfile(path)), None
+    )
 
 
 def load(explicit: str | None = None) -> Config:

@@ -314,7 +314,7 @@ class _Run:
             required = tuple(Need(fact.__name__, fact, False) for fact in check.requires)
             self._arguments(required)
             for finding in check(**self._arguments(_needs(check))):
-                findings.append(self._settled(check, finding))
+                findings.append(self._settled(check, finding))  # noqa: PERF401 - what came before an exception counts
         except Unavailable as why:
             if not findings:
                 return _skipped(check, why.reason, because=why.because, blocked_by=why.blocked_by)
@@ -350,10 +350,9 @@ class _Run:
         changes: dict[str, Any] = {}
         if severity := self.selection.severities.get(check.id):
             changes["severity"] = severity
-        service = self.values.get(Service)
-        if finding.of_live_job and not self.selection.options.expect_idle:
-            if isinstance(service, Service) and service.in_service:
-                changes["severity"] = Severity.INFO
+        service = self._known(Service)
+        if finding.of_live_job and service and service.in_service and not self.selection.options.expect_idle:
+            changes["severity"] = Severity.INFO
         if finding.fix and finding.fix.id not in self.catalog.fixes:
             changes["fix"] = None
         return finding.model_copy(update=changes) if changes else finding
@@ -411,9 +410,7 @@ def _needs(item: Check | Probe) -> tuple[Need, ...]:
         return ()
 
 
-def _skipped(
-    check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None
-) -> Result:
+def _skipped(check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None) -> Result:
     if blocked_by:
         kind = Skip.BLOCKED
     elif because is Because.NOT_APPLICABLE:

@@ -21,6 +21,7 @@ class Severity(str, Enum):
 
     @property
     def rank(self) -> int:
+        """Its place in the order."""
         return ("info", "warning", "error").index(self.value)
 
     def __lt__(self, other: str) -> bool:

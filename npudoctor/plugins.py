@@ -36,7 +36,9 @@ def load() -> Catalog:
     """The catalogue of this installation."""
     found: list[object] = []
     broken: list[Result] = []
-    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not point.name.startswith("builtin-"), point.name))
+    points = sorted(
+        entry_points(group=ENTRY_POINTS), key=lambda point: (not point.name.startswith("builtin-"), point.name)
+    )
     for point in points:
         try:
             found += [item for module in _modules(point.load()) for item in vars(module).values()]
@@ -46,7 +48,7 @@ def load() -> Catalog:
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
-    """A catalogue of the checks and probes among `found`; the second with an id, or for a fact, is reported and left out."""
+    """A catalogue of the checks and probes among `found`; a second one of a name is reported and left out."""
     checks: dict[str, Check] = {}
     probes: dict[type, Probe] = {}
     problems = list(broken)
@@ -80,7 +82,10 @@ def _where(check: Check) -> str:
 
 def _broken(name: str, reason: str, detail: str | None = None) -> Result:
     return Result(
-        check=f"plugin.{name}", title="Every plug-in loads", tags=("plugin",), status=Status.CRASHED, reason=reason, detail=detail
+        check=f"plugin.{name}",
+        title="Every plug-in loads",
+        tags=("plugin",),
+        status=Status.CRASHED,
+        reason=reason,
+        detail=detail,
     )
-
-

@@ -40,7 +40,7 @@ PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
 
 PREFLIGHT = "preflight"
-"""Tag of the checks that look for what a job needs free: a live job's findings are info while the node is in service."""
+"""Tag of the checks for what a job needs free: what a live job explains is info while the node is in service."""
 
 HEALTH = "health"
 """Tag of the checks that `npudoctor healthcheck` judges."""
@@ -123,6 +123,7 @@ class Probe:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
+        """The facts that it takes, the host among them."""
         return _needs(self.function)
 
     @property

@@ -1,4 +1,4 @@
-"""For the tests of checks, npudoctor's own and those of plug-ins: a host made of a few files, and one check run on it."""
+"""For the tests of checks, ours and those of plug-ins: a host made of a few files, and one check run on it."""
 
 from __future__ import annotations
 

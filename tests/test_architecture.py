@@ -98,8 +98,12 @@ def test_nobody_imports_the_checks_and_the_fixes_by_name() -> None:
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after running this code."""
     script = f"import sys\n{code}\nimport json\nprint('\\n' + json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-P", "-c", script] if sys.version_info >= (3, 11) else [sys.executable, "-c", script],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script] if sys.version_info >= (3, 11) else [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -27,10 +27,16 @@ FORMATS = ("text", "json", "jsonl", "markdown")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor check`."""
     parser.add_argument("names", nargs="*", metavar="ID|TAG", help="only these checks or groups (default: all)")
-    parser.add_argument("--skip", nargs="+", action="extend", default=[], metavar="ID|TAG", help="not these checks or groups")
+    parser.add_argument(
+        "--skip", nargs="+", action="extend", default=[], metavar="ID|TAG", help="not these checks or groups"
+    )
     parser.add_argument("--profile", choices=PROFILES, help="what the run may cost (default: standard)")
-    parser.add_argument("--fail-on", choices=[severity.value for severity in Severity], help="exit 1 from this severity on")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="end the whole run after S seconds, whatever the tools do")
+    parser.add_argument(
+        "--fail-on", choices=[severity.value for severity in Severity], help="exit 1 from this severity on"
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="end the whole run after S seconds, whatever the tools do"
+    )
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")

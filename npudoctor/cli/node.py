@@ -19,22 +19,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_argument_group("which node")
     source = which.add_mutually_exclusive_group()
     source.add_argument("--replay", metavar="BUNDLE", help="a recorded node: a folder or a .tar.gz")
-    source.add_argument("--simulate", metavar="SCENARIO", help="a simulated node: a name (`npudoctor sim list`) or a .toml file")
+    source.add_argument(
+        "--simulate", metavar="SCENARIO", help="a simulated node: a name (`npudoctor sim list`) or a .toml file"
+    )
     source.add_argument(
         "--root",
         metavar="DIR",
         help="read files below DIR instead of /: a host mounted into a container, or what `npudoctor sim tools` wrote",
     )
     told = parser.add_argument_group("what it is told")
-    told.add_argument("--python", metavar="PATH", help="the Python to examine (default: found, see docs; or $NPUDOCTOR_PYTHON)")
+    told.add_argument(
+        "--python", metavar="PATH", help="the Python to examine (default: found, see docs; or $NPUDOCTOR_PYTHON)"
+    )
     told.add_argument(
         "--environment",
         metavar="WHOSE",
         help="whose variables are judged: process, login, login:USER, pid:N or file:PATH (default: chosen, and said)",
     )
-    told.add_argument("--expect-idle", action="store_true", default=None, help="no job should run: judge live jobs in full")
+    told.add_argument(
+        "--expect-idle", action="store_true", default=None, help="no job should run: judge live jobs in full"
+    )
     told.add_argument("--role", choices=ROLES, help="driver-only: a container host, its CANN and Python are not judged")
-    told.add_argument("--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)")
+    told.add_argument(
+        "--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)"
+    )
 
 
 def load_config(args: argparse.Namespace) -> site.Config:

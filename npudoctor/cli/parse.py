@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     """Parse and print."""
     if args.kind not in KINDS:
         near = difflib.get_close_matches(args.kind, KINDS, n=1)
-        raise UsageError(f"there is no kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}")
+        raise UsageError(
+            f"there is no kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}"
+        )
     try:
         if args.file == "-":
             text = sys.stdin.buffer.read().decode("utf-8", "replace")

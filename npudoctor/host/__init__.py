@@ -101,7 +101,7 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Provenance of a host: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds."""
+    """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds."""
 
     source: str
     hostname: str
@@ -115,9 +115,15 @@ class Host(Protocol):
     """What can be asked of a node. Everything raises `Unavailable` where there is no answer."""
 
     @property
-    def about(self) -> About: ...
+    def about(self) -> About:
+        """Where its answers come from."""
+        ...
+
     @property
-    def user(self) -> User: ...
+    def user(self) -> User:
+        """Who asks, on that node."""
+        ...
+
     @property
     def environ(self) -> Mapping[str, str]:
         """The variables of a job; raises Unavailable where none can be had."""
@@ -127,20 +133,40 @@ class Host(Protocol):
         """Run a command without a shell. Raises Unavailable where it is not installed or not in the recording."""
         ...
 
-    def run_in_target(self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] = ...) -> Completed:
+    def run_in_target(
+        self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
+    ) -> Completed:
         """Run the script facts/in_target/NAME.py under the interpreter `python`, with the job's variables."""
         ...
 
-    def read(self, path: str) -> str: ...
-    def read_bytes(self, path: str, *, limit: int = ...) -> bytes: ...
-    def exists(self, path: str) -> bool: ...
-    def list_dir(self, path: str) -> tuple[str, ...]: ...
-    def stat(self, path: str) -> FileStat: ...
+    def read(self, path: str) -> str:
+        """The text of a regular file of at most 8 MiB."""
+        ...
+
+    def read_bytes(self, path: str, *, limit: int = ...) -> bytes:
+        """The first `limit` bytes of a regular file."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a path is there, links followed."""
+        ...
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted."""
+        ...
+
+    def stat(self, path: str) -> FileStat:
+        """What is known of a path, links followed."""
+        ...
+
     def read_link(self, path: str) -> str | None:
         """The target of a symbolic link; None where the path is no link."""
         ...
 
-    def which(self, name: str) -> str | None: ...
+    def which(self, name: str) -> str | None:
+        """Where a command lies: on PATH, else at the vendor's standard places."""
+        ...
+
     def measure(self, key: str) -> Any:
         """One of the psutil-shaped facts of a bundle's host.json: cpu, memory, disks, mounts, interfaces, sockets,
         processes, limits, pci, container."""
@@ -151,13 +177,27 @@ class Host(Protocol):
 class MutableHost(Host, Protocol):
     """A host that can be changed; only the fixer holds one."""
 
-    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def set_sysctl(self, key: str, value: str) -> None: ...
-    def signal(self, pid: int, number: int) -> None: ...
+    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+        """Replace a file as a whole."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+    def set_sysctl(self, key: str, value: str) -> None:
+        """Write a kernel setting; OSError where the kernel refuses it."""
+        ...
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a process."""
+        ...
+
     def run_streaming(
         self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
-    ) -> Completed: ...
+    ) -> Completed:
+        """Run a command anew, handing each piece of its output to `stream` as it comes."""
+        ...
 
 
 def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = TOOL_TIMEOUT_S) -> list[Completed]:

@@ -28,7 +28,9 @@ class BadEnvironment(ValueError):
     """`--environment` names nobody's environment; the text says what it may name."""
 
 
-def resolve(spec: str | None, host: LocalHost, *, user: str | None = None) -> tuple[str, Mapping[str, str] | Unavailable]:
+def resolve(
+    spec: str | None, host: LocalHost, *, user: str | None = None
+) -> tuple[str, Mapping[str, str] | Unavailable]:
     """The variables of a job and whose they are, as the report names them.
 
     `spec` is what the person asked for, None to choose; `user` the one whose login counts where nobody else is known.
@@ -73,7 +75,7 @@ def _started_by_a_service() -> bool:
 
 def _ancestors() -> list[tuple[str, str]]:
     """Name and command line of the processes above this one, nearest first."""
-    found = []
+    found: list[tuple[str, str]] = []
     pid = os.getppid()
     while pid > 1 and len(found) < 32:
         try:
@@ -132,7 +134,9 @@ def _of_file(path: str) -> Mapping[str, str]:
             lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         raise BadEnvironment(f"--environment file:{path}: {getattr(problem, 'strerror', None) or problem}") from problem
-    cleaned = [line.strip().removeprefix("export ") for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    cleaned = [
+        line.strip().removeprefix("export ") for line in lines if line.strip() and not line.lstrip().startswith("#")
+    ]
     for number, line in enumerate(cleaned, 1):
         if "=" not in line:
             raise BadEnvironment(f"--environment file:{path}: assignment {number} is no KEY=VALUE: {line[:60]!r}")

@@ -184,7 +184,7 @@ class LocalHost:
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run facts/in_target/NAME.py under the interpreter `python`, with the job's variables and those of `environ`."""
+        """Run facts/in_target/NAME.py under `python`, with the job's variables and those of `environ`."""
         script = resources.files("npudoctor.facts") / "in_target" / f"{name.replace(' ', '_')}.py"
         variables = self._environ if isinstance(self._environ, Mapping) else os.environ
         environment = {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
@@ -198,11 +198,11 @@ class LocalHost:
     def _in_turn(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
         tool = posixpath.basename(argv[0])
         if tool not in VENDOR_TOOLS:
-            return self._execute(argv, key, environment, timeout)
+            return self._execute(argv, environment, timeout)
         with self._slots:
             if first := self._hung.get(tool):
                 raise Unavailable(f"{tool} is not asked again: {first}", because=Because.TIMED_OUT)
-            completed = self._execute(argv, key, environment, timeout)
+            completed = self._execute(argv, environment, timeout)
             if completed.timed_out:
                 self._hung[tool] = f"`{key}` did not answer within {timeout:g} s"
             return completed
@@ -215,12 +215,11 @@ class LocalHost:
         if path is None:
             raise Unavailable(f"{argv[0]} is not installed")
         environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        return self._execute([path, *argv[1:]], command_key(argv), environment, timeout, stream)
+        return self._execute([path, *argv[1:]], environment, timeout, stream)
 
     def _execute(
         self,
         argv: Sequence[str],
-        key: str,
         environment: Mapping[str, str],
         timeout: float,
         stream: Callable[[str], None] | None = None,
@@ -362,7 +361,7 @@ class _Output:
                     self.left_open = exited
                     return not exited
                 for key, _ in selector.select(left if ended is not None or exited else min(left, 0.05)):
-                    if key.data is not None and not self._read(key.fileobj, key.data):  # type: ignore[arg-type]
+                    if key.data is not None and not self._read(key.fileobj, key.data):
                         selector.unregister(key.fileobj)
                         open_pipes -= 1
         if self.truncated:

@@ -15,7 +15,9 @@ from npudoctor.host import Unavailable
 if TYPE_CHECKING:
     from npudoctor.host.local import LocalHost
 
-NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "9p", "glusterfs", "afs", "dpc"})
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "9p", "glusterfs", "afs", "dpc"}
+)
 """Their server may be gone, and then whoever asks for their size hangs; they are listed without sizes."""
 
 HUAWEI = "0x19e5"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
 from npudoctor.host.bundle import open_bundle
-from npudoctor.host.local import LocalHost
+from npudoctor.host.local import OUTPUT_LIMIT_BYTES, LocalHost
 from npudoctor.host.recorded import RecordedHost
 
 
@@ -40,7 +40,7 @@ class ToolsHost(LocalHost):
         return self._recorded.about
 
     @property
-    def user(self) -> User:  # type: ignore[override]
+    def user(self) -> User:
         """The recorded user."""
         return self._recorded.user
 
@@ -49,7 +49,7 @@ class ToolsHost(LocalHost):
         """The recorded variables."""
         return self._recorded.environ
 
-    def read_bytes(self, path: str, *, limit: int = 8 << 20) -> bytes:
+    def read_bytes(self, path: str, *, limit: int = OUTPUT_LIMIT_BYTES) -> bytes:
         """The first `limit` bytes of a recorded file."""
         return self._recorded.read_bytes(path, limit=limit)
 

@@ -1,4 +1,4 @@
-"""The report for a person: the cause in the first line, one line a check, the broken ones opened, the next step last."""
+"""The report for a person: the cause first, one line a check, the broken ones opened, the next step last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from rich.text import Text
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
 
 GLYPHS = {"ok": "✔", "info": "i", "warning": "!", "error": "✖", "skipped": "–", "crashed": "✖", "undetermined": "?"}
-ASCII_GLYPHS = {"ok": "+", "info": "i", "warning": "!", "error": "x", "skipped": "-", "crashed": "x", "undetermined": "?"}
+ASCII_GLYPHS = {
+    "ok": "+",
+    "info": "i",
+    "warning": "!",
+    "error": "x",
+    "skipped": "-",
+    "crashed": "x",
+    "undetermined": "?",
+}
 STYLES = {
     "ok": "green",
     "info": "cyan",
@@ -43,7 +51,9 @@ def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
     """The look for a stream: plain where it is no terminal, or colours are not wanted (NO_COLOR, TERM=dumb)."""
     encoding = (stream.encoding or "ascii").lower().replace("-", "")
     forced = "FORCE_COLOR" in os.environ
-    color = (stream.isatty() or forced) and not (no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+    color = (stream.isatty() or forced) and not (
+        no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    )
     width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() or "COLUMNS" in os.environ else 100
     return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
 
@@ -173,7 +183,8 @@ class _Page:
         subject = "" if finding.subject in ("host", "python", "container") else f"{finding.subject}: "
         self._line(
             "    ",
-            self._mark(kind) + Text(f" {subject}{finding.summary}", style="" if finding.severity is Severity.INFO else "bold"),
+            self._mark(kind)
+            + Text(f" {subject}{finding.summary}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
         if finding.severity is Severity.INFO and not self._verbose:
@@ -187,7 +198,9 @@ class _Page:
         for evidence in finding.evidence:
             self._line("      ", Text("seen  ", style="cyan") + Text(_seen(evidence)), hang=12)
         if finding.fix:
-            self._line("      ", Text("fix   ", style="cyan") + Text(f"npudoctor fix {finding.fix.id}", style="green"), hang=12)
+            self._line(
+                "      ", Text("fix   ", style="cyan") + Text(f"npudoctor fix {finding.fix.id}", style="green"), hang=12
+            )
         if finding.pitfall and self._verbose:
             self._line("      ", Text("known ", style="cyan") + Text(finding.pitfall), hang=12)
         for link in finding.links if self._verbose else ():
@@ -197,7 +210,12 @@ class _Page:
         self._console.print()
         counted = report.summary
         words = [f"{counted['ok']} ok"]
-        for key, plural in (("warning", "warnings"), ("error", "errors"), ("skipped", "skipped"), ("crashed", "crashed")):
+        for key, plural in (
+            ("warning", "warnings"),
+            ("error", "errors"),
+            ("skipped", "skipped"),
+            ("crashed", "crashed"),
+        ):
             if counted[key]:
                 words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
         text = f"{', '.join(words)} in {report.duration_s:.1f} s."
@@ -216,7 +234,9 @@ def _first(report: Report) -> tuple[Result, str] | None:
     for severity in (Severity.ERROR, Severity.WARNING):
         for result in report.results:
             for finding in result.findings:
-                if finding.severity is severity and not (report.verdict is Verdict.UNDETERMINED and severity < report.fail_on):
+                if finding.severity is severity and not (
+                    report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
+                ):
                     return result, finding.summary
     for result in report.results:
         if result.leaves_undetermined:
@@ -249,7 +269,9 @@ def _why(result: Result) -> str:
 def _unseen(report: Report) -> str:
     """How many checks lacked a right, and how many the recording; counted and said, though they alone fail nothing."""
     kinds = {"no-right": "for lack of rights", "not-recorded": "not in this recording"}
-    counts = {key: sum(1 for result in report.results if result.because and result.because.value == key) for key in kinds}
+    counts = {
+        key: sum(1 for result in report.results if result.because and result.because.value == key) for key in kinds
+    }
     return ", ".join(f"{number} {kinds[key]}" for key, number in counts.items() if number)
 
 

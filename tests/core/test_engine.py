@@ -157,7 +157,10 @@ def test_an_optional_fact_that_is_missing_is_none() -> None:
 def test_a_crash_in_a_probe_is_a_result_and_leaves_the_run_undetermined() -> None:
     report = run("system.odd", "npu.present", files=NODE)
     crashed = report.results[1]
-    assert (crashed.status, crashed.reason) == (Status.CRASHED, "test_engine.odd failed: RuntimeError: nobody foresaw this")
+    assert (crashed.status, crashed.reason) == (
+        Status.CRASHED,
+        "test_engine.odd failed: RuntimeError: nobody foresaw this",
+    )
     assert crashed.detail and "Traceback" in crashed.detail
     assert (report.verdict, report.exit_code) == (Verdict.UNDETERMINED, 3)
 
@@ -187,7 +190,7 @@ def test_a_check_runs_by_profile_or_by_its_name() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(engine.UnknownName, match="no check or tag 'npu.presnet'; did you mean npu.present"):
+    with pytest.raises(engine.UnknownName, match=r"no check or tag 'npu.presnet'; did you mean npu.present"):
         engine.run(CATALOG, FakeHost(), engine.Selection(names=("npu.presnet",)))
 
 
@@ -277,8 +280,7 @@ def test_two_checks_of_one_id_and_checks_that_wait_for_each_other_are_reported()
 
     twice = plugins.assemble([cards, present, again])
     assert twice.broken[0].reason == (
-        "the check npu.present is defined twice; "
-        f"{again.function.__module__}.again is left out"
+        f"the check npu.present is defined twice; {again.function.__module__}.again is left out"
     )
     circular = run(files=NODE, catalog=plugins.assemble([cards, first, second]))
     assert all("wait for each other" in (result.reason or "") for result in circular.results)

@@ -91,7 +91,9 @@ def test_a_tool_that_hung_is_not_asked_again(tool: Tool, tmp_path: Path) -> None
     tool(f"#!/bin/sh\necho called >> {tmp_path}/calls\nexec sleep 60\n")
     host = LocalHost()
     host.run(["npu-smi", "info"], timeout=0.3)
-    with pytest.raises(Unavailable, match="npu-smi is not asked again: `npu-smi info` did not answer within 0.3 s") as why:
+    with pytest.raises(
+        Unavailable, match=r"npu-smi is not asked again: `npu-smi info` did not answer within 0.3 s"
+    ) as why:
         host.run(["npu-smi", "info", "-l"], timeout=0.3)
     assert why.value.because is Because.TIMED_OUT
     assert (tmp_path / "calls").read_text() == "called\n"
@@ -128,18 +130,20 @@ def test_a_broken_link_is_named(tool: Tool) -> None:
     path = tool("#!/bin/sh\n")
     path.unlink()
     path.symlink_to("/nowhere/npu-smi")
-    with pytest.raises(Unavailable, match="npu-smi is not installed|is a link to /nowhere/npu-smi, which does not exist"):
+    with pytest.raises(
+        Unavailable, match=r"npu-smi is not installed|is a link to /nowhere/npu-smi, which does not exist"
+    ):
         LocalHost().run(["npu-smi", "info"])
 
 
 def test_a_tool_that_is_not_there_is_not_installed() -> None:
-    with pytest.raises(Unavailable, match="^npu-smi is not installed$"):
+    with pytest.raises(Unavailable, match=r"^npu-smi is not installed$"):
         LocalHost().run(["npu-smi", "info"])
 
 
 def test_a_tool_for_another_machine_cannot_be_started(tool: Tool) -> None:
     tool("").write_bytes(b"\x7fELF" + bytes(60))
-    with pytest.raises(Unavailable, match="cannot be started: Exec format error") as why:
+    with pytest.raises(Unavailable, match=r"cannot be started: Exec format error") as why:
         LocalHost().run(["npu-smi", "info"])
     assert why.value.because is Because.FAILED
 
@@ -167,13 +171,13 @@ def test_a_file_is_read_and_its_absence_explained(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"one\xff")
     host = LocalHost()
     assert host.read(str(tmp_path / "there")) == "one\ufffd"
-    with pytest.raises(Unavailable, match="absent does not exist$"):
+    with pytest.raises(Unavailable, match=r"absent does not exist$"):
         host.read(str(tmp_path / "absent"))
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Unavailable, match="is not a regular file"):
+    with pytest.raises(Unavailable, match=r"is not a regular file"):
         LocalHost().read(str(tmp_path / "pipe"))
 
 
