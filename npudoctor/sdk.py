@@ -111,6 +111,7 @@ class Check:
         return self.id.partition(".")[0]
 
     def __call__(self, *facts: Any, **named: Any) -> Iterator[Finding]:
+        """Judge these facts."""
         return self.function(*facts, **named)
 
 
@@ -132,6 +133,7 @@ class Probe:
         return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
 
     def __call__(self, *facts: Any, **named: Any) -> Any:
+        """Obtain the fact from a host and other facts."""
         return self.function(*facts, **named)
 
 
