@@ -72,6 +72,14 @@ def host_network(
     return None
 
 
+def _marked(host: Host) -> str | None:
+    for path, runtime in MARKS.items():
+        with contextlib.suppress(Unavailable):
+            if host.exists(path):
+                return runtime
+    return None
+
+
 @probe
 def orchestrator(environment: JobEnvironment) -> Orchestrator:
     """From the variables of a job."""
@@ -84,7 +92,7 @@ def container(host: Host, interfaces: Interfaces | None, environment: JobEnviron
     found = None
     with contextlib.suppress(Unavailable):
         found = host.measure("container")
-    runtime = str(found["runtime"]) if found else next((MARKS[path] for path in MARKS if host.exists(path)), None)
+    runtime = str(found["runtime"]) if found else _marked(host)
     if runtime is None:
         raise NotApplicable("this is not a container")
     names = tuple(one.name for one in interfaces.interfaces) if interfaces else ()

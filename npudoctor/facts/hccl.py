@@ -24,7 +24,7 @@ FEWER_PORTS, MORE_PORTS = 16, 32
 class HcclPorts:
     """The host ports of HCCL: `certain` are taken by the installed release, `possible` by some release or document.
 
-    `source` is the variable that says so, with its value, or the words of a default. With `automatic` the kernel chooses.
+    `source` is the variable that says so, with its value, or a clause. With `automatic` the kernel chooses.
     """
 
     certain: PortRanges
@@ -143,7 +143,7 @@ def _rank(name: str) -> int:
 
 
 def candidates(interfaces: Interfaces, family: int = 4) -> tuple[Interface, ...]:
-    """The interfaces that can lead to other nodes: up, with an address, neither loopback nor of this node's containers."""
+    """The interfaces that can lead to other nodes: up, with an address, not the loopback, not for containers."""
     return tuple(
         one for one in interfaces.interfaces if one.up and one.of_family(family) and not (one.loopback or one.virtual)
     )

@@ -77,13 +77,13 @@ class Processes:
                 break
             top = above.pid
             seen.add(top)
-        found = {top, pid}
+        found = {top}
         waiting = [top]
         while waiting:
             started = [child.pid for child in self.children(waiting.pop()) if child.pid not in found]
             found.update(started)
             waiting += started
-        return frozenset(found)
+        return frozenset(found | {pid})
 
 
 def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:

@@ -1,0 +1,75 @@
+"""Containers and orchestrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from npudoctor.facts import container
+from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.interfaces import Interfaces, parse
+from npudoctor.findings import Because
+from npudoctor.host.recorded import FakeHost
+from npudoctor.sdk import NotApplicable
+
+IN_DOCKER: dict[str, Any] = {"container": {"runtime": "docker", "cgroup": "v2"}}
+
+
+def named(*names: str) -> Interfaces:
+    return parse([{"name": name, "up": True} for name in names])
+
+
+@pytest.mark.parametrize("measures", [{}, {"container": None}])
+def test_a_host_is_no_container(measures: dict[str, Any]) -> None:
+    with pytest.raises(NotApplicable) as why:
+        container.container(FakeHost(measures=measures), None, None)
+    assert why.value.reason == "this is not a container"
+    assert why.value.because is Because.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("mark", "runtime"), [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")])
+def test_the_file_that_a_runtime_leaves_is_enough(mark: str, runtime: str) -> None:
+    assert container.container(FakeHost(files={mark: ""}), None, None).runtime == runtime
+
+
+def test_a_recording_that_does_not_know_the_marks_is_no_container() -> None:
+    with pytest.raises(NotApplicable):
+        container.container(FakeHost(measures={"container": None}, unrecorded="unknown"), None, None)
+
+
+def test_the_measurement_says_runtime_and_control_groups() -> None:
+    found = container.container(FakeHost(measures=IN_DOCKER), named("lo", "enp1s0"), JobEnvironment({}))
+    assert (found.runtime, found.cgroup, found.host_network, found.orchestrator) == ("docker", "v2", True, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "devices", "hosts", "hostname", "shared"),
+    [
+        (("lo", "enp1s0"), {}, "", "node1", True),
+        (("lo", "eth0", "docker0"), {}, "", "node1", True),
+        (("lo", "eth0", "tunl0"), {"eth0": "../../devices/virtual/net/eth0"}, "", "node1", False),
+        (("lo", "eth0", "ifb0"), {"eth0": "../../devices/pci0/net/eth0", "ifb0": "../virtual/net/ifb0"}, "", "n", True),
+        (("lo", "eth0"), {}, "", "3f2b9c1d7e55", False),
+        (("lo", "eth0"), {}, "", "node1", None),
+        (("lo", "enp1s0"), {}, "# Kubernetes-managed hosts file.\n", "pod", False),
+        (("lo", "eth0"), {}, "# Kubernetes-managed hosts file (host network).\n", "node1", True),
+    ],
+)
+def test_the_network_of_a_container_is_told_by_its_interfaces(
+    names: tuple[str, ...], devices: dict[str, str | None], hosts: str, hostname: str, shared: bool | None
+) -> None:
+    assert container.host_network(names, devices, hosts, hostname) is shared
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, "kubernetes"),
+        ({"SLURM_JOB_ID": "7"}, "slurm"),
+        ({"MA_NUM_HOSTS": "2"}, "modelarts"),
+        ({"WORLD_SIZE": "8"}, None),
+    ],
+)
+def test_orchestrators_are_known_by_their_variables(variables: dict[str, str], name: str | None) -> None:
+    assert container.orchestrator(JobEnvironment(variables)).name == name

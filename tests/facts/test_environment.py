@@ -1,0 +1,30 @@
+"""Whose variables are judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from npudoctor.facts.environment import job_environment
+from npudoctor.findings import Because
+from npudoctor.host.recorded import FakeHost
+from npudoctor.sdk import Unavailable
+
+
+def test_variables_are_a_mapping_and_an_empty_one_counts_as_unset() -> None:
+    found = job_environment(FakeHost(environ={"RANK": "0", "HCCL_IF_IP": ""}))
+    assert dict(found) == {"RANK": "0", "HCCL_IF_IP": ""}
+    assert (found["RANK"], found.get("WORLD_SIZE"), found.filled("HCCL_IF_IP"), found.filled("RANK")) == (
+        "0",
+        None,
+        None,
+        "0",
+    )
+    assert found.whose == "process"
+
+
+@pytest.mark.parametrize("reason", ["no job environment: started by cron", "started by cron"])
+def test_without_variables_the_reason_says_that_there_is_no_job_environment(reason: str) -> None:
+    with pytest.raises(Unavailable) as why:
+        job_environment(FakeHost(environ=Unavailable(reason, because=Because.NO_RIGHT)))
+    assert why.value.reason == "no job environment: started by cron"
+    assert why.value.because is Because.NO_RIGHT
