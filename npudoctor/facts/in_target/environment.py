@@ -67,6 +67,8 @@ def _distribution(folder: str, entry: str) -> "tuple[str, dict[str, object], flo
             return None
         if not wheel:
             requires = _egg_requirements(os.path.join(path, "requires.txt"))
+    elif not os.path.isfile(path):
+        return None
     headers = _headers(metadata)
     named = dict(reversed(headers))
     by_folder = re.match(r"([A-Za-z0-9][A-Za-z0-9._]*)-([^-]+)", base)
