@@ -14,7 +14,9 @@ NODE = Overlay(kind="char", mode=0o660, uid=1000, gid=1000)
 
 def nodes(*paths: str, user: User | None = None, **overlays: Overlay) -> DeviceNodes:
     stats = dict.fromkeys(paths, NODE) | {f"/dev/{name}": overlay for name, overlay in overlays.items()}
-    return device_nodes.function(FakeHost(files=dict.fromkeys(paths, ""), stats=stats, user=user))
+    found = device_nodes.function(FakeHost(files=dict.fromkeys(paths, ""), stats=stats, user=user))
+    assert isinstance(found, DeviceNodes)
+    return found
 
 
 def test_cards_slices_and_managers_are_told_apart() -> None:

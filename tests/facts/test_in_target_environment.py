@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "npudoctor" / "facts" / "in_targe
 def interpreters() -> list[str]:
     """One interpreter of each minor version from 3.6 on that can be found, this one among them."""
     found = {"this": sys.executable}
-    for path in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))) + ["/usr/bin/python3"]:
+    for path in [*sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))), "/usr/bin/python3"]:
         if os.access(path, os.X_OK):
             answer = subprocess.run([path, "-c", "import sys; print(sys.version[:4])"], capture_output=True, text=True)
             if answer.returncode == 0:
@@ -103,9 +103,8 @@ def test_broken_metadata_is_survived(tmp_path: Path) -> None:
     (egg / "PKG-INFO").write_text("Name: An.Egg\nVersion: 1.2\n")
     (egg / "requires.txt").write_text("torch>=2\n\n[:python_version < '3']\nold\n\n[extra]\nnot_this\n")
     said = ask(sys.executable, PYTHONPATH=str(tmp_path))["distributions"]
-    assert {name: said[name]["version"] for name in ("empty", "binary", "no-name", "folded", "single", "an-egg")} == {
-        **{"empty": "1.0", "binary": "1.0", "no-name": "3.0", "folded": "1.0", "single": "0.1", "an-egg": "1.2"}
-    }
+    versions = {"empty": "1.0", "binary": "1.0", "no-name": "3.0", "folded": "1.0", "single": "0.1", "an-egg": "1.2"}
+    assert {name: said[name]["version"] for name in versions} == versions
     assert said["folded"]["requires"] == ["one >=1"]
     assert said["an-egg"]["requires"] == ["torch>=2", "old ; python_version < '3'"]
     assert not {"orch", "left", "folder", "dangling"} & set(said)
