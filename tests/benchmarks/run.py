@@ -1,0 +1,145 @@
+"""How fast and how large `npudoctor check` is: medians in one run, and ratios to baselines of the same run.
+
+    python tests/benchmarks/run.py             print the table
+    python tests/benchmarks/run.py --bars      the same, and exit 1 where a relative bar is missed
+
+Wall time and peak resident memory of whole processes. The baselines: `python -c pass`; an interpreter that imports the
+third-party libraries that a check loads and does nothing; where they are installed, two tools of the field.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
+SLOW_CALL_S = 0.7
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one command costs: medians of wall time in seconds and of peak resident memory in MiB."""
+
+    seconds: float
+    mebibytes: float
+
+
+def once(argv: Sequence[str], environment: dict[str, str]) -> Cost:
+    """Run a command; its wall time and its own peak memory."""
+    began = time.perf_counter()
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    _, _, usage = os.wait4(process.pid, 0)
+    return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024)
+
+
+def measure(commands: dict[str, Sequence[str]], runs: int, environment: dict[str, str]) -> dict[str, Cost]:
+    """Medians of `runs` rounds; the commands take turns, so that a busy minute of the machine meets them all."""
+    for argv in commands.values():
+        once(argv, environment)
+    rounds = [{name: once(argv, environment) for name, argv in commands.items()} for _ in range(runs)]
+    return {
+        name: Cost(
+            statistics.median(one[name].seconds for one in rounds),
+            statistics.median(one[name].mebibytes for one in rounds),
+        )
+        for name in commands
+    }
+
+
+def libraries(node: Path) -> str:
+    """An import statement of the third-party libraries that a check on this node loads."""
+    code = (
+        "import sys, io, contextlib\n"
+        "from npudoctor.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): main(['check', '--json', '--root', {str(node)!r}])\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(','.join(sorted(names & {'psutil', 'pydantic', 'rich', 'tomli'})))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    lines = [f"import {name}" for name in found.split(",") if name]
+    return "; ".join([*lines, "from pydantic import BaseModel, Field, ConfigDict"])
+
+
+def write_node(folder: Path, scenario: str) -> None:
+    """A simulated node whose tools are real executables."""
+    subprocess.run([*NPUDOCTOR, "sim", "tools", str(folder), scenario], check=True, stdout=subprocess.DEVNULL)
+
+
+def installed(module: str) -> bool:
+    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[float, int, bool]:
+    """With a slow npu-smi: median wall time in seconds, calls of vendor tools in a run, and whether one was repeated."""
+    log = node / "calls.log"
+    times, calls, repeated = [], 0, False
+    for _ in range(runs):
+        log.unlink(missing_ok=True)
+        argv = [*NPUDOCTOR, "check", "--json", "--root", str(node)]
+        times.append(once(argv, {**environment, "NPUDOCTOR_FAKE_DELAY_S": str(SLOW_CALL_S)}).seconds)
+        lines = log.read_text().splitlines()
+        vendor = [line for line in lines if line.startswith(("npu-smi", "hccn_tool"))]
+        calls = len(vendor)
+        repeated |= len(set(lines)) < len(lines)
+    return statistics.median(times), calls, repeated
+
+
+def main() -> int:
+    """Measure, print, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=9, help="rounds per median (default: 9)")
+    parser.add_argument("--bars", action="store_true", help="exit 1 where a relative bar is missed")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    args = parser.parse_args()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NPUDOCTOR_")}
+    with tempfile.TemporaryDirectory() as folder:
+        node = Path(folder) / "node"
+        write_node(node, "seed-910b1")
+        commands: dict[str, Sequence[str]] = {
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "the same libraries": [sys.executable, "-c", libraries(node)],
+            "npudoctor --version": [*NPUDOCTOR, "--version"],
+            "npudoctor check --json": [*NPUDOCTOR, "check", "--json", "--root", str(node)],
+            "npudoctor check": [*NPUDOCTOR, "check", "--root", str(node)],
+        }
+        if installed("msprechecker"):
+            commands["msprechecker"] = [sys.executable, "-m", "msprechecker", "precheck"]
+        if installed("torch"):
+            commands["torch.utils.collect_env"] = [sys.executable, "-m", "torch.utils.collect_env"]
+        costs = measure(commands, args.runs, environment)
+        wall_s, calls, repeated = slow_tools(node, environment, max(3, args.runs // 3))
+    bare, base, check = costs["python -c pass"], costs["the same libraries"], costs["npudoctor check --json"]
+    allowed_s = 1.5 * math.ceil(calls / 2) * SLOW_CALL_S
+    bars = {
+        "check --json ≤ 1.6 × the same libraries": (check.seconds / base.seconds, 1.6),
+        "its memory ≤ theirs + 15 MiB": (check.mebibytes - base.mebibytes, 15.0),
+        "--version ≤ 3 × bare Python": (costs["npudoctor --version"].seconds / bare.seconds, 3.0),
+        f"{calls} calls of {SLOW_CALL_S} s ≤ 1.5 × two at a time": (wall_s / allowed_s * 1.5, 1.5),
+        "commands that ran twice": (float(repeated), 0.0),
+    }
+    if args.json:
+        print(json.dumps({"costs": {name: vars(cost) for name, cost in costs.items()}, "bars": bars}, indent=2))
+    else:
+        print(f"{'medians of ' + str(args.runs):<28} {'s':>8} {'MiB':>8} {'× bare':>8}")
+        for name, cost in costs.items():
+            print(f"{name:<28} {cost.seconds:>8.3f} {cost.mebibytes:>8.1f} {cost.seconds / bare.seconds:>8.1f}")
+        print(f"{'check, slow npu-smi':<28} {wall_s:>8.3f}")
+        for name, (value, limit) in bars.items():
+            print(f"{'ok  ' if value <= limit else 'MISS'} {name}: {value:.2f} (at most {limit:g})")
+    missed = [name for name, (value, limit) in bars.items() if value > limit]
+    return 1 if args.bars and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
