@@ -1,0 +1,203 @@
+"""The pages of npu-smi: keys and values (`-t board` and others), `-l`, `-m`, and the version of the tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from npudoctor.facts.cells import integer, lines_of, refusal, word
+
+_FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
+_NO_CARD = "There is no NPU card on this server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """A page of `-t board`: of a card (`-i`), of a chip (`-i -c`), or of both as on 950; None is what it does not show.
+
+    `pcie_bus` is the PCI address; `compatibility` is OK where the driver accepts the firmware.
+    """
+
+    npu_id: int | None = None
+    chip_id: int | None = None
+    chip_type: str | None = None
+    chip_name: str | None = None
+    chip_version: str | None = None
+    board_id: str | None = None
+    pcie_bus: str | None = None
+    firmware_version: str | None = None
+    compatibility: str | None = None
+    main_board_id: str | None = None
+    slot_id: str | None = None
+    chip_count: int | None = None
+    software_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedNpu:
+    """One NPU of `-l`; servers name only the number of its chips, 950 only its product and serial number."""
+
+    npu_id: int
+    product_name: str | None = None
+    serial_number: str | None = None
+    chip_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NpuList:
+    """The output of `npu-smi info -l`."""
+
+    total: int | None
+    npus: tuple[ListedNpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapRow:
+    """One chip, or the MCU of a card, in `-m`. `logic_id` is what a job calls the chip; an MCU has none.
+
+    A3 adds `phy_id`; 950 has `slot_id` and `phy_id` and no `logic_id`.
+    """
+
+    npu_id: int
+    chip_id: int | None = None
+    logic_id: int | None = None
+    phy_id: int | None = None
+    slot_id: int | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NpuMap:
+    """The output of `npu-smi info -m`."""
+
+    rows: tuple[MapRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVersion:
+    """A version that npu-smi prints: its own (`component` is None), or that of a card's mcu."""
+
+    version: str
+    component: str | None = None
+
+
+def fields_of(text: str) -> Iterator[tuple[str, str | None]]:
+    """Each key of a page with its value, in order, repeated keys too; a value may go on in lines without a key."""
+    key, value = "", ""
+    for line in lines_of(text):
+        found = _FIELD.fullmatch(line.rstrip())
+        if found and found[1] != "Usage":
+            if key:
+                yield key, word(value)
+            key, value = found[1], found[2]
+        elif key and line[:1].isspace() and line.strip():
+            value += " " + line.strip(" \t:")
+    if key:
+        yield key, word(value)
+
+
+def parse_fields(text: str) -> dict[str, str | None]:
+    """A page as a mapping, keys as printed; of a repeated key, as in the block of the MCU, the first."""
+    found: dict[str, str | None] = {}
+    for key, value in fields_of(text):
+        found.setdefault(key, value)
+    if not found:
+        raise refusal("this is not a page of keys and values", lines_of(text))
+    return found
+
+
+_BOARD = {
+    "npu_id": "NPU ID",
+    "chip_id": "Chip ID",
+    "chip_count": "Chip Count",
+    "chip_type": "Chip Type",
+    "chip_name": "Chip Name",
+    "chip_version": "Chip Version",
+    "board_id": "Board ID",
+    "pcie_bus": "PCIe Bus Info",
+    "firmware_version": "Firmware Version",
+    "compatibility": "Compatibility",
+    "main_board_id": "Main Board ID",
+    "slot_id": "Slot ID",
+    "software_version": "Software Version",
+}
+_NUMBERS = ("npu_id", "chip_id", "chip_count")
+
+
+def parse_board(text: str) -> Board:
+    """Read a page of `npu-smi info -t board`."""
+    page = parse_fields(text)
+    if not any(title in page for name, title in _BOARD.items() if name not in _NUMBERS):
+        raise refusal("this is not a page of npu-smi info -t board", lines_of(text))
+    texts = {name: page.get(title) for name, title in _BOARD.items() if name not in _NUMBERS}
+    npu_id, chip_id, chip_count = (integer(page.get(_BOARD[name])) for name in _NUMBERS)
+    return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, **texts)
+
+
+def parse_list(text: str) -> NpuList:
+    """Read the output of `npu-smi info -l`."""
+    if _NO_CARD in text:
+        return NpuList(0, ())
+    total: int | None = None
+    npus: list[dict[str, str | None]] = []
+    for key, value in fields_of(text):
+        if key in ("Total Count", "Card Count"):
+            total = integer(value)
+        elif key == "NPU ID":
+            npus.append({key: value})
+        elif npus:
+            npus[-1].setdefault(key, value)
+    if total is None and not any("Product Name" in npu for npu in npus):
+        raise refusal("this is not a list of npu-smi info -l", lines_of(text))
+    listed = (
+        ListedNpu(
+            npu_id=npu_id,
+            product_name=npu.get("Product Name"),
+            serial_number=npu.get("Serial Number"),
+            chip_count=integer(npu.get("Chip Count")),
+        )
+        for npu in npus
+        if (npu_id := integer(npu["NPU ID"])) is not None
+    )
+    return NpuList(total, tuple(listed))
+
+
+_MAP_TITLES = {
+    "NPU ID": "npu_id",
+    "Slot ID": "slot_id",
+    "Chip ID": "chip_id",
+    "Chip Logic ID": "logic_id",
+    "Chip Phy-ID": "phy_id",
+    "Chip Name": "name",
+}
+_MAP_TITLE = re.compile("|".join(title.replace(" ", r"\s+") for title in sorted(_MAP_TITLES, key=len, reverse=True)))
+
+
+def parse_map(text: str) -> NpuMap:
+    """Read the output of `npu-smi info -m`; of its columns only the last, the name, holds blanks."""
+    if _NO_CARD in text:
+        return NpuMap(())
+    columns: list[str] = []
+    rows: list[MapRow] = []
+    for line in lines_of(text):
+        titles = [_MAP_TITLES[" ".join(title.split())] for title in _MAP_TITLE.findall(line)]
+        if "npu_id" in titles and "chip_id" in titles:
+            columns = titles
+            continue
+        cells = dict(zip(columns, line.split(None, max(0, len(columns) - 1)), strict=False))
+        ids = {column: integer(cells.get(column)) for column in ("chip_id", "logic_id", "phy_id", "slot_id")}
+        if (npu_id := integer(cells.get("npu_id"))) is not None:
+            rows.append(MapRow(npu_id=npu_id, name=word(cells.get("name")), **ids))
+    if not columns:
+        raise refusal("this is not a table of npu-smi info -m", lines_of(text))
+    return NpuMap(tuple(rows))
+
+
+def parse_tool_version(text: str) -> ToolVersion:
+    """Read `npu-smi -v`, or the bare line of `npu-smi upgrade -b mcu`."""
+    for line in lines_of(text):
+        found = re.fullmatch(r"\s*(npu-smi\s+)?version\s*:\s*(\S+)\s*", line, re.IGNORECASE)
+        if found and word(found[2]):
+            return ToolVersion(found[2], None if found[1] else "mcu")
+    raise refusal("this is not a version of npu-smi", lines_of(text))
