@@ -1,0 +1,109 @@
+"""Error and fault codes: the typed form of errors.json."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from npudoctor.knowledge import table
+
+_HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
+_IN_TEXT = (
+    r"(?P<hccl>\bHccl\w*(?:\([^)\n]*\))?, error code is (?P<ret>\d{1,2})\b)"
+    r"|(?:error code(?: is)?|ret(?:code)?(?: is)?|result)\s*[=:\[(]?\s*(?P<number>-?\d{4,6})\b"
+    r"|\b(?P<word>E[A-Z]\d{4}|ERR\d{5}|E\d{5})\b"
+    r"|\b(?:0x)?(?P<chip>[0-9A-F]{8})\b"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCode:
+    """One code.
+
+    `kind` is dcmi (npu-smi), hccn (hccn_tool), hccl, hccl-return, acl (runtime included), cann, torch_npu or chip.
+    `name` is its symbol, `look` the first thing to look at, `text` the line that prints it. `severity` is what it
+    deserves; a chip's fault may deserve `single_node_severity` where one node alone is used, or `severity` only on
+    chips of the family `severity_for` and `other_severity` elsewhere. `level` is MindCluster's fault level. `same_as`
+    names the newer code of the same thing.
+    """
+
+    code: str
+    kind: str
+    meaning: str
+    severity: str
+    sources: tuple[str, ...]
+    look: str | None = None
+    name: str | None = None
+    text: str | None = None
+    pitfalls: tuple[str, ...] = ()
+    single_node_severity: str | None = None
+    severity_for: str | None = None
+    other_severity: str | None = None
+    level: str | None = None
+    same_as: str | None = None
+    confidence: str = "high"
+
+    def severity_on(self, family: str | None, *, single_node: bool = False) -> str:
+        """What the code deserves on this chip family, in a job of one node or of several."""
+        if self.severity_for and family != self.severity_for:
+            return self.other_severity or self.severity
+        return (self.single_node_severity if single_node else None) or self.severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorText:
+    """A message without a code of its own."""
+
+    text: str
+    meaning: str
+    sources: tuple[str, ...]
+    pitfalls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """The whole table."""
+
+    as_of: str
+    codes: tuple[ErrorCode, ...]
+    texts: tuple[ErrorText, ...]
+    notes: tuple[str, ...]
+
+    def code(self, code: str | int) -> ErrorCode | None:
+        """The row of a code in any usual spelling: -8005, `EI0006`, `0x80E3A203`, `HCCL 7`; None where unknown."""
+        return self._by_code.get(normalised(code))
+
+    def in_text(self, text: str) -> tuple[ErrorCode, ...]:
+        """The known codes that a log or a message names, each once, in the order of the text."""
+        found = []
+        for match in re.finditer(_IN_TEXT, text, re.IGNORECASE):
+            spelled = f"HCCL {match['ret']}" if match["ret"] else match["number"] or match["word"] or match["chip"]
+            found.append(self.code(spelled))
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    def message(self, text: str) -> ErrorText | None:
+        """The known message that a text contains."""
+        return next((message for message in self.texts if message.text in text), None)
+
+    @cached_property
+    def _by_code(self) -> dict[str, ErrorCode]:
+        return {code.code: code for code in self.codes}
+
+
+def normalised(code: str | int) -> str:
+    """The spelling of the table: capitals, a chip's code without 0x."""
+    text = str(code).strip()
+    chip = _HEX.fullmatch(text)
+    return chip[1].upper() if chip else " ".join(text.upper().split()).replace("HCCN", "hccn")
+
+
+def load() -> Errors:
+    """Read errors.json."""
+    data = table.read("errors")
+    return Errors(
+        as_of=data["as_of"],
+        codes=table.rows(ErrorCode, data["codes"]),
+        texts=table.rows(ErrorText, data["texts"]),
+        notes=tuple(data["notes"]),
+    )

@@ -1,0 +1,47 @@
+"""Versions as the tables write them, compared as text. Order is the business of npudoctor.facts.versions."""
+
+from __future__ import annotations
+
+import re
+
+_COMMUNITY = re.compile(r"(\d+\.\d+\.RC\d+)\.BETA\d+|(\d+\.\d+\.0)\.BETA1")
+_CANDIDATE = re.compile(r"(\d+\.\d+)\.RC(\d+)")
+_PATCH = re.compile(r"\.(\d|B\d|SPC\d)")
+_TEST_TRAIN = re.compile(r"\d+\.\d+\.T\d+")
+
+
+def canonical(version: str) -> str:
+    """The spelling that is compared: capitals, no leading V, the commercial name (8.0.0.beta1 is 8.0.0)."""
+    text = version.strip().upper().removeprefix("V")
+    community = _COMMUNITY.fullmatch(text)
+    return (community[1] or community[2]) if community else text
+
+
+def covers(pattern: str, version: str) -> bool:
+    """Whether a table's entry means this version: the same, a patch or build of it, or any of `8.5.X`.
+
+    A build of an internal test train (8.0.T6) is never meant.
+    """
+    wanted, text = canonical(pattern), canonical(version)
+    if _TEST_TRAIN.match(text):
+        return False
+    if wanted.endswith(".X"):
+        return text.startswith(wanted[:-1])
+    return text == wanted or (text.startswith(wanted) and bool(_PATCH.match(text, len(wanted))))
+
+
+def covers_later_candidate(pattern: str, version: str) -> bool:
+    """Whether `pattern` is a release candidate and `version` a later one of the same train: 8.3.RC1, 8.3.RC2."""
+    entry, candidate = _CANDIDATE.fullmatch(canonical(pattern)), _CANDIDATE.match(canonical(version))
+    return bool(entry and candidate and entry[1] == candidate[1] and int(entry[2]) < int(candidate[2]))
+
+
+def train(version: str) -> tuple[int, int] | None:
+    """Major and minor number; None where the text does not begin with them."""
+    found = re.match(r"(\d+)\.(\d+)", canonical(version))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def wheel(version: str) -> str:
+    """A Python package's version without its local part: 2.7.1.post4 for 2.7.1.post4+git1234."""
+    return version.strip().lower().removeprefix("v").partition("+")[0]

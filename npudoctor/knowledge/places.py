@@ -1,0 +1,105 @@
+"""Where things live on a node and in a container: the typed form of layout.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npudoctor.knowledge import table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A path, with `<prefix>`, `<root>`, `<arch>` and `$NAME` to fill in.
+
+    `kind` is prefix, root, record, set_env, version, libraries, tools, configuration, log or cache. `since` and
+    `until` are the first and last CANN that has it.
+    """
+
+    path: str
+    what: str
+    kind: str
+    since: str | None = None
+    until: str | None = None
+    confidence: str = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device node (N stands for a card's number) and who needs it."""
+
+    path: str
+    what: str
+    needed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """What a container needs of its host: with plain Docker (`plain`), and what the ascend runtime mounts by itself.
+
+    `several_nodes`: needed only where a job spans nodes.
+    """
+
+    host: str
+    container: str
+    what: str
+    plain: bool = True
+    runtime: bool = False
+    several_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerPackage:
+    """A Python module that CANN's operator compiler imports, and the distribution that brings it."""
+
+    module: str
+    distribution: str
+    essential: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """The file name of an installer, with `<version>`, `<arch>` and `<chip>` to fill in."""
+
+    what: str
+    name: str
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The whole table; `more` holds the facts without a type of their own, by their key in layout.json."""
+
+    as_of: str
+    cann: tuple[Place, ...]
+    driver: tuple[Place, ...]
+    logs: tuple[Place, ...]
+    device_nodes: tuple[DeviceNode, ...]
+    mounts: tuple[Mount, ...]
+    compiler_packages: tuple[CompilerPackage, ...]
+    packages: tuple[Package, ...]
+    device_group: str
+    more: Mapping[str, Any]
+
+    def places(self, kind: str) -> tuple[str, ...]:
+        """The paths of this kind, CANN's first, in the order in which to look."""
+        return tuple(place.path for place in (*self.cann, *self.driver, *self.logs) if place.kind == kind)
+
+
+def load() -> Layout:
+    """Read layout.json."""
+    data = table.read("layout")
+    return Layout(
+        as_of=data.pop("as_of"),
+        cann=table.rows(Place, data.pop("cann")),
+        driver=table.rows(Place, data.pop("driver")),
+        logs=table.rows(Place, data.pop("logs")),
+        device_nodes=table.rows(DeviceNode, data.pop("device_nodes")),
+        mounts=table.rows(Mount, data.pop("mounts")),
+        compiler_packages=table.rows(CompilerPackage, data.pop("compiler_packages")),
+        packages=table.rows(Package, data.pop("packages")),
+        device_group=data.pop("device_group"),
+        more=data,
+    )

@@ -1,0 +1,77 @@
+"""Releases that were seen or tested together, and what features need: the typed form of combinations.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from npudoctor.knowledge import table
+from npudoctor.knowledge.pairs import Confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFirmware:
+    """A driver and a firmware that were found together, or the firmware range that a driver names."""
+
+    driver: str
+    confidence: Confidence
+    sources: tuple[str, ...]
+    firmware: str | None = None
+    firmware_range: tuple[str, str] | None = None
+    product: str | None = None
+    cann: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureFloor:
+    """The oldest HDK, CANN and torch_npu train with a feature."""
+
+    feature: str
+    min_hdk: str
+    min_cann: str | None = None
+    min_pta: str | None = None
+    products: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One published, tested set of releases of vllm-ascend."""
+
+    vllm_ascend: str
+    vllm: str
+    python: str
+    cann: str
+    torch: str
+    torch_npu: str
+    triton_ascend: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combinations:
+    """The whole table. `inner_versions` maps CANN releases to build names, `packages` says what files are called."""
+
+    as_of: str
+    driver_firmware: tuple[DriverFirmware, ...]
+    feature_floors: tuple[FeatureFloor, ...]
+    stacks: tuple[Stack, ...]
+    inner_versions: Mapping[str, str]
+    packages: Mapping[str, Any]
+    sources: Mapping[str, str]
+
+
+def load() -> Combinations:
+    """Read combinations.json."""
+    data = table.read("combinations")
+    return Combinations(
+        as_of=data["as_of"],
+        driver_firmware=tuple(
+            table.row(DriverFirmware, {**fields, "confidence": Confidence(fields["confidence"])})
+            for fields in data["driver_firmware"]
+        ),
+        feature_floors=table.rows(FeatureFloor, data["feature_floors"]),
+        stacks=table.rows(Stack, data["stacks"]),
+        inner_versions=data["inner_versions"],
+        packages=data["packages"],
+        sources={name.removesuffix("_source"): text for name, text in data.items() if name.endswith("_source")},
+    )
