@@ -98,32 +98,3 @@ def _stat(host: Host, path: str) -> FileStat | None:
     with contextlib.suppress(Unavailable):
         return host.stat(path)
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupNames:
-    """The names of groups by number, as /etc/group of this node or container has them."""
-
-    by_gid: dict[int, str]
-
-    def name(self, gid: int) -> str | None:
-        """The name of a group; None where it has none here."""
-        return self.by_gid.get(gid)
-
-
-def parse_groups(text: str) -> GroupNames:
-    """Read /etc/group; lines that are no entry are passed over."""
-    found: dict[int, str] = {}
-    for line in text.splitlines():
-        fields = line.split(":")
-        if len(fields) >= 3 and fields[2].isdecimal():
-            found.setdefault(int(fields[2]), fields[0])
-    return GroupNames(found)
-
-
-@probe
-def group_names(host: Host) -> GroupNames:
-    """From /etc/group; empty where it cannot be read."""
-    with contextlib.suppress(Unavailable):
-        return parse_groups(host.read("/etc/group"))
-    return GroupNames({})

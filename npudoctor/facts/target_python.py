@@ -214,14 +214,15 @@ def _conda_environments(host: Host, variables: Mapping[str, str]) -> Iterator[st
 
 def _holds_torch_npu(host: Host, python: str) -> bool:
     """Whether metadata of torch_npu lies in one of its package folders; nothing is run."""
-    for folder in _package_folders(host, python):
+    for folder in package_folders(host, python):
         with contextlib.suppress(Unavailable):
             if any(_TORCH_NPU.fullmatch(name) for name in host.list_dir(folder)):
                 return True
     return False
 
 
-def _package_folders(host: Host, python: str) -> Iterator[str]:
+def package_folders(host: Host, python: str) -> Iterator[str]:
+    """The folders where packages of an interpreter may lie, by its path alone; those of other versions are left out."""
     prefix = posixpath.dirname(posixpath.dirname(python))
     version = re.search(r"python(\d+\.\d+)$", real_path(host, python))
     for library in ("lib", "lib64", "local/lib"):

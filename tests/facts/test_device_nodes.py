@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npudoctor.facts.device_nodes import DeviceNodes, device_nodes, group_names, parse_groups
+from npudoctor.facts.device_nodes import DeviceNodes, device_nodes
 from npudoctor.host.recorded import FakeHost
 from npudoctor.host.tree import Overlay
 from npudoctor.sdk import Because, Unavailable, User
@@ -51,11 +51,3 @@ def test_a_recording_that_did_not_look_is_not_an_empty_node() -> None:
     with pytest.raises(Unavailable) as caught:
         device_nodes.function(FakeHost(unrecorded="unknown"))
     assert caught.value.because is Because.NOT_RECORDED
-
-
-def test_groups_have_the_name_of_their_first_line() -> None:
-    assert parse_groups("root:x:0:\nHwHiAiUser:x:1000:dev\nother:x:1000:\nbroken\n").by_gid == {
-        0: "root",
-        1000: "HwHiAiUser",
-    }
-    assert group_names.function(FakeHost()).name(0) is None
