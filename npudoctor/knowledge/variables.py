@@ -67,7 +67,7 @@ class Variable:
         return "; ".join(f"on {family}: {problem}" for family, problem in problems.items())
 
     @property
-    def paths(self) -> bool:
+    def names_paths(self) -> bool:
         """Whether its value names paths, which only a check with a host can judge."""
         kinds = (Kind.DIRECTORY, Kind.DIRECTORIES, Kind.FILE, Kind.SAME_PATH, Kind.CONTAINS)
         return self.rule is not None and self.rule.kind in kinds
