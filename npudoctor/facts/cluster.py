@@ -11,7 +11,7 @@ from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.interfaces import Address, Interfaces, parse_address
 from npudoctor.sdk import Host, Unavailable, probe
 
-_COUNTS = ("NNODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "MA_NUM_HOSTS", "PET_NNODES")
+_COUNTS = ("SLURM_NNODES", "MA_NUM_HOSTS", "VC_WORKER_NUM")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from npudoctor import knowledge
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.interfaces import Interfaces
-from npudoctor.sdk import Host, NotApplicable, Unavailable, probe
+from npudoctor.sdk import Host, NotApplicable, ParseError, Unavailable, probe
 
+DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"
 MARKS = {"/run/.containerenv": "podman", "/.dockerenv": "docker"}
 """Files that a runtime leaves in its containers."""
 
-_ORCHESTRATORS = {
-    "kubernetes": ("KUBERNETES_SERVICE_HOST",),
-    "slurm": ("SLURM_JOB_ID", "SLURM_JOBID"),
-    "modelarts": ("MA_NUM_HOSTS", "MA_JOB_DIR", "MA_CURRENT_HOST_IP", "MODELARTS_JOB_ID"),
-}
 _OF_ANY_NAMESPACE = re.compile(
     "(lo|eth|net|tunl|sit|ip6tnl|ip6_vti|ip_vti|ip6gre|gretap|gre|erspan|dummy|ifb|teql)[0-9]*"
 )
@@ -28,7 +25,7 @@ _OF_ANY_NAMESPACE = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """The container around this process. `cgroup` is v1 or v2; `host_network` is None where it cannot be told;
-    `orchestrator` is kubernetes, slurm or modelarts, None without one."""
+    `orchestrator` is Kubernetes, Slurm, ModelArts or Volcano, None without one."""
 
     runtime: str
     cgroup: str | None = None
@@ -38,17 +35,62 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Orchestrator:
-    """Who starts jobs here and sets their variables: kubernetes, slurm or modelarts; None for a person."""
+    """Who starts jobs here and sets their variables: Kubernetes, Slurm, ModelArts or Volcano; None for a person."""
 
     name: str | None
 
 
 def orchestrator_of(environment: Mapping[str, str]) -> str | None:
     """The orchestrator that a job's variables speak of."""
-    for name, variables in _ORCHESTRATORS.items():
-        if any(environment.get(variable) for variable in variables):
-            return name
-    return None
+    return knowledge.environment().orchestrator(environment)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """One line of a control group's device list: a kind (`a` is all, `c`, `b`), numbers (None is any), rights."""
+
+    kind: str
+    major: int | None
+    minor: int | None
+    rights: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRules:
+    """The devices that a control group of version 1 lets its processes open; version 2 shows no such list."""
+
+    rules: tuple[DeviceRule, ...]
+
+    def allow(self, rdev: str) -> bool:
+        """Whether a character device with these numbers (`236:0`) may be read and written."""
+        major, _, minor = rdev.partition(":")
+        return any(
+            rule.kind in "ac"
+            and rule.major in (None, int(major))
+            and rule.minor in (None, int(minor))
+            and {"r", "w"} <= set(rule.rights)
+            for rule in self.rules
+        )
+
+
+def parse_device_rules(text: str) -> DeviceRules:
+    """Read devices.list: `c 236:* rwm`."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        match = re.fullmatch(r"\s*([abc])\s+(\*|[0-9]+):(\*|[0-9]+)\s+([rwm]+)\s*", line)
+        if match is None:
+            raise ParseError("this is no rule of a device list", line_number=number, line=line)
+        major, minor = (None if part == "*" else int(part) for part in (match[2], match[3]))
+        found.append(DeviceRule(match[1], major, minor, match[4]))
+    return DeviceRules(tuple(found))
+
+
+@probe
+def device_rules(host: Host) -> DeviceRules:
+    """From the control group of version 1 that a container sees as its own."""
+    return parse_device_rules(host.read(DEVICE_LIST))
 
 
 def host_network(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from npudoctor.sdk import Host, Unavailable, probe
+from npudoctor import knowledge
+from npudoctor.findings import Because
+from npudoctor.knowledge.values import Kind
+from npudoctor.sdk import FileStat, Host, Unavailable, probe
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,3 +40,35 @@ def job_environment(host: Host) -> JobEnvironment:
     except Unavailable as why:
         reason = why.reason if why.reason.startswith("no job environment") else f"no job environment: {why.reason}"
         raise Unavailable(reason, because=why.because, blocked_by=why.blocked_by) from why
+
+
+_NAMING_PATHS = (Kind.DIRECTORY, Kind.DIRECTORIES, Kind.FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPaths:
+    """What lies at the absolute paths that variables of the catalogue name; None where nothing does.
+
+    A path that this user may not look at, or that was not recorded, is left out.
+    """
+
+    stats: Mapping[str, FileStat | None]
+
+
+@probe
+def named_paths(host: Host, environment: JobEnvironment) -> NamedPaths:
+    """From stat, for the variables whose legal value is a path."""
+    found: dict[str, FileStat | None] = {}
+    for variable in knowledge.environment().variables:
+        value = environment.filled(variable.name)
+        if value is None or variable.rule is None or variable.rule.kind not in _NAMING_PATHS:
+            continue
+        for path in (part.strip() for part in value.split(":")):
+            if not path.startswith("/"):
+                continue
+            try:
+                found[path] = host.stat(path)
+            except Unavailable as why:
+                if why.because is Because.ABSENT:
+                    found[path] = None
+    return NamedPaths(found)

@@ -6,40 +6,51 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from npudoctor.facts.interfaces import Address, Interface, Interfaces
+from npudoctor import knowledge
+from npudoctor.facts.cann import Cann
+from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.interfaces import Address, Interface, Interfaces, parse_address
 from npudoctor.facts.ports import LAST_PORT, PortRanges
-from npudoctor.sdk import ParseError
+from npudoctor.facts.versions import CannVersion
+from npudoctor.sdk import ParseError, Unavailable, probe
 
 BASE_PORT = "HCCL_IF_BASE_PORT"
 HOST_RANGE = "HCCL_HOST_SOCKET_PORT_RANGE"
 NPU_RANGE = "HCCL_NPU_SOCKET_PORT_RANGE"
-
-DEFAULT_BASE = 60000
-LOWEST_BASE, HIGHEST_BASE = 1024, 65520
-FEWER_PORTS, MORE_PORTS = 16, 32
-"""From the base port on, HCCL takes 16 ports up to CANN 8.2 and 32 from 8.3.RC1; documents of 8.x differ."""
+IF_IP, IFNAME, FAMILY = "HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HcclPorts:
     """The host ports of HCCL: `certain` are taken by the installed release, `possible` by some release or document.
 
-    `source` is the variable that says so, with its value, or a clause. With `automatic` the kernel chooses.
+    `source` is the variable that says so, with its value, or a clause. With `automatic` the kernel chooses. `count` is
+    how many the installed release takes from the base port on, None where not known.
     """
 
     certain: PortRanges
     possible: PortRanges
     source: str
     automatic: bool = False
+    count: int | None = None
 
 
 def parse_base_port(text: str) -> int:
     """Read HCCL_IF_BASE_PORT: digits, 1024 to 65520."""
     if not re.fullmatch("[0-9]+", text):
         raise ParseError(f"{text!r} is no number")
-    if not LOWEST_BASE <= int(text) <= HIGHEST_BASE:
-        raise ParseError(f"{text} is not between {LOWEST_BASE} and {HIGHEST_BASE}")
+    known = knowledge.hccl().ports
+    if not known.base_min <= int(text) <= known.base_max:
+        raise ParseError(f"{text} is not between {known.base_min} and {known.base_max}")
     return int(text)
+
+
+def count_taken(version: CannVersion | None) -> int | None:
+    """How many host ports a CANN release takes; None where the release is not known."""
+    if version is None:
+        return None
+    known = knowledge.hccl().ports
+    return known.full_count if version >= CannVersion.parse(known.full_from_cann) else known.certain_count
 
 
 def parse_port_list(text: str) -> PortRanges:
@@ -77,13 +88,26 @@ def host_ports(environment: Mapping[str, str], count: int | None) -> HcclPorts:
         return HcclPorts(
             certain=listed, possible=listed, source=f"{HOST_RANGE}={stated}", automatic=stated.strip() == "auto"
         )
+    known = knowledge.hccl().ports
     text = environment.get(BASE_PORT, "")
-    base = parse_base_port(text) if text else DEFAULT_BASE
+    base = parse_base_port(text) if text else known.base
     return HcclPorts(
-        certain=ports_from(base, count or FEWER_PORTS),
-        possible=ports_from(base, MORE_PORTS),
-        source=f"{BASE_PORT}={text}" if text else f"HCCL's default, from {DEFAULT_BASE} on",
+        certain=ports_from(base, count or known.certain_count),
+        possible=ports_from(base, known.full_count),
+        source=f"{BASE_PORT}={text}" if text else f"HCCL's default, from {known.base} on",
+        count=count,
     )
+
+
+@probe
+def hccl_ports(environment: JobEnvironment | None, cann: Cann | None) -> HcclPorts:
+    """From the job's variables and the installed CANN; without variables, HCCL's default."""
+    release = cann.chosen if cann else None
+    try:
+        return host_ports(environment or {}, count_taken(release.version if release else None))
+    except ParseError as problem:
+        reason = f"HCCL's port variables are not legal: {problem.problem}"
+        raise Unavailable(reason, blocked_by="hccl.base-port") from None
 
 
 def ports_from(base: int, count: int) -> PortRanges:
@@ -140,6 +164,26 @@ def choose(interfaces: Interfaces, rule: NameRule | None = None, family: int = 4
 
 def _rank(name: str) -> int:
     return 2 if name.startswith("lo") else 1 if name.startswith("docker") else 0
+
+
+def chosen(environment: Mapping[str, str], interfaces: Interfaces) -> Choice | None:
+    """What HCCL takes under these variables: HCCL_IF_IP goes before HCCL_SOCKET_IFNAME, and that before the default."""
+    if text := environment.get(IF_IP):
+        address = parse_address(text)
+        interface = interfaces.holding(address) if address else None
+        return Choice(interface, address) if interface and address else None
+    rule = None
+    if text := environment.get(IFNAME):
+        try:
+            rule = NameRule.parse(text)
+        except ParseError:
+            return None
+    return choose(interfaces, rule, family_of(environment))
+
+
+def family_of(environment: Mapping[str, str]) -> int:
+    """The IP version that HCCL_SOCKET_FAMILY asks for, 4 without it."""
+    return 6 if environment.get(FAMILY, "").strip() == "AF_INET6" else 4
 
 
 def candidates(interfaces: Interfaces, family: int = 4) -> tuple[Interface, ...]:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, ip_address, ip_interface
 from typing import Any
 
+from npudoctor import knowledge
 from npudoctor.findings import Because
 from npudoctor.sdk import Host, ParseError, Unavailable, probe
 
 Address = IPv4Address | IPv6Address
-
-_VIRTUAL = ("docker", "virbr", "veth", "cali", "flannel")
-"""Beginnings of the names of interfaces that lead nowhere but to containers and virtual machines of this node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class Interface:
     @property
     def virtual(self) -> bool:
         """Whether its name says that it serves containers or virtual machines of this node."""
-        return self.name.startswith(_VIRTUAL)
+        return not self.loopback and self.name.startswith(knowledge.hccl().interface.unfit_prefixes)
 
     def of_family(self, version: int) -> tuple[Address, ...]:
         """Its addresses of IP version 4 or 6."""

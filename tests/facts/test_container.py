@@ -65,9 +65,9 @@ def test_the_network_of_a_container_is_told_by_its_interfaces(
 @pytest.mark.parametrize(
     ("variables", "name"),
     [
-        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, "kubernetes"),
-        ({"SLURM_JOB_ID": "7"}, "slurm"),
-        ({"MA_NUM_HOSTS": "2"}, "modelarts"),
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, "Kubernetes"),
+        ({"SLURM_JOB_ID": "7"}, "Slurm"),
+        ({"MA_NUM_HOSTS": "2"}, "ModelArts"),
         ({"WORLD_SIZE": "8"}, None),
     ],
 )

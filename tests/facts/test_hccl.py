@@ -48,7 +48,7 @@ def test_a_list_of_ports_that_hccl_refuses_is_not_understood(text: str) -> None:
         hccl.parse_port_list(text)
 
 
-@given(st.integers(hccl.LOWEST_BASE, hccl.HIGHEST_BASE), st.sampled_from([16, 32, None]))
+@given(st.integers(1024, 65520), st.sampled_from([16, 32, None]))
 def test_the_certain_ports_are_possible_ones_and_there_are_always_16(base: int, count: int | None) -> None:
     found = hccl.host_ports({"HCCL_IF_BASE_PORT": str(base)}, count)
     assert found.possible.covers(found.certain)

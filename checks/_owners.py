@@ -1,0 +1,86 @@
+"""Who holds a port, and whether that is a job that runs on the cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.ports import KernelPorts, PortRanges, Socket, Sockets
+from npudoctor.facts.processes import Process, Processes
+from npudoctor.sdk import Evidence
+
+_JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it."""
+
+    pid: int | None
+    process: Process | None
+    ports: PortRanges
+    listens: bool
+    of_live_job: bool
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return "a process that this user cannot see"
+        if self.process is None:
+            return f"process {self.pid}"
+        user = f", {self.process.username}" if self.process.username else ""
+        return f"{self.process.name or 'a process'} (pid {self.pid}{user})"
+
+    @property
+    def how(self) -> str:
+        """The owner as the end of a sentence that says that a port is taken."""
+        return f"by {self}" if self.listens else f"by an outgoing connection of {self}"
+
+    @property
+    def look(self) -> tuple[str, ...]:
+        """The command that shows it."""
+        return (f"ps -o pid,ppid,user,lstart,args -p {self.pid}",) if self.pid is not None else ()
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Its command line, where it is visible."""
+        return (Evidence(source=f"process {self.pid}", actual=self.process.command),) if self.process else ()
+
+
+def owners(held: Iterable[Socket], processes: Processes | None, holders: CardHolders | None) -> list[Owner]:
+    """The owners of these sockets in the order of their ports, each with all that it holds."""
+    by_pid: dict[int | None, list[Socket]] = {}
+    for socket in sorted(held, key=lambda socket: socket.port):
+        by_pid.setdefault(socket.pid, []).append(socket)
+    return [
+        Owner(
+            pid=pid,
+            process=processes.get(pid) if processes else None,
+            ports=PortRanges.of(*((socket.port, socket.port) for socket in sockets)),
+            listens=any(socket.status == "LISTEN" for socket in sockets),
+            of_live_job=holders is not None and holders.in_service and _of_job(pid, processes, holders),
+        )
+        for pid, sockets in by_pid.items()
+    ]
+
+
+def _of_job(pid: int | None, processes: Processes | None, holders: CardHolders) -> bool:
+    """Whether the owner belongs to a job that holds cards; one that nobody can see is taken for such."""
+    if pid is None or pid in holders.pids:
+        return True
+    if processes is None:
+        return False
+    if not holders.pids:
+        # The pids that npu-smi shows in a container are those of its host: tell by the name instead.
+        process = processes.get(pid)
+        return process is not None and process.name.startswith(_JOB_NAMES)
+    return any(pid in processes.job_of(holder) for holder in holders.pids)
+
+
+def free_base(sockets: Sockets, kernel: KernelPorts | None, taken: PortRanges, count: int) -> int | None:
+    """A base for HCCL from which so many ports are free and safe from outgoing connections; None without one."""
+    busy = taken | PortRanges.of(*((socket.port, socket.port) for socket in sockets.sockets))
+    if kernel:
+        busy |= kernel.ephemeral - kernel.reserved
+    bases = (*range(61000, 65500, count), *range(20000, 32000, count))
+    return next((base for base in bases if not PortRanges.of((base, base + count - 1)) & busy), None)
