@@ -1,0 +1,192 @@
+"""Help, versions and every kind of bad input: one clear line, the right exit code, nothing lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from npudoctor import __version__
+from npudoctor.cli import COMMANDS
+
+from .conftest import Command
+
+
+def test_the_version_is_one_line(npudoctor: Command) -> None:
+    ran = npudoctor("--version")
+    assert (ran.code, ran.out, ran.err) == (0, f"npudoctor {__version__}\n", "")
+
+
+def test_the_help_teaches_every_command(npudoctor: Command) -> None:
+    ran = npudoctor("--help")
+    assert ran.code == 0
+    for name in COMMANDS:
+        assert f"  {name} " in ran.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(npudoctor: Command, name: str) -> None:
+    ran = npudoctor(name, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"usage: npudoctor {name}")
+    assert ran.err == ""
+    assert npudoctor("help", name).out == ran.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_refuses_an_option_that_it_does_not_know(npudoctor: Command, name: str) -> None:
+    ran = npudoctor(name, "--no-such-option")
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.endswith(f"--help\n") and ran.err.count("\n") == 1
+
+
+BAD = {
+    ("chekc",): "there is no command 'chekc'; did you mean check?",
+    ("check", "npu.helth"): "there is no check or tag 'npu.helth'; did you mean npu.health",
+    ("check", "--skip", "nothing.like-it"): "there is no check or tag 'nothing.like-it'",
+    ("check", "--simulate", "sed-910b1"): "seed-910b1",
+    ("check", "--replay", "/no/such/bundle"): "/no/such/bundle",
+    ("check", "--root", "/no/such/folder"): "there is no such folder",
+    ("check", "--config", "/no/such/config.toml"): "/no/such/config.toml: No such file or directory",
+    ("check", "--python", "/bin/true"): "/bin/true",
+    ("check", "--python", "/no/such/python"): "/no/such/python",
+    ("check", "--environment", "pid:999999999"): "there is no process 999999999",
+    ("check", "--environment", "process", "--simulate", "bare-host"): "--environment does not go with --simulate",
+    ("check", "--simulate", "bare-host", "--replay", "x"): "not allowed with argument",
+    ("check", "--format", "xml"): "invalid choice: 'xml'",
+    ("check", "--fail-on", "fatal"): "invalid choice: 'fatal'",
+    ("check", "--timeout", "-1"): "is no number of seconds above 0",
+    ("check", "--timeout", "soon"): "'soon'",
+    ("facts", "no.such-fact"): "there is no fact 'no.such-fact'",
+    ("parse", "npu-smi-inf"): "there is no kind 'npu-smi-inf'; did you mean npu-smi-info?",
+    ("parse", "npu-smi-info", "/no/such/file"): "/no/such/file: No such file or directory",
+    ("sim", "tools", "/proc/nowhere", "seed-910b1"): "/proc/nowhere",
+    ("sim", "tools", "/tmp/x", "no-such-node"): "no-such-node",
+    ("sim",): "the following arguments are required",
+    ("completion", "ksh"): "invalid choice: 'ksh'",
+}
+
+
+@pytest.mark.parametrize(("argv", "said"), BAD.items(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, ...], said: str) -> None:
+    ran = npudoctor(*argv)
+    assert ran.code == 2, ran
+    assert ran.out == ""
+    assert said in ran.err
+    assert ran.err.count("\n") == 1, ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_bundle_of_a_newer_schema_is_refused(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "bundle.json").write_text('{"schema": "npudoctor.bundle/2", "machine": "aarch64"}')
+    ran = npudoctor("check", "--replay", str(tmp_path))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "npudoctor.bundle/2" in ran.err
+
+
+def test_a_configuration_with_a_wrong_type_names_file_key_and_what_was_expected(
+    npudoctor: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('tool_timeout_s = "long"\n')
+    ran = npudoctor("check", "--config", str(path))
+    assert ran.code == 2
+    assert ran.err == (
+        f"npudoctor: {path}: tool_timeout_s: input should be a valid number, unable to parse string as a number, "
+        "found 'long'\n"
+    )
+
+
+def test_an_old_python_is_refused_with_its_version(npudoctor: Command, tmp_path: Path) -> None:
+    old = tmp_path / "python2"
+    old.write_text("#!/bin/sh\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n")
+    old.chmod(0o755)
+    ran = npudoctor("check", "python", "--python", str(old))
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran
+    assert str(old) in ran.err
+
+
+@pytest.mark.parametrize("format", ["text", "json", "jsonl", "markdown"])
+def test_a_reader_that_goes_away_early_is_no_error(format: str) -> None:
+    command = f"'{sys.executable}' -m npudoctor check --simulate new-node --format {format} | head -c 10"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "the exit code is still the verdict's"
+    assert done.stderr == ""
+
+
+def test_a_closed_stdout_is_no_traceback() -> None:
+    command = f"'{sys.executable}' -m npudoctor check --simulate bare-host >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def hanging_tool(tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "npu-smi").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 60\n")
+    (folder / "npu-smi").chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_no_child_behind(tmp_path: Path, number: int, code: int) -> None:
+    argv = [sys.executable, "-m", "npudoctor", "check", "--json"]
+    with subprocess.Popen(argv, env=hanging_tool(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        until = time.monotonic() + 20
+        while not (tmp_path / "pids").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        run.send_signal(number)
+        out, err = run.communicate(timeout=20)
+    assert run.returncode == code, err
+    assert out == b""
+    assert b"Traceback" not in err
+    for pid in (tmp_path / "pids").read_text().split():
+        until = time.monotonic() + 5
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_the_run_s_own_deadline_is_kept_over_a_tool_that_hangs(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--timeout", "1"]
+    began = time.monotonic()
+    done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False)
+    assert time.monotonic() - began < 8
+    assert done.returncode in (1, 3)
+
+
+def test_an_internal_error_is_one_line_unless_debug_is_asked_for(
+    npudoctor: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from npudoctor import plugins
+
+    def broken() -> plugins.Catalog:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(plugins, "load", broken)
+    ran = npudoctor("check")
+    assert ran.code == 4
+    assert ran.err == "npudoctor: internal error: RuntimeError: nobody foresaw this; --debug shows where\n"
+    with pytest.raises(RuntimeError):
+        npudoctor("--debug", "check")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completions_know_every_command(npudoctor: Command, shell: str) -> None:
+    ran = npudoctor("completion", shell)
+    assert ran.code == 0
+    assert all(name in ran.out for name in COMMANDS)
+
+
+def test_the_bash_completion_completes(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(npudoctor("completion", "bash").out)
+    ask = "COMP_WORDS=(npudoctor ch); COMP_CWORD=1; _shtab_npudoctor; echo ${COMPREPLY[@]}"
+    done = subprocess.run(
+        ["bash", "-c", f"source {tmp_path}/script; {ask}"], capture_output=True, text=True, check=False
+    )
+    assert "check" in done.stdout.split(), done
