@@ -83,16 +83,21 @@ class ToolVersion:
 
 
 def fields_of(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each key of a page with its value, in order, repeated keys too; a value may go on in lines without a key."""
-    key, value = "", ""
+    """Each key of a page with its value, in order, repeated keys too.
+
+    A value may go on in lines that have no key, or stand further in than its key.
+    """
+    key, value, margin = "", "", 0
     for line in lines_of(text):
         found = _FIELD.fullmatch(line.rstrip())
-        if found and found[1] != "Usage":
+        indent = len(line) - len(line.lstrip())
+        if key and not found and line.strip() and (line.lstrip().startswith(":") or indent > margin + 1):
+            value += " " + line.strip(" \t:")
+        elif line.strip():
             if key:
                 yield key, word(value)
-            key, value = found[1], found[2]
-        elif key and line[:1].isspace() and line.strip():
-            value += " " + line.strip(" \t:")
+            key, value = (found[1], found[2]) if found and found[1] != "Usage" else ("", "")
+            margin = indent
     if key:
         yield key, word(value)
 
@@ -135,6 +140,9 @@ def parse_board(text: str) -> Board:
     return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, **texts)
 
 
+_LISTED = {"NPU ID", "Product Name", "Serial Number", "Chip Count"}
+
+
 def parse_list(text: str) -> NpuList:
     """Read the output of `npu-smi info -l`."""
     if _NO_CARD in text:
@@ -148,7 +156,7 @@ def parse_list(text: str) -> NpuList:
             npus.append({key: value})
         elif npus:
             npus[-1].setdefault(key, value)
-    if total is None and not any("Product Name" in npu for npu in npus):
+    if total is None and (not npus or any(npu.keys() - _LISTED for npu in npus)):
         raise refusal("this is not a list of npu-smi info -l", lines_of(text))
     listed = (
         ListedNpu(
