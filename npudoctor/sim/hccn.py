@@ -1,0 +1,101 @@
+"""What hccn_tool prints of the network port of a chip, and /etc/hccn.conf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from npudoctor.sim.node import Chip, Node
+
+FAILED = ("Cmd execute failed!\n", 1)
+OUT_OF_RANGE = ("Device ID is out of the valid range.\nCmd execute failed!\n", 1)
+
+
+def gateway_of(chip: Chip) -> str:
+    """The first address of the chip's network."""
+    return chip.address.rpartition(".")[0] + ".1"
+
+
+def _link_stat(chip: Chip) -> str:
+    head = f"[devid {chip.phy_id}]"
+    records = [f"{head}    Mon Nov  2 09:14:31 2026    LINK UP\n"]
+    if chip.link == "DOWN":
+        records.insert(0, f"{head}    Fri Nov 20 22:41:07 2026    LINK DOWN\n")
+    return (
+        f"{head}current time        : Sat Nov 21 02:10:44 2026\n"
+        f"{head}link up count       : 1\n"
+        f"{head}link change records :\n" + "".join(records)
+    )
+
+
+def _tls(chip: Chip) -> str:
+    return (
+        f"dev_id:{chip.phy_id}, tls switch[{chip.tls}](0:disable, 1:enable), "
+        "tls preconfigured[1](0:non-preset, 1:preset), tls alarm time threshold[60]days\n"
+    )
+
+
+def _lldp(chip: Chip) -> str:
+    return (
+        "Chassis ID TLV\n\tMAC: 2c:97:b1:00:10:00\n"
+        f"Port ID TLV\n\tIfname: 200GE1/0/{chip.phy_id + 1}\n"
+        "System Name TLV\n\tleaf-1\nMaximum Frame Size TLV\n\t9216\nEnd of LLDPDU TLV\n"
+    )
+
+
+def _ip(chip: Chip) -> str:
+    return f"ipaddr:{chip.address}\nnetmask:255.255.255.0\n" if chip.address else ""
+
+
+def _gateway(chip: Chip) -> str:
+    return f"default gateway:{gateway_of(chip)}, Iface:eth{chip.phy_id}\n" if chip.address else ""
+
+
+_QUERIES: dict[str, Callable[[Chip], str]] = {
+    "link": lambda chip: f"link status: {chip.link}\n",
+    "ip": _ip,
+    "gateway": _gateway,
+    "net_health": lambda chip: f"net health status: {chip.net_health if chip.link == 'UP' else 'Fault'}\n",
+    "netdetect": lambda chip: f"netdetect address: {gateway_of(chip)}\n" if chip.address else "",
+    "tls": _tls,
+    "speed": lambda _: "Speed: 200000 Mb/s\n",
+    "fec": lambda _: "fec mode: rs FEC mode\n",
+    "link_stat": _link_stat,
+    "stat": lambda _: "packet statistics:\nroce_rx_err_pkt_num:0\nroce_tx_err_pkt_num:0\n",
+    "lldp": _lldp,
+}
+QUERIES = (*_QUERIES, "vnic")
+
+
+def query(node: Node, device: int, what: str) -> tuple[str, int]:
+    """`hccn_tool -i DEVICE -WHAT -g`: its text and exit status."""
+    chip = next((chip for chip in node.seen("device-node") if chip.phy_id == device), None)
+    if chip is None:
+        return OUT_OF_RANGE
+    if not node.product.has_nic:
+        return FAILED
+    if what == "vnic" and node.product.family == "A3":
+        address = f"192.168.{100 + device // 8}.{1 + device % 8}"
+        return f"vnic link status: UP\nvnic ipaddr:{address}\nvnic netmask:255.255.0.0\n", 0
+    answer = _QUERIES.get(what)
+    return FAILED if answer is None else (answer(chip), 0)
+
+
+def switch_tls(node: Node, device: int, to: str) -> tuple[str, int]:
+    """`hccn_tool -i DEVICE -tls -s enable 0|1`."""
+    chip = next((chip for chip in node.seen("device-node") if chip.phy_id == device), None)
+    if chip is None:
+        return OUT_OF_RANGE
+    if to not in ("0", "1") or not node.product.has_nic:
+        return FAILED
+    chip.tls = int(to)
+    return "Cmd execute successfully!\n", 0
+
+
+def configuration(node: Node) -> str:
+    """The text of /etc/hccn.conf."""
+    lines = []
+    for chip in node.chips:
+        if chip.address:
+            lines += [f"address_{chip.phy_id}={chip.address}", f"netmask_{chip.phy_id}=255.255.255.0"]
+            lines += [f"netdetect_{chip.phy_id}={gateway_of(chip)}", f"gateway_{chip.phy_id}={gateway_of(chip)}"]
+    return "".join(f"{line}\n" for line in lines)

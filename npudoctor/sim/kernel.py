@@ -1,0 +1,95 @@
+"""Kernel settings as the kernel takes them: what it refuses, and how it writes back what it was given."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable
+
+RESERVED_PORTS = "net.ipv4.ip_local_reserved_ports"
+PORT_RANGE = "net.ipv4.ip_local_port_range"
+
+DEFAULTS = {
+    RESERVED_PORTS: "60000-60031",
+    PORT_RANGE: "32768\t60999",
+    "net.core.somaxconn": "4096",
+    "net.netfilter.nf_conntrack_max": "1048576",
+    "net.netfilter.nf_conntrack_count": "1874",
+    "kernel.pid_max": "4194304",
+    "kernel.threads-max": "8249032",
+    "vm.swappiness": "10",
+}
+
+_LONGEST_WRITE = 4096
+_LONGEST_NUMBER = 21
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*")
+
+
+def path_of(key: str) -> str:
+    """The file of a setting: /proc/sys/net/ipv4/ip_local_reserved_ports."""
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def key_of(path: str) -> str | None:
+    """The setting that a file below /proc/sys stands for; None for any other file."""
+    return path.removeprefix("/proc/sys/").replace("/", ".") if path.startswith("/proc/sys/") else None
+
+
+def accept(key: str, written: str, old: str) -> str:
+    """What a setting reads after something was written to its file; raises OSError, EINVAL, where it is refused."""
+    if not written:
+        return old
+    if key == RESERVED_PORTS:
+        return ranges(_ports(written[:_LONGEST_WRITE]))
+    if key == PORT_RANGE:
+        numbers = [int(part) for part in written.split() if part.isdecimal()]
+        if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1] <= 65535:
+            raise _refused()
+        return f"{numbers[0]}\t{numbers[1]}"
+    if old.lstrip("-").isdecimal() and not re.fullmatch(r"-?\d+", written.strip()):
+        raise _refused()
+    return written.strip()
+
+
+def _ports(written: str) -> set[int]:
+    """Read a list of ports as the kernel's bitmaps are read: no blanks, hex and octal numbers count as such."""
+    rest = written.lstrip("\n")
+    found: set[int] = set()
+    while rest:
+        low, rest = _number(rest, "-,\n")
+        high = low
+        if rest.startswith("-"):
+            high, rest = _number(rest[1:], ",\n")
+        if high < low:
+            raise _refused()
+        found.update(range(low, high + 1))
+        rest = rest[1:].lstrip("\n")
+    return found
+
+
+def _number(text: str, ends: str) -> tuple[int, str]:
+    match = _NUMBER.match(text)
+    if match is None or match.end() >= _LONGEST_NUMBER:
+        raise _refused()
+    rest = text[match.end() :]
+    word = match[0].lower()
+    base = 16 if word.startswith("0x") else 8 if word.startswith("0") else 10
+    if (rest and rest[0] not in ends) or int(word, base) > 65535:
+        raise _refused()
+    return int(word, base), rest
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as the kernel writes them: sorted and merged, 60000-60001,60010."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def _refused() -> OSError:
+    return OSError(errno.EINVAL, os.strerror(errno.EINVAL))

@@ -1,0 +1,149 @@
+"""A simulated machine put together: its files with their rights, its commands, and the commands that change it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from npudoctor.host import About, Completed
+from npudoctor.host.recorded import USUAL_PATH
+from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.tree import Content, FileTree, MemoryStore, Overlay, normal
+from npudoctor.sim import cann, driver, hccn, system
+from npudoctor.sim.commands import Commands
+from npudoctor.sim.measures import Measures
+from npudoctor.sim.node import RECORDED_AT, Node
+from npudoctor.sim.scenario import Scenario
+from npudoctor.sim.target import Target
+
+_EXECUTABLES = re.compile(r".*/(bin/[^/]+|driver/tools/[^/]+|sbin/[^/]+)")
+_ACTIVE = {"conda": "CONDA_PREFIX", "venv": "VIRTUAL_ENV"}
+_SIZES = {"k": 10, "m": 20, "g": 30, "t": 40, "": 0}
+
+
+class Machine:
+    """What can be done to a simulated node beyond its files."""
+
+    def __init__(self, node: Node, tree: FileTree) -> None:
+        self._node = node
+        self._tree = tree
+
+    def set_sysctl(self, key: str, value: str) -> None:
+        """Write a kernel setting; raises OSError where the kernel would."""
+        self._node.set_sysctl(key, value)
+
+    def end(self, pid: int, number: int) -> None:
+        """Send a signal to a process."""
+        self._node.end(pid, number)
+
+    def act(self, argv: Sequence[str]) -> Completed | None:
+        """Run a command that changes the node; None for one that changes nothing."""
+        tool, words = argv[0].rpartition("/")[2], list(argv[1:])
+        if tool == "hccn_tool" and words[2:5] == ["-tls", "-s", "enable"] and len(words) == 6:
+            text, status = hccn.switch_tls(self._node, int(words[1]), words[5])
+            return Completed(returncode=status, stdout=text, seconds=0.1)
+        if tool == "sysctl" and words[:1] == ["-w"]:
+            return self._sysctl(words[1:])
+        if tool == "usermod" and words[:1] == ["-aG"] and len(words) == 3:
+            return self._join(words[1], words[2])
+        if tool == "mount" and words[:1] == ["-o"] and words[-1:] == ["/dev/shm"]:  # noqa: S108
+            return self._remount(words[1])
+        return None
+
+    def _sysctl(self, assignments: list[str]) -> Completed:
+        said: list[str] = []
+        for assignment in assignments:
+            key, _, value = assignment.partition("=")
+            try:
+                self._node.set_sysctl(key, f"{value}\n")
+            except OSError as problem:
+                text = f'sysctl: setting key "{key}": {problem.strerror}\n'
+                return Completed(returncode=255, stdout="".join(said), stderr=text)
+            said.append(f"{key} = {value}\n")
+        return Completed(returncode=0, stdout="".join(said))
+
+    def _join(self, group: str, user: str) -> Completed:
+        lines = self._tree.read_bytes("/etc/group").decode().splitlines()
+        for place, line in enumerate(lines):
+            fields = line.split(":")
+            if fields[0] == group:
+                members = [name for name in fields[3].split(",") if name]
+                fields[3] = ",".join(dict.fromkeys([*members, user]))
+                lines[place] = ":".join(fields)
+                self._tree.write("/etc/group", "\n".join([*lines, ""]))
+                return Completed(returncode=0)
+        return Completed(returncode=6, stderr=f"usermod: group '{group}' does not exist\n")
+
+    def _remount(self, options: str) -> Completed:
+        size = re.fullmatch(r"remount,size=(\d+)([kmgt]?)", options.lower())
+        if size is None:
+            return Completed(returncode=32, stderr="mount: /dev/shm: mount point not mounted or bad option.\n")
+        if self._node.user.uid != 0:
+            return Completed(returncode=1, stderr="mount: only root can do that\n")
+        self._node.shm_bytes = int(size[1]) << _SIZES[size[2]]
+        return Completed(returncode=0)
+
+
+def build(scenario: Scenario, name: str) -> SimulatedHost:
+    """The host of a scenario; raises ScenarioError where its parts do not fit each other."""
+    node = Node(scenario, name)
+    environ = _environment(node)
+    target = Target(node, environ)
+    tree = _tree(node, target)
+    return SimulatedHost(
+        Machine(node, tree),
+        about=About(source="simulated", hostname=scenario.hostname, machine=node.machine, recorded_at=RECORDED_AT),
+        tree=tree,
+        commands=Commands(node, tree, target),
+        environ=environ,
+        measures=Measures(node),
+        user=node.user,
+    )
+
+
+def _environment(node: Node) -> dict[str, str]:
+    """The variables of the user's shell, or of the container's image."""
+    said = node.scenario.python
+    variables = {"HOME": node.home, "USER": node.user.name, "PATH": USUAL_PATH}
+    if node.has_cann and node.scenario.cann.sourced:
+        variables |= cann.environment(node, USUAL_PATH)
+    if said.kind != "system":
+        variables["PATH"] = f"{said.prefix}/bin:{variables['PATH']}"
+    if said.kind in _ACTIVE:
+        variables[_ACTIVE[said.kind]] = said.prefix
+    return {**variables, **node.scenario.environ}
+
+
+def _tree(node: Node, target: Target) -> FileTree:
+    links = {**system.links(node), **target.links(), **(cann.links(node) if node.has_cann else {})}
+    stats = {
+        "/tmp": Overlay(kind="dir", mode=0o1777),  # noqa: S108
+        node.home: Overlay(kind="dir", mode=0o700, uid=node.user.uid, gid=node.user.gid),
+        **(driver.devices(node) if node.has_driver else {}),
+    }
+    files = {normal(path): content for path, content in _files(node, target)}
+    for path in node.scenario.remove:
+        for known in (files, links, stats):
+            _without(known, normal(path))
+    for path in files:
+        if _EXECUTABLES.fullmatch(path):
+            stats[path] = Overlay(mode=0o755)
+        elif node.user.uid and path.startswith(f"{node.home}/"):
+            stats[path] = Overlay(uid=node.user.uid, gid=node.user.gid)
+    return FileTree(MemoryStore(files, system.FOLDERS), links=links, stats=stats, user=node.user)
+
+
+def _files(node: Node, target: Target) -> Iterator[tuple[str, Content]]:
+    yield from system.files(node)
+    yield from target.files()
+    if node.has_driver:
+        yield from driver.files(node)
+        yield from ((path, b"") for path in driver.devices(node))
+    if node.has_cann:
+        yield from cann.files(node)
+    yield from node.scenario.files.items()
+
+
+def _without(known: dict[str, object] | dict[str, Content] | dict[str, str] | dict[str, Overlay], path: str) -> None:
+    for name in [name for name in known if name == path or name.startswith(f"{path}/")]:
+        del known[name]

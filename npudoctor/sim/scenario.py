@@ -1,0 +1,261 @@
+"""A scenario: what a TOML file says of a simulated node. All but `product` has a default that makes a healthy node."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from npudoctor.sim.products import PRODUCTS
+from npudoctor.sim.releases import SYSTEMS
+from npudoctor.sim.tables import ScenarioError, table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Place = Literal["pci", "npu-smi", "device-node"]
+Health = Literal["OK", "Warning", "Alarm", "Critical", "UNKNOWN"]
+Link = Literal["UP", "DOWN"]
+Fault = Literal["", "hang", "crash", "slow", "no-device", "device-used", "board-type"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """The user who runs npudoctor; `groups` gives the number of each group, the first is the primary one."""
+
+    name: str = "root"
+    uid: int = 0
+    groups: dict[str, int] = field(default_factory=lambda: {"root": 0})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """The driver. `loaded` is the version of the modules that run, `tool` that of npu-smi; both default to `version`.
+
+    `processes` tells whether npu-smi prints a process table. `fault` makes npu-smi fail; `slow_s` is what `slow` takes.
+    """
+
+    version: str | None = None
+    installed: bool = True
+    loaded: str | None = None
+    tool: str | None = None
+    processes: bool = True
+    for_all: bool = False
+    fault: Fault = ""
+    slow_s: float = 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Firmware:
+    """The firmware; without a version the one of the driver's bundle. `fits` is what the board says of the pair."""
+
+    version: str | None = None
+    fits: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cann:
+    """The toolkit and its operators. `sourced`: set_env.sh is in force for the job; `nnal` is the version of ATB."""
+
+    version: str | None = None
+    installed: bool = True
+    prefix: str = "/usr/local/Ascend"
+    sourced: bool = True
+    ops: str | None = None
+    ops_version: str | None = None
+    nnal: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Python:
+    """The target Python. `kind` is whose it is (plain: its own prefix); an empty torch or torch_npu is not installed.
+
+    `packages` adds, replaces or (by an empty version) removes distributions.
+    """
+
+    version: str = "3.10.16"
+    prefix: str = "/opt/miniforge3/envs/train"
+    kind: Literal["conda", "venv", "plain", "system"] = "conda"
+    torch: str = "2.5.1"
+    torch_npu: str = "2.5.1.post1"
+    cxx11_abi: bool = True
+    packages: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chips:
+    """Values of the chips. `missing` names where a chip is not seen; `codes` are npu-smi's fault codes.
+
+    Powers are in W, temperatures in °C, memory in MB, frequencies in MHz.
+    """
+
+    health: Health | tuple[Health, ...] | None = None
+    codes: tuple[str, ...] | None = None
+    power_w: float | tuple[float, ...] | None = None
+    temp_c: int | tuple[int, ...] | None = None
+    hbm_temp_c: int | tuple[int, ...] | None = None
+    hbm_used_mb: int | tuple[int, ...] | None = None
+    mem_used_mb: int | tuple[int, ...] | None = None
+    aicore_pct: int | tuple[int, ...] | None = None
+    aicore_mhz: int | tuple[int, ...] | None = None
+    ecc_single: int | tuple[int, ...] | None = None
+    ecc_double: int | tuple[int, ...] | None = None
+    link: Link | tuple[Link, ...] | None = None
+    net_health: str | tuple[str, ...] | None = None
+    tls: int | tuple[int, ...] | None = None
+    address: str | tuple[str, ...] | None = None
+    missing: tuple[Place, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllChips(Chips):
+    """Values of all chips, and how many cards there are."""
+
+    count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneCard(Chips):
+    """Values of one card by npu-smi's id, or of one of its chips."""
+
+    id: int
+    chip: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process. `npu` and `chip` are the card that it holds, with `memory_mb` of it; `dead`: only the driver knows it.
+
+    `listen` are TCP ports; `stuck`: no signal ends it. `age_s` is in seconds.
+    """
+
+    pid: int
+    ppid: int = 1
+    name: str = "python3"
+    user: str = "root"
+    command: str | None = None
+    status: str = "sleeping"
+    age_s: float = 3600.0
+    npu: int | None = None
+    chip: int = 0
+    memory_mb: int = 0
+    listen: tuple[str, ...] = ()
+    dead: bool = False
+    stuck: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training job that runs: one rank per chip under torchrun. HCCL's rank 0 listens on `base_port`."""
+
+    ranks: int
+    user: str = "train"
+    command: str = "train.py"
+    memory_mb: int = 41000
+    aicore_pct: int = 87
+    power_w: float = 301.5
+    temp_c: int = 57
+    first_pid: int = 211400
+    base_port: int = 60000
+    master_port: int = 29500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interface:
+    """A network interface; `speed` is in Mbit/s."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    up: bool = True
+    speed: int = 25000
+    mtu: int = 1500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A container around npudoctor. `devices`: which /dev/davinciN are passed in; `managers`: the manager nodes are."""
+
+    runtime: str = "docker"
+    cgroup: Literal["v1", "v2"] = "v2"
+    host_network: bool = False
+    devices: tuple[int, ...] | Literal["all"] = "all"
+    managers: bool = True
+    driver_files: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """`form` pasted: a listing as in a web page, its header at the margin. `links` changes single pairs, "0-3"."""
+
+    form: Literal["tool", "pasted"] = "tool"
+    affinity: tuple[str, ...] | None = None
+    links: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """The whole answer of one command, in place of the rendered one."""
+
+    stdout: str = ""
+    stderr: str = ""
+    returncode: int = 0
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A simulated node."""
+
+    about: str = ""
+    product: str
+    hostname: str = "npu-node-1"
+    machine: Literal["aarch64", "x86_64"] | None = None
+    system: str = "openeuler-22.03-sp4"
+    kernel: str | None = None
+    user: Person = field(default_factory=Person)
+    node_group: int = 1000
+    node_mode: str = "0660"
+    driver: Driver = field(default_factory=Driver)
+    firmware: Firmware = field(default_factory=Firmware)
+    cann: Cann = field(default_factory=Cann)
+    python: Python = field(default_factory=Python)
+    cards: AllChips = field(default_factory=AllChips)
+    card: tuple[OneCard, ...] = ()
+    process: tuple[Process, ...] = ()
+    job: Job | None = None
+    interface: tuple[Interface, ...] | None = None
+    sysctl: dict[str, str] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
+    commands: dict[str, Command] = field(default_factory=dict)
+    container: Box | None = None
+    topology: Topology = field(default_factory=Topology)
+    memory_gib: int | None = None
+    memory_used_gib: int = 96
+    shm_gib: float | None = None
+    disk_free_gib: float = 512.0
+    limits: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def load(path: str) -> Scenario:
+    """Read a scenario; raises ScenarioError."""
+    try:
+        with open(path, "rb") as file:
+            said = tomllib.load(file)
+    except OSError as problem:
+        raise ScenarioError(f"{path}: {problem.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ScenarioError(f"{path}: not valid TOML: {problem}") from None
+    return parse(said, path)
+
+
+def parse(said: dict[str, Any], path: str) -> Scenario:
+    """A scenario from the tables of a TOML file; raises ScenarioError with the first thing that is wrong."""
+    scenario = table(said, Scenario, path)
+    for key, value, known in (("product", scenario.product, PRODUCTS), ("system", scenario.system, SYSTEMS)):
+        if value not in known:
+            raise ScenarioError(f"{path}: {key}: expected one of {', '.join(sorted(known))}, found {value!r}")
+    return scenario
