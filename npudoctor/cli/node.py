@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from npudoctor import config as site
 from npudoctor.cli import UsageError
-from npudoctor.host import Host
+from npudoctor.facts import target_python
+from npudoctor.host import Because, Host, Unavailable
 from npudoctor.sdk import PROFILES, Options
 
 ROLES = ("auto", "full", "driver-only")
@@ -72,10 +73,26 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     """The node that was asked for; what still runs on it is ended on leaving."""
     host = _open(args, config)
     try:
+        _must_be_a_python(host, options(args, config))
         yield host
     finally:
         if close := getattr(host, "close", None):
             close()
+
+
+def _must_be_a_python(host: Host, told: Options) -> None:
+    """Refuse an interpreter that was named and is none, or is too old; its answer is kept for the run."""
+    if told.python is None:
+        return
+    try:
+        found = target_python.python_environment(host, target_python.target_python(host, told, None))
+    except Unavailable as why:
+        if why.because in (Because.TIMED_OUT, Because.NOT_RECORDED):
+            return
+        raise UsageError(f"--python {told.python}: {why.reason}") from why
+    if found.release < target_python.OLDEST:
+        oldest = ".".join(map(str, target_python.OLDEST))
+        raise UsageError(f"--python {told.python}: it is Python {found.version}; {oldest} or newer can be examined")
 
 
 def _open(args: argparse.Namespace, config: site.Config) -> Host:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 _PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 MOST_CPUS = 1 << 16

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from npudoctor import knowledge
-from npudoctor.findings import Because
 from npudoctor.knowledge.values import Kind
-from npudoctor.sdk import FileStat, Host, Unavailable, probe
+from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
 
 
 @dataclass(frozen=True, slots=True, eq=False)

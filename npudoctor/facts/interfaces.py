@@ -9,8 +9,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 Address = IPv4Address | IPv6Address
 

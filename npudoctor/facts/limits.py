@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 UNLIMITED = -1
 PIDS_FILES = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")

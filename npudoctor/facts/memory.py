@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, Unavailable, probe
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, Unavailable, probe
 
 _SECRET = re.compile(r"(?i)(pass(wd|word)?|secret|token|credential|api[-_]?key|access[-_]?key|auth)")
 _BOUNDARY = frozenset(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npudoctor.facts.environment import JobEnvironment
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, Unavailable, probe
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount, not a file of ours)
 MOST_LOG_FILES = 5000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from npudoctor.findings import Because
-from npudoctor.sdk import Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, Unavailable, probe
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 """A file hides the files of the same name in the folders after its own (sysctl.d(5), and sysctl(8) for `--system`)."""

@@ -37,6 +37,9 @@ STYLES = {
 NARROW = 60
 """Below this many columns a title stands under its check, not beside it."""
 
+LONG_COMMAND = 72
+"""A longer command is not repeated in the last line; the hint stands there instead."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -138,10 +141,10 @@ class _Page:
         self._console.print()
         self._console.print(Text(name, style="bold"))
         shown: list[Result] = []
-        hidden: dict[tuple[str, str], list[Result]] = {}
+        hidden: dict[str, list[Result]] = {}
         for result in results:
             if result.status is Status.SKIPPED and not self._verbose:
-                hidden.setdefault((str(result.skip), result.reason or ""), []).append(result)
+                hidden.setdefault(_why(result), []).append(result)
             else:
                 shown.append(result)
         shown += [alike[0] for alike in hidden.values() if len(alike) == 1]
@@ -257,7 +260,7 @@ def _next_step(report: Report) -> str:
         return f"Start with {result.check}: npudoctor check {result.check} --verbose"
     if finding.fix:
         return f"Start with {result.check}: npudoctor fix {finding.fix.id}"
-    if finding.commands:
+    if finding.commands and len(finding.commands[0]) <= LONG_COMMAND:
         return f"Start with {result.check}: {finding.commands[0]}"
     return f"Start with {result.check}: {finding.hint or finding.summary}"
 

@@ -1,0 +1,98 @@
+"""A record is a dataclass in everything that its users can see."""
+
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from npudoctor import records
+
+
+@records.dataclass(frozen=True, slots=True)
+class Chip:
+    """A chip."""
+
+    npu_id: int
+    name: str | None = None
+    pids: tuple[int, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.pids)
+
+
+@records.dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node."""
+
+    chips: tuple[Chip, ...]
+    labels: dict[str, str] = records.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Original:
+    """The same, as the standard library makes it."""
+
+    npu_id: int
+    name: str | None = None
+    pids: tuple[int, ...] = ()
+
+
+def test_fields_defaults_and_properties_are_there() -> None:
+    assert (Chip(3).npu_id, Chip(3).name, Chip(3, pids=(1,)).busy) == (3, None, True)
+    assert Node(chips=()).labels == {}
+    assert Node(chips=()).labels is not Node(chips=()).labels
+
+
+def test_the_standard_library_takes_it_for_its_own() -> None:
+    node = Node(chips=(Chip(0), Chip(1, "910B1")))
+    assert dataclasses.is_dataclass(node)
+    assert [field.name for field in dataclasses.fields(Chip)] == ["npu_id", "name", "pids"]
+    assert dataclasses.asdict(node)["chips"][1] == {"npu_id": 1, "name": "910B1", "pids": ()}
+    assert dataclasses.replace(Chip(1), name="910B3") == Chip(1, "910B3")
+
+
+def test_equality_hash_and_repr_are_those_of_a_dataclass() -> None:
+    assert Chip(1) == Chip(1) != Chip(2)
+    assert Chip(1) != Original(1)
+    assert len({Chip(1), Chip(1), Chip(2)}) == 2
+    assert repr(Chip(1)) == repr(Original(1)).replace("Original", "Chip")
+    match Chip(4, "910A"):
+        case Chip(number, "910A"):
+            assert number == 4
+        case _:
+            raise AssertionError
+
+
+def test_it_cannot_be_changed() -> None:
+    chip: Any = Chip(1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chip.name = "x"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del chip.name
+    with pytest.raises((AttributeError, dataclasses.FrozenInstanceError)):
+        chip.other = 1
+
+
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((1, "x", (), 4), {}),
+    ((1,), {"npu_id": 1}),
+    ((1,), {"nam": "x"}),
+]
+
+
+@pytest.mark.parametrize(("args", "named"), WRONG)
+def test_wrong_arguments_are_refused(args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        Chip(*args, **named)
+    with pytest.raises(TypeError):
+        Original(*args, **named)
+
+
+def test_it_can_be_copied_and_pickled() -> None:
+    node = Node(chips=(Chip(1),))
+    assert copy.deepcopy(node) == node
+    assert pickle.loads(pickle.dumps(node)) == node
