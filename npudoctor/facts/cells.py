@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from npudoctor.sdk import ParseError
 
-_MOST_LINES = 20_000
+_MOST_CHARACTERS = 1 << 20
 _LONGEST_LINE = 4096
 _MISSING = frozenset({"", "-", "--", "na", "n/a"})
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -18,11 +18,11 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 def lines_of(text: str) -> list[str]:
     """The lines of a text, whatever ends them, without a byte order mark and terminal colours.
 
-    A line that is far longer than any that the tools print reads as blank; a text of far too many raises ParseError.
+    A text far longer than any that the tools print raises ParseError; a line far too long reads as blank.
     """
+    if len(text) > _MOST_CHARACTERS:
+        raise ParseError(f"the text is too long, {len(text)} characters")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    if text.count("\n") > _MOST_LINES:
-        raise ParseError(f"the text has more than {_MOST_LINES} lines")
     lines = (_COLOUR.sub("", text) if "\x1b" in text else text).split("\n")
     return [line if len(line) <= _LONGEST_LINE else "" for line in lines]
 

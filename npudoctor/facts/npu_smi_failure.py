@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from npudoctor.facts.cells import lines_of
+from npudoctor.records import dataclass
 
+_LONGEST = 1 << 16
 _RET = re.compile(r"ret(?:\s+is|\s*[=:])\s*(-?[0-9]{1,9})", re.IGNORECASE)
 _BY_TEXT = (
     (r"because the device is used", "device_occupied"),
@@ -56,7 +57,7 @@ class NpuSmiFailure:
 
 def parse_failure(text: str) -> NpuSmiFailure | None:
     """The failure that a text tells of; None where it tells of none, as every answer does."""
-    lines = lines_of(text)
+    lines = lines_of(text[:_LONGEST])
     if any(line.lstrip().startswith("|") for line in lines):
         return None
     for line in lines:

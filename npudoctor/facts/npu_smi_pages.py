@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from npudoctor.facts.cells import integer, lines_of, refusal, word
+from npudoctor.records import dataclass
 
 _FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
 _NO_CARD = "There is no NPU card on this server"

@@ -148,7 +148,7 @@ class _Table:
         self._foreign = False
         if ("pid",) in layout:
             self._process, self._idle = layout, self._idle or {}
-        elif ("health",) in layout and "npu_id" in layout[0]:
+        elif ("health",) in layout and any("npu_id" in columns for columns in layout):
             self._upper = layout
         elif ("bus_id",) in layout:
             self._lower = layout

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor.facts.cells import lines_of, refusal, word
+from npudoctor.records import dataclass
 
 _LABEL = re.compile(r"(?:NPU|Phy-ID|NIC)[0-9]{1,9}")
 _LINK = re.compile(r"[A-Za-z][\w/+.-]{0,15}|-", re.ASCII)

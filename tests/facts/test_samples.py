@@ -210,7 +210,7 @@ def test_a_text_of_no_kind_is_refused(kind: str, text: str) -> None:
 
 
 def test_a_flood_is_refused_at_once() -> None:
-    with pytest.raises(ParseError, match="more than 20000 lines"):
+    with pytest.raises(ParseError, match="too long"):
         KINDS["npu-smi-info"]("| y |\n" * 1_000_000)
 
 
