@@ -43,7 +43,7 @@ _PAIRS = {
 _TITLE = re.compile(  # a pasted header may be folded in the middle of a word, hence blanks anywhere
     r"(?<!\S)(?:"
     + "|".join(r"\s*".join(map(re.escape, title)) for title in sorted(_COLUMN_OF, key=len, reverse=True))
-    + r"|\S+(?: \S+){0,3}?\(\S*?\)|\S+)(?!\S)",
+    + r"|[^\s(]+(?: [^\s(]+){0,3}\([^\s)]*\)|\S+)(?!\S)",
     re.IGNORECASE,
 )
 _VALUE = re.compile(r"([^\s/]+)\s*/\s*([^\s/]+)|(\S+)")

@@ -82,31 +82,30 @@ class ToolVersion:
     component: str | None = None
 
 
-def fields_of(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each key of a page with its value, in order, repeated keys too.
+def fields_of(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each key of a page with the lines of its value, in order, repeated keys too.
 
-    A value may go on in lines that have no key, or stand further in than its key.
+    A value goes on in lines that have no key, or that stand further in than its key.
     """
-    key, value, margin = "", "", 0
-    for line in lines_of(text):
+    key, value, margin = "", [""], 0
+    for line in filter(str.strip, lines_of(text)):
         found = _FIELD.fullmatch(line.rstrip())
         indent = len(line) - len(line.lstrip())
-        if key and not found and line.strip() and (line.lstrip().startswith(":") or indent > margin + 1):
-            value += " " + line.strip(" \t:")
-        elif line.strip():
-            if key:
-                yield key, word(value)
-            key, value = (found[1], found[2]) if found and found[1] != "Usage" else ("", "")
-            margin = indent
+        if key and not found and (line.lstrip().startswith(":") or indent > margin + 1):
+            value.append(line.strip(" \t:"))
+            continue
+        if key:
+            yield key, value
+        key, value, margin = ("", [""], 0) if not found or found[1] == "Usage" else (found[1], [found[2]], indent)
     if key:
-        yield key, word(value)
+        yield key, value
 
 
 def parse_fields(text: str) -> dict[str, str | None]:
     """A page as a mapping, keys as printed; of a repeated key, as in the block of the MCU, the first."""
     found: dict[str, str | None] = {}
     for key, value in fields_of(text):
-        found.setdefault(key, value)
+        found.setdefault(key, word("\n".join(value)))
     if not found:
         raise refusal("this is not a page of keys and values", lines_of(text))
     return found
@@ -132,7 +131,9 @@ _NUMBERS = ("npu_id", "chip_id", "chip_count")
 
 def parse_board(text: str) -> Board:
     """Read a page of `npu-smi info -t board`."""
-    page = parse_fields(text)
+    page: dict[str, str | None] = {}
+    for key, (value, *_) in fields_of(text):
+        page.setdefault(key, word(value))
     if not any(title in page for name, title in _BOARD.items() if name not in _NUMBERS):
         raise refusal("this is not a page of npu-smi info -t board", lines_of(text))
     texts = {name: page.get(title) for name, title in _BOARD.items() if name not in _NUMBERS}
@@ -149,13 +150,13 @@ def parse_list(text: str) -> NpuList:
         return NpuList(0, ())
     total: int | None = None
     npus: list[dict[str, str | None]] = []
-    for key, value in fields_of(text):
+    for key, (value, *_) in fields_of(text):
         if key in ("Total Count", "Card Count"):
             total = integer(value)
         elif key == "NPU ID":
             npus.append({key: value})
         elif npus:
-            npus[-1].setdefault(key, value)
+            npus[-1].setdefault(key, word(value))
     if total is None and (not npus or any(npu.keys() - _LISTED for npu in npus)):
         raise refusal("this is not a list of npu-smi info -l", lines_of(text))
     listed = (

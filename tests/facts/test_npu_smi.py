@@ -190,12 +190,12 @@ def test_an_affinity_that_is_not_known_is_left_out() -> None:
     assert parse_topology(text).cpu_affinity == {"NPU1": "0-23", "NPU7": "48-71"}
 
 
-def test_a_page_keeps_its_first_value_and_joins_what_goes_on() -> None:
+def test_a_page_keeps_its_first_value_and_the_lines_of_each() -> None:
     page = "\tTemperature(C)  : 46\n\tChip Name  : mcu\n\tTemperature(C)  : 38\n"
     assert parse_fields(page) == {"Temperature(C)": "46", "Chip Name": "mcu"}
     health = "Error Code  : 80E3A203\nError Information: node type=LPM,\n                   event state=gone\n"
-    assert parse_fields(health)["Error Information"] == "node type=LPM, event state=gone"
-    assert parse_fields("\tDie   : A\n\t      : B\n\tNext  : NA\n") == {"Die": "A B", "Next": None}
+    assert parse_fields(health)["Error Information"] == "node type=LPM,\nevent state=gone"
+    assert parse_fields("\tDie   : A\n\t      : B\n\tNext  : NA\n") == {"Die": "A\nB", "Next": None}
     assert parse_fields("hccs lane mode    : [4       2      ]\nphy :3\n") == {
         "hccs lane mode": "[4       2      ]",
         "phy": "3",

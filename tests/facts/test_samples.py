@@ -89,9 +89,9 @@ def leaves(value: Any) -> Iterator[str]:
 
 def invented(kind: str, found: dict[str, Any], text: str) -> list[str]:
     """What a parser reports that its text does not say; only causes and the name of the MCU are not in the text."""
-    there = re.sub(r"[\s\\]", "", text)
+    there = re.sub(r"[\s\\]", "", text.replace("There is no NPU card", "0"))
     told = {key: item for key, item in found.items() if (kind, key) not in INFERRED}
-    return [leaf for leaf in leaves(told) if re.sub(r"\s", "", leaf) not in there]
+    return [leaf for leaf in leaves(told) if re.sub(r"[\s\\]", "", leaf) not in there]
 
 
 INFERRED = {("npu-smi-error", "cause"), ("npu-smi-version", "component")}
