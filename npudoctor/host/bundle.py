@@ -116,7 +116,7 @@ def open_bundle(path: str) -> BundleHost:
     try:
         links = unpack(path, into)
         inner = _only_folder(into)
-        host = _open_folder(inner, path, _below(links, os.path.relpath(inner, into)))
+        host = _open_folder(inner, path, _below(links, os.path.relpath(inner, into), path))
     except BaseException:
         shutil.rmtree(into, ignore_errors=True)
         raise
@@ -133,15 +133,15 @@ def _only_folder(folder: str) -> str:
     return folder
 
 
-def _below(links: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
     """The links of an archive that lie in its root/, as the node's paths."""
     root = posixpath.normpath(posixpath.join(prefix, "root"))
-    found = {}
-    for path, target in links.items():
+    for path in links:
         if not path.startswith(root + "/"):
-            raise BundleError(f"{path}: a link outside root/; links are understood below root/ and in links.json only")
-        found[path[len(root) :]] = target
-    return found
+            raise BundleError(
+                f"{shown} is refused: {path} is a link outside root/; links belong there or in links.json"
+            )
+    return {path[len(root) :]: target for path, target in links.items()}
 
 
 def _open_folder(folder: str, shown: str, links: Mapping[str, str] | None = None) -> BundleHost:
@@ -229,6 +229,8 @@ class _Reader:
             if data is None and required:
                 raise BundleError(f"{where} does not exist: this is no bundle, or the folder above or below is meant")
             value = {} if data is None else json.loads(data)
+        except BundleError:
+            raise
         except OSError as problem:
             raise BundleError(f"{where} cannot be read: {problem.strerror}") from None
         except (ValueError, RecursionError) as problem:
@@ -351,3 +353,6 @@ def _check(value: Any, shape: Any, where: str, *, null: bool = False) -> None:
 def _shown(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+__all__ = ["SCHEMA", "BundleError", "BundleHost", "Recordings", "open_bundle"]
