@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.ports import KernelPorts, PortRanges, Socket, Sockets
 from npudoctor.facts.processes import Process, Processes
+from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence
 
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")

@@ -129,7 +129,9 @@ def _unreserved(
     united = kernel.reserved | ports.possible
     commands: tuple[str, ...] = _reserve(united, files if container is None else None)
     if own_network:
-        hint = "This network is the container's own: reserve them when the container is started."
+        hint = (
+            "This network is the container's own: reserve them at its start (a pod: securityContext.sysctls)."
+        )
         commands = (f"docker run --sysctl {KEY}={united} …",)
     elif container is not None:
         hint = "Not mendable in here: this container shares its host's network; root has to reserve them on the host."

@@ -152,9 +152,9 @@ def _way(cluster: Cluster, interfaces: Interfaces, routes: Routes | None) -> str
     """The interface that leads to rank 0's node; None where that is not known."""
     if cluster.master is None:
         return None
-    beside = interfaces.beside(cluster.master)
-    if beside is not None:
-        return beside.name
+    leading = interfaces.holding(cluster.master) or interfaces.beside(cluster.master)
+    if leading is not None:
+        return leading.name
     return routes.to(cluster.master) if routes else None
 
 

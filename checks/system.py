@@ -146,7 +146,9 @@ def limits_are_high_enough(
 def _low(name: str, what: str, limit: Limit, wanted: int, severity: Severity, container: Container | None) -> Finding:
     in_bytes = name == "memlock"
     value = "unlimited" if in_bytes else str(1 << 20)
+    hint = "Raise the hard limit; it takes effect at a new login."
     if container is not None:
+        hint = "Start the container again with a higher limit."
         command = f"docker run --ulimit {name}={UNLIMITED if in_bytes else value} …"
     else:
         command = f"echo '* - {name} {value}' | sudo tee -a {OUR_LIMITS}  # then log in again"
@@ -154,7 +156,7 @@ def _low(name: str, what: str, limit: Limit, wanted: int, severity: Severity, co
     return Finding(
         severity=severity,
         summary=f"the limit on {what} is {hard}, and cannot be raised to {least} by a job",
-        hint="Raise the hard limit; it takes effect at a new login.",
+        hint=hint,
         commands=(command,),
         evidence=(Evidence(source=f"ulimit {name}", expected=f"{least} or more", actual=f"{soft} soft, {hard} hard"),),
         fix=FixOffer(id="system.limits", params={"limits": {name: value}}),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.interfaces import Address, Interfaces, parse_address
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Unavailable, probe
 
 _COUNTS = ("SLURM_NNODES", "MA_NUM_HOSTS", "VC_WORKER_NUM")
@@ -16,8 +16,8 @@ _COUNTS = ("SLURM_NNODES", "MA_NUM_HOSTS", "VC_WORKER_NUM")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How many nodes the job of this environment has. `several` with its `evidence` (source and value); `master` is the
-    address of rank 0's node where it is known and is not this one."""
+    """How many nodes the job of this environment has: `several` with its `evidence` (source and value). `master` is the
+    address of rank 0's node, which may be this one; None where it is not known."""
 
     several: bool
     evidence: tuple[str, str] | None = None
@@ -46,7 +46,7 @@ def master_of(
         return True, None
     if address.is_loopback or address.is_unspecified or interfaces is None:
         return False, None
-    return (False, None) if interfaces.holding(address) else (True, address)
+    return interfaces.holding(address) is None, address
 
 
 def servers_of(rank_table: str) -> int | None:
@@ -81,9 +81,9 @@ def cluster(host: Host, environment: JobEnvironment, interfaces: Interfaces | No
     if elsewhere:
         return Cluster(several=True, evidence=("MASTER_ADDR", environment["MASTER_ADDR"]), master=master)
     if spans := job_spans(environment):
-        return Cluster(several=True, evidence=spans)
+        return Cluster(several=True, evidence=spans, master=master)
     path = environment.filled("RANK_TABLE_FILE")
     with contextlib.suppress(Unavailable):
         if path and (count := servers_of(host.read(path))) and count > 1:
-            return Cluster(several=True, evidence=(path, f"{count} servers"))
-    return Cluster(several=False)
+            return Cluster(several=True, evidence=(path, f"{count} servers"), master=master)
+    return Cluster(several=False, master=master)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor import knowledge
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.interfaces import Interfaces
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, NotApplicable, ParseError, Unavailable, probe
 
 DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 _PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")

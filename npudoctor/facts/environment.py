@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from npudoctor import knowledge
 from npudoctor.knowledge.values import Kind
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
 
 

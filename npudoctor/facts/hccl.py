@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor import knowledge
 from npudoctor.facts.cann import Cann
@@ -12,6 +11,7 @@ from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.interfaces import Address, Interface, Interfaces, parse_address
 from npudoctor.facts.ports import LAST_PORT, PortRanges
 from npudoctor.facts.versions import CannVersion
+from npudoctor.records import dataclass
 from npudoctor.sdk import ParseError, Unavailable, probe
 
 BASE_PORT = "HCCL_IF_BASE_PORT"

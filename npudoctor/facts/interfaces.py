@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, ip_address, ip_interface
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 Address = IPv4Address | IPv6Address

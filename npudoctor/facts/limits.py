@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 UNLIMITED = -1

@@ -6,10 +6,10 @@ import contextlib
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, ParseError, Unavailable, probe
 
 LAST_PORT = 65535

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 _SECRET = re.compile(r"(?i)(pass(wd|word)?|secret|token|credential|api[-_]?key|access[-_]?key|auth)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from npudoctor.facts.environment import JobEnvironment
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount, not a file of ours)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from npudoctor.facts import storage
@@ -9,7 +11,7 @@ from npudoctor.facts.environment import JobEnvironment
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Unavailable
 
-MOUNTS = [
+MOUNTS: list[dict[str, Any]] = [
     {"mount": "/", "fstype": "ext4", "options": "rw", "total": 100, "free": 50},
     {"mount": "/dev/shm", "fstype": "tmpfs", "options": "rw,size=65536k", "total": 67108864, "free": 67108864},
     {"mount": "/home", "fstype": "nfs4", "options": "rw"},
@@ -45,7 +47,7 @@ def test_shared_memory_has_the_size_of_its_mount_or_of_its_option() -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [{"mount": "/dev/shm", "fstype": "tmpfs"}]])
-def test_shared_memory_without_mount_or_size_is_unknown(rows: list[dict[str, str]]) -> None:
+def test_shared_memory_without_mount_or_size_is_unknown(rows: list[dict[str, Any]]) -> None:
     with pytest.raises(Unavailable, match="/dev/shm"):
         storage.shared_memory(storage.parse_mounts(rows))
 
