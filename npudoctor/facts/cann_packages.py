@@ -6,12 +6,12 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from npudoctor.facts import version_files
 from npudoctor.facts.cann import Cann, CannInstall
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.versions import CannVersion
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 KERNELS_BELOW = "opp/built-in/op_impl/ai_core/tbe/kernel"
@@ -29,11 +29,13 @@ _TAG_BY_SOC = {
     "ascend950": "950",
 }
 """Folders of compiled kernels, and the chip as package names spell it."""
+_OTHER_TAGS = {"910_93": "a3", "910c": "a3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannOps:
-    """The operators of the CANN in use. `chips` are tags of package names (910b, a3, 310p, …).
+    """The operators of the CANN in use. `chip` is the tag of the package's name (910b, a3, 310p, …), `compiled_for` the
+    tags of the chips that have compiled kernels.
 
     `version` is None where no file says one; `source` is the file that was read, or that is missing.
     """
@@ -44,7 +46,17 @@ class CannOps:
     package: str | None = None
     stated: str | None = None
     version: CannVersion | None = None
-    chips: tuple[str, ...] = ()
+    chip: str | None = None
+    compiled_for: tuple[str, ...] = ()
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """All chips that the package or its kernels name, each once."""
+        return tuple(dict.fromkeys(filter(None, (self.chip, *self.compiled_for))))
+
+    def serves(self, tag: str) -> bool:
+        """Whether nothing speaks against these operators on the chip of this tag."""
+        return self.chip in (None, tag) and (not self.compiled_for or tag in self.compiled_for)
 
 
 @probe
@@ -65,9 +77,8 @@ def cann_ops(host: Host, cann: Cann) -> CannOps:
         with contextlib.suppress(Unavailable):
             said = _VERSION_DIR.search(host.read(version_file))
             stated, source = said[1] if said else None, version_file
-    tags = [_TAG_BY_SOC[soc] for soc in socs if soc in _TAG_BY_SOC]
-    if package and (match := _TAG.search(package)):
-        tags.insert(0, next(tag for tag in match.groups() if tag).lower())
+    named = _TAG.search(package or "")
+    chip = next((tag for tag in named.groups() if tag), "").lower() if named else ""
     folder = f"{install.root}/{KERNELS_BELOW}"
     return CannOps(
         install=install,
@@ -76,7 +87,8 @@ def cann_ops(host: Host, cann: Cann) -> CannOps:
         package=package,
         stated=stated,
         version=_version(stated),
-        chips=tuple(dict.fromkeys(tags)),
+        chip=_OTHER_TAGS.get(chip, chip) or None,
+        compiled_for=tuple(dict.fromkeys(_TAG_BY_SOC[soc] for soc in socs)),
     )
 
 

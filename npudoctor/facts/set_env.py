@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Unavailable
 
 PATH_LISTS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
@@ -64,16 +64,25 @@ class _TooHardError(Exception):
     """A piece of shell that is not understood here."""
 
 
-@dataclass
 class _Script:
-    machine: str
-    variables: dict[str, str]
-    real: Callable[[str], str]
-    read: Callable[[str], str] | None = None
-    exported: dict[str, None] = field(default_factory=dict)
-    complete: bool = True
-    path: str = ""
-    depth: int = 0
+    """The state of a shell while the script is read."""
+
+    def __init__(
+        self,
+        *,
+        machine: str,
+        variables: dict[str, str],
+        read: Callable[[str], str] | None,
+        real: Callable[[str], str],
+    ) -> None:
+        self.machine = machine
+        self.variables = variables
+        self.read = read
+        self.real = real
+        self.exported: dict[str, None] = {}
+        self.complete = True
+        self.path = ""
+        self.depth = 0
 
     def run(self, text: str, path: str) -> None:
         outer, self.path = self.path, path

@@ -1,0 +1,325 @@
+"""CANN: there, in force for a job, one and not two, and with the operators of this chip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from npudoctor import knowledge
+from npudoctor.facts.cann import Cann, CannInstall
+from npudoctor.facts.cann_packages import CannOps
+from npudoctor.facts.cann_settings import CannSettings, JobPaths, LinkerFolders, PathEntry
+from npudoctor.facts.cards import Cards
+from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.platform import Platform
+from npudoctor.facts.versions import CannVersion
+from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
+
+_ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
+_NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
+_OPTIONAL_BELOW = "/tools/aml/"
+_SOMEBODY_S_ROOT = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
+
+
+@check("cann.installed", requires=(SoftwareStack,))
+def a_toolkit_is_installed(cann: Cann, platform: Platform) -> Iterator[Finding]:
+    """A CANN toolkit is installed, whole, and for this machine's architecture.
+
+    torch_npu is a thin layer above it and cannot even be imported without it.
+    """
+    install = cann.chosen
+    if install is None:
+        yield _half_removed(cann) if cann.dead_links else _not_installed(cann)
+        return
+    arch = _ARCHITECTURES.get((install.arch or "").lower(), (install.arch or "").lower())
+    machine = _ARCHITECTURES.get(platform.machine, platform.machine)
+    if arch and machine and arch != machine:
+        yield Finding(
+            summary=f"{install.title} is for {arch}, this machine is {machine}",
+            detail="None of its libraries can be loaded.",
+            hint=f"Install the package whose name ends in linux-{machine}.run.",
+            commands=(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install",),
+            evidence=(Evidence(source=install.info_path or install.root, expected=machine, actual=arch),),
+        )
+    for link in cann.dead_links:
+        usual = link.path.rpartition("/")[2] in ("cann", "latest")
+        if usual and link.path.startswith(_prefix(install)):
+            yield Finding(
+                severity=Severity.WARNING,
+                summary=f"{link.path} leads to {link.target}, which is gone",
+                detail="Scripts and profiles that use the usual name fail; the CANN that is left lies elsewhere.",
+                hint=f"Let it lead to {install.root}, or remove it.",
+                commands=(f"ln -sfn {install.root} {link.path}",),
+                evidence=(Evidence(source=link.path, expected="a CANN", actual=f"-> {link.target}"),),
+                pitfall="P092",
+            )
+
+
+def _prefix(install: CannInstall) -> str:
+    return re.sub(r"/(ascend-toolkit/[^/]+|cann-[^/]+)$", "/", install.root)
+
+
+def _not_installed(cann: Cann) -> Finding:
+    places = ", ".join(cann.looked_in)
+    evidence = [Evidence(source="places looked in", expected="ascend-toolkit/latest or cann", actual=places)]
+    evidence += [
+        Evidence(source=name, expected="a CANN", actual=f"{path}, which is none")
+        for name, path in cann.named_in_vain.items()
+    ]
+    evidence += [Evidence(source=path, actual="may not be read by this user") for path in cann.unreadable[:3]]
+    return Finding(
+        summary="no CANN toolkit is installed",
+        detail="torch_npu loads its libraries (libhccl.so, libascendcl.so); without them `import torch_npu` fails.",
+        hint="Install toolkit and operators of one release, the one that your torch_npu pairs with. If it lies in an "
+        "unusual place, source its set_env.sh and check again.",
+        commands=(
+            "./Ascend-cann-toolkit_<version>_linux-$(arch).run --install",
+            "./Ascend-cann-<chip>-ops_<version>_linux-$(arch).run --install  # up to 8.3: Ascend-cann-kernels-<chip>",
+        ),
+        evidence=tuple(evidence),
+    )
+
+
+def _half_removed(cann: Cann) -> Finding:
+    link = cann.dead_links[0]
+    return Finding(
+        summary=f"CANN is half removed: {link.path} leads to {link.target}, which is gone",
+        detail="An uninstall or an upgrade has left the link behind; set_env.sh sets paths that do not exist.",
+        hint="Install the toolkit again, or remove what is left.",
+        commands=(f"ls -l {link.path}", "./Ascend-cann-toolkit_<version>_linux-$(arch).run --install"),
+        evidence=tuple(
+            Evidence(source=dead.path, expected="a CANN", actual=f"-> {dead.target}, which does not exist")
+            for dead in cann.dead_links
+        ),
+        pitfall="P092",
+    )
+
+
+@check("cann.environment", after=("cann.installed",), requires=(SoftwareStack,), fix="env.profile")
+def set_env_is_in_force(
+    cann: Cann,
+    settings: CannSettings,
+    paths: JobPaths,
+    environment: JobEnvironment,
+    linker: LinkerFolders | None,
+) -> Iterator[Finding]:
+    """The variables of CANN's set_env.sh are in force for a job.
+
+    CANN finds its libraries, operators and compiler by variables only. A new shell, a service, cron and `docker exec`
+    start without them unless a profile sources the script.
+    """
+    for name, path in cann.named_in_vain.items():
+        yield _leads_nowhere(name, path, settings)
+    if "ASCEND_HOME_PATH" in cann.named_in_vain:
+        return
+    opp, expected_opp = paths.entries.get("ASCEND_OPP_PATH", ()), settings.single.get("ASCEND_OPP_PATH")
+    if opp and expected_opp and not opp[0].there:
+        yield _leads_nowhere("ASCEND_OPP_PATH", opp[0].text, settings)
+    unset = [name for name in settings.single if not environment.filled(name)]
+    lacking = {name: entries for name in settings.lists if (entries := _lacking(name, settings, paths, linker))}
+    serious = [name for name in unset if name in _NEEDED_SINGLE]
+    serious += [name for name, entries in lacking.items() if any(_OPTIONAL_BELOW not in one.text for one in entries)]
+    if serious:
+        yield _not_in_force(
+            settings,
+            environment,
+            unset,
+            lacking,
+            everything="ASCEND_HOME_PATH" in unset and "LD_LIBRARY_PATH" in lacking,
+        )
+    elif unset or lacking:
+        yield Finding(
+            severity=Severity.INFO,
+            summary=f"{', '.join([*unset, *lacking])} lack something that set_env.sh sets and most jobs can do without",
+            evidence=tuple(_missing_evidence(settings, environment, unset, lacking)),
+        )
+
+
+def _lacking(name: str, settings: CannSettings, paths: JobPaths, linker: LinkerFolders | None) -> tuple[PathEntry, ...]:
+    """The entries of a path list that exist on disk and that the job does not have under any name."""
+    have = set(paths.real(name))
+    if name == "LD_LIBRARY_PATH" and linker is not None:
+        have.update(linker.folders)
+    return tuple(entry for entry in settings.lists[name] if entry.there and entry.real not in have)
+
+
+def _leads_nowhere(name: str, path: str, settings: CannSettings) -> Finding:
+    return Finding(
+        summary=f"{name} names {path}, which is no CANN",
+        detail="It was removed, moved, or cannot be read by this user. CANN ends with E20002 or finds no operators.",
+        hint=f"Source the script of the CANN that is here: {settings.install.title}.",
+        commands=(f"source {settings.script}",) if settings.script else (),
+        evidence=(Evidence(source=name, expected=settings.install.names[0], actual=path),),
+        fix=FixOffer(id="env.profile"),
+        pitfall="P066",
+    )
+
+
+def _not_in_force(
+    settings: CannSettings,
+    environment: JobEnvironment,
+    unset: list[str],
+    lacking: Mapping[str, tuple[PathEntry, ...]],
+    *,
+    everything: bool,
+) -> Finding:
+    whose = "this process" if environment.whose == "process" else f"the job ({environment.whose})"
+    names = ", ".join(lacking)
+    pitfall = "P001" if everything else "P036" if list(lacking) == ["PYTHONPATH"] else "P037"
+    script = settings.script or f"{settings.install.names[0]}/set_env.sh"
+    return Finding(
+        summary=(
+            f"CANN's environment is not in force: {script} was not sourced"
+            if everything
+            else f"CANN's environment is incomplete: {', '.join(filter(None, [*unset, names]))}"
+        ),
+        detail=f"The variables of {whose} lack what the script sets. "
+        + (
+            "`import torch_npu` fails with libhccl.so or libascendcl.so not found."
+            if everything or "LD_LIBRARY_PATH" in lacking
+            else "Something replaced a variable after the script had set it, instead of extending it."
+        ),
+        hint="Source the script in the shell, profile or service that starts the job, after everything else that sets "
+        "these variables.",
+        commands=(f"source {script}", f"echo 'source {script}' >> ~/.bashrc"),
+        evidence=tuple(_missing_evidence(settings, environment, unset, lacking)),
+        fix=FixOffer(id="env.profile"),
+        pitfall=pitfall,
+    )
+
+
+def _missing_evidence(
+    settings: CannSettings,
+    environment: JobEnvironment,
+    unset: list[str],
+    lacking: Mapping[str, tuple[PathEntry, ...]],
+) -> Iterator[Evidence]:
+    for name in unset:
+        yield Evidence(source=name, expected=settings.single[name].text, actual="not set")
+    for name, entries in lacking.items():
+        wanted = ":".join(entry.text for entry in entries)
+        actual = environment.get(name) or "not set"
+        yield Evidence(
+            source=name, expected=f"also {wanted}", actual=actual if len(actual) <= 200 else actual[:197] + "…"
+        )
+
+
+@check("cann.single", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,), fix="env.profile")
+def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths) -> Iterator[Finding]:
+    """All variables lead into one and the same CANN.
+
+    Two scripts sourced one after the other mix libraries of two releases: symbols are missing, or worse, they are not.
+    """
+    roots: dict[str, list[str]] = {}
+    for name, entries in paths.entries.items():
+        if name in ("PATH", "ASCEND_TOOLKIT_LATEST_HOME", "ASCEND_CUSTOM_OPP_PATH"):
+            continue
+        for entry in entries:
+            root = _root_of(entry, cann)
+            if root and name not in roots.setdefault(root, []):
+                roots[root].append(name)
+    if len(roots) > 1:
+        known = {install.root: install for install in cann.installs}
+        yield Finding(
+            severity=Severity.WARNING,
+            summary=f"the variables of a job lead into {len(roots)} different CANNs",
+            detail="The first folder of a list wins, for each library by itself: a job loads a mixture.",
+            hint="Start a clean shell and source exactly one set_env.sh; look for a second one in profiles and images.",
+            commands=("grep -n set_env ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc",),
+            evidence=tuple(
+                Evidence(
+                    source=", ".join(names),
+                    expected="one CANN",
+                    actual=known[root].title if root in known else f"{root}, which is no CANN that is installed",
+                )
+                for root, names in roots.items()
+            ),
+            fix=FixOffer(id="env.profile"),
+            pitfall="P022",
+        )
+    active = cann.active
+    if active is not None and not active.is_default:
+        usual = next((one for one in cann.installs if one.is_default), None)
+        if usual is not None:
+            yield Finding(
+                severity=Severity.INFO,
+                summary=f"the job uses {active.title}, while {usual.names[0]} leads to {usual.stated or usual.root}",
+                evidence=(Evidence(source=usual.names[0], actual=usual.root),),
+            )
+
+
+def _root_of(entry: PathEntry, cann: Cann) -> str | None:
+    """The CANN that an entry lies in, installed or gone; None for what belongs to none, as NNAL and the driver do."""
+    if install := cann.holding(entry.real):
+        return install.root
+    match = _SOMEBODY_S_ROOT.match(entry.real)
+    return match[1] if match and not match[1].endswith("/latest") else None
+
+
+@check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
+def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterator[Finding]:
+    """The operators are installed, for this chip, in the version of the toolkit.
+
+    The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.
+    """
+    family = knowledge.hardware().family(cards.family or "") if cards is not None else None
+    tag = family.package_tag if family else None
+    if not ops.installed:
+        yield _ops_missing(ops, tag)
+        return
+    if tag is not None and not ops.serves(tag):
+        yield Finding(
+            summary=f"the operators are for {', '.join(ops.chips)}, these cards need {tag}",
+            detail="Operators of another chip cannot run here: every kernel lookup fails.",
+            hint=f"Install the operators for {tag}; those of different chips cannot share one prefix.",
+            commands=(_package(ops, tag),),
+            evidence=(
+                Evidence(source=ops.source, expected=tag, actual=ops.package or ", ".join(ops.chips)),
+                Evidence(source="cards", actual=f"{cards.chips[0].name or family.id}" if cards and family else None),
+            ),
+            pitfall="P034",
+        )
+    toolkit = ops.install.version
+    if toolkit is None or ops.version is None or _go_together(toolkit, ops.version):
+        return
+    yield Finding(
+        summary=f"the operators are of CANN {ops.version}, the toolkit is {toolkit}",
+        detail="The packages of one CANN must be upgraded together; kernels of another release are not found or fail.",
+        hint="Install the operators in the toolkit's version.",
+        commands=(_package(ops, tag or next(iter(ops.chips), None)),),
+        evidence=(
+            Evidence(source=ops.install.info_path or ops.install.root, actual=str(toolkit)),
+            Evidence(source=ops.source, expected=str(toolkit), actual=ops.stated),
+        ),
+        pitfall="P059",
+    )
+
+
+def _go_together(toolkit: CannVersion, operators: CannVersion) -> bool:
+    several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
+    return toolkit == operators or (toolkit in several and operators in several)
+
+
+def _ops_missing(ops: CannOps, tag: str | None) -> Finding:
+    return Finding(
+        summary=f"the operators of {ops.install.title} are not installed",
+        detail="Only the toolkit is here; the first operator that a model calls fails with `Cannot find bin of op`.",
+        hint="Install the operators for this chip in the toolkit's version, into the same prefix.",
+        commands=(_package(ops, tag),),
+        evidence=(Evidence(source=ops.source, expected="the record of the package", actual="not there"),),
+        pitfall="P008",
+    )
+
+
+def _package(ops: CannOps, tag: str | None) -> str:
+    """The command that installs the operators, in the naming of the release."""
+    chip = tag or "<chip>"
+    version = ops.install.stated or "<version>"
+    arch = ops.install.arch or "$(arch)"
+    old = ops.install.version is not None and ops.install.version.release < (8, 5)
+    if old:
+        name = "Atlas-A3-cann-kernels" if chip == "a3" else f"Ascend-cann-kernels-{chip}"
+    else:
+        name = f"Ascend-cann-{chip}-ops"
+    return f"./{name}_{version}_linux-{arch}.run --install"

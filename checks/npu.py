@@ -1,0 +1,327 @@
+"""The cards themselves: there, complete, healthy, cool, and alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from npudoctor import knowledge
+from npudoctor.facts.cards import Cards, memory_of, subject_of
+from npudoctor.facts.cluster import Cluster
+from npudoctor.facts.container import Container
+from npudoctor.facts.context import DRIVER_ONLY, CardPresence, Role
+from npudoctor.facts.device_nodes import DeviceNodes
+from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.npu import Boards, HealthPage, HealthPages
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
+from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Unavailable, check
+
+TABLE = "npu-smi info"
+BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
+
+_BUSY_FROM_PERCENT = 5
+_SAME_SIZE = 0.05
+_BY_WORD = {"WARNING": Severity.WARNING, "NOTHING": Severity.WARNING}
+
+
+@check("npu.present", tags=(HEALTH,), after=("container.devices",))
+def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Finding]:
+    """At least one Ascend card is here.
+
+    Without one nothing that runs on the NPU can work. A card counts that is on the PCI bus, in /dev, or in npu-smi.
+    """
+    if found.cards:
+        if role is not None and role.name == DRIVER_ONLY:
+            yield Finding(
+                severity=Severity.INFO,
+                summary="this node has cards and a driver, and no CANN: containers bring their own",
+                hint="Judge it as a node that trains by itself with --role full.",
+            )
+        return
+    here = "in this container" if found.in_container else "on this host"
+    looked = (
+        (f"{DEVICES} (vendor 0x19e5, device 0xd100 … 0xd806)", found.pci),
+        ("/dev/davinci*", found.nodes),
+        (TABLE, found.npu_smi),
+    )
+    yield Finding(
+        summary=f"there is no Ascend card {here}",
+        detail="No accelerator is on the PCI bus, and neither /dev nor npu-smi shows one. On a server that has cards: "
+        "they are not seated, not powered, or not passed through to this virtual machine.",
+        hint="See what the bus shows; on a machine without a card, `npudoctor demo` shows what a diagnosis looks like.",
+        commands=("lspci -nn -d 19e5:", "ls -l /dev/davinci*"),
+        evidence=tuple(
+            Evidence(source=source, expected="a card", actual="none" if count == 0 else "could not be asked")
+            for source, count in looked
+            if not (found.in_container and count is None)
+        ),
+        pitfall="P088",
+    )
+
+
+@check("npu.count", tags=(HEALTH,), after=BEHIND_NPU_SMI)
+def sources_agree_on_the_cards(
+    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Cards | None
+) -> Iterator[Finding]:
+    """PCI bus, device nodes and npu-smi agree on how many chips there are.
+
+    A card that has fallen off the bus, or that the driver could not start, is missing in one of them while jobs wait
+    for it. A container's PCI bus is that of its host and is not compared.
+    """
+    lost: list[PciCard] = []
+    if container is None and pci is not None and pci.cards and all(chip.bus_id for chip in info.npus):
+        shown = {normal_address(chip.bus_id or ""): chip for chip in info.npus}
+        slots = {card.slot for card in pci.cards}
+        lost = [card for card in pci.cards if card.slot not in shown]
+        yield from (_not_started(card, info, nodes, alone=len(lost) == 1) for card in lost)
+        yield from (_off_the_bus(chip, info) for slot, chip in shown.items() if slot not in slots)
+    if nodes is not None and not nodes.slices:
+        yield from _compare_nodes(info, nodes, explained=len(lost))
+    if container is None and not lost and cards is not None:
+        yield from _fewer_than_the_product(info, cards)
+
+
+def _ids(info: NpuSmiInfo) -> set[int]:
+    """The numbers that device nodes have: of the chip where npu-smi shows them, else of the NPU."""
+    return {
+        next(number for number in (chip.phy_id, chip.device_id, chip.npu_id) if number is not None)
+        for chip in info.npus
+    }
+
+
+def _not_started(card: PciCard, info: NpuSmiInfo, nodes: DeviceNodes | None, *, alone: bool) -> Finding:
+    ids = _ids(info)
+    gaps = sorted((set(nodes.numbers) if nodes else set()) - ids) or sorted(set(range(max(ids, default=0))) - ids)
+    number = gaps[0] if alone and len(gaps) == 1 else None
+    place = f" on NUMA node {card.numa_node}" if card.numa_node is not None else ""
+    return Finding(
+        subject="host" if number is None else f"npu:{number}",
+        summary=f"the card in PCI slot {card.slot}{place} is on the bus, and npu-smi does not show it",
+        detail="The driver could not start this card, or has lost it: jobs on all cards of the node will fail.",
+        hint="Read what the kernel says of this slot; a reboot starts the card again, and one that stays away needs "
+        "to be reseated or replaced. Until then, leave it out with ASCEND_RT_VISIBLE_DEVICES.",
+        commands=(f"dmesg | grep -i -e {card.slot} -e davinci -e devdrv", f"lspci -vv -s {card.slot}"),
+        evidence=(
+            Evidence(source=f"{DEVICES}/{card.slot}", actual=f"device {card.device}, driver {card.driver or 'none'}"),
+            Evidence(source=TABLE, expected=f"a row with Bus-Id {card.slot.upper()}", actual="none"),
+        ),
+        pitfall="P052",
+    )
+
+
+def _off_the_bus(chip: Chip, info: NpuSmiInfo) -> Finding:
+    slot = normal_address(chip.bus_id or "")
+    return Finding(
+        subject=subject_of(chip, info.npus),
+        summary=f"npu-smi shows a card in PCI slot {slot}, which is gone from the bus",
+        detail="The card has dropped off the PCI bus while the driver still knows it; what runs on it hangs or fails.",
+        hint="Drain the node and power it off and on; a card that drops again needs to be reseated or replaced.",
+        commands=(f"dmesg | grep -i -e {slot} -e davinci -e AER", "lspci -nn -d 19e5:"),
+        evidence=(
+            Evidence(source=TABLE, actual=f"NPU {chip.npu_id}, Bus-Id {chip.bus_id}"),
+            Evidence(source=DEVICES, expected=slot, actual="not there"),
+        ),
+        pitfall="P052",
+    )
+
+
+def _compare_nodes(info: NpuSmiInfo, nodes: DeviceNodes, *, explained: int) -> Iterator[Finding]:
+    there, rows = len(nodes.cards), len(info.npus)
+    if there == rows or there == rows + explained:
+        return
+    numbers, ids = set(nodes.numbers), _ids(info)
+    fewer = there < rows
+    odd = sorted(ids - numbers if fewer else numbers - ids)
+    named = len(odd) == abs(there - rows)
+    paths = ", ".join(f"/dev/davinci{number}" for number in odd)
+    summary = (
+        f"npu-smi shows {rows} chips, and {there} of them have a device node"
+        if fewer
+        else f"{there} cards have a device node, and npu-smi shows {rows} of them"
+    )
+    yield Finding(
+        subject=f"npu:{odd[0]}" if named and len(odd) == 1 else "host",
+        summary=summary + (f": {'without' if fewer else 'not'} {paths}" if named else ""),
+        detail="A chip without a node cannot be opened by any job; a node without a chip answers none.",
+        hint="Read what the kernel says of the card; into a container pass exactly the cards that it is meant to use.",
+        commands=("ls -l /dev/davinci*", "npu-smi info", "dmesg | grep -i -e davinci -e devdrv"),
+        evidence=(
+            Evidence(source=TABLE, actual=f"{rows} chips"),
+            Evidence(source="/dev/davinci*", expected=f"{rows} nodes", actual=f"{there} nodes"),
+        ),
+        pitfall="P052",
+    )
+
+
+def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]:
+    """One card less than this board has, everywhere: known only for boards that are always full."""
+    family = knowledge.hardware().family(cards.family or "")
+    boards = {card.subsystem for card in cards.chips}
+    board = next(iter(boards)) if len(boards) == 1 else None
+    if family is None or board is None:
+        return
+    full = cards.count + family.chips_per_card[0]
+    plan = knowledge.hardware().link_plan(family.id, full, board)
+    if full not in family.devices_per_node or cards.count in family.devices_per_node or not (plan and plan.group_size):
+        return
+    ids = {chip.npu_id for chip in info.npus}
+    gaps = sorted(set(range(max(ids) + 1)) - ids)
+    yield Finding(
+        subject=f"npu:{gaps[0]}" if len(gaps) == 1 else "host",
+        severity=Severity.WARNING,
+        summary=f"{cards.count} chips are here, and nodes of this board have {full}"
+        + (f": NPU {gaps[0]} is missing everywhere" if len(gaps) == 1 else ""),
+        detail="PCI bus, device nodes and npu-smi agree, so the card was not found when the node was started.",
+        hint="See the server's management controller for the state of this card.",
+        commands=("lspci -nn -d 19e5:",),
+        evidence=(Evidence(source=TABLE, expected=f"{full} chips", actual=f"NPU {', '.join(map(str, sorted(ids)))}"),),
+        pitfall="P052",
+    )
+
+
+@check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)
+def every_chip_is_healthy(
+    info: NpuSmiInfo, pages: HealthPages | None, cards: Cards | None, cluster: Cluster | None
+) -> Iterator[Finding]:
+    """Every chip reports that it is healthy.
+
+    The driver's verdict comes from the chip's own sensors: memory errors, heat, links. A chip that is not OK fails
+    jobs, or will.
+    """
+    if info.npus and all(chip.health is None for chip in info.npus):
+        raise Unavailable("npu-smi shows the health of no chip", because=Because.FAILED)
+    families = {card.subject: card.family for card in cards.chips} if cards else {}
+    for chip in info.npus:
+        if (chip.health or "").upper() == "OK":
+            continue
+        subject = subject_of(chip, info.npus)
+        page = pages.by_chip.get((chip.npu_id, chip.chip_id)) if pages else None
+        yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
+
+
+def _unhealthy(chip: Chip, subject: str, page: HealthPage | None, family: str | None, *, single_node: bool) -> Finding:
+    word = chip.health or "nothing"
+    known = {code: knowledge.errors().code(code) for code in (page.codes if page else ())}
+    by_word = _BY_WORD.get(word.upper(), Severity.ERROR)
+    severities = [
+        Severity(row.severity_on(family, single_node=single_node)) if row else by_word for row in known.values()
+    ]
+    if not known:
+        # Boards of the 310B show Alarm for a sensor that they lack: only the code tells.
+        severities = [Severity.INFO if family == "310B" and page is None else by_word]
+    meanings = [f"{code}: {row.meaning if row else 'not in our table'}" for code, row in known.items()]
+    looks = [row.look for row in known.values() if row and row.look]
+    pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
+    where = f"-i {chip.npu_id}" + (f" -c {chip.chip_id}" if "/chip:" in subject else "")
+    evidence = [Evidence(source=TABLE, expected="OK", actual=word)]
+    if page is not None and (page.codes or page.information):
+        actual = ", ".join(page.codes) or (page.information or "")
+        evidence.append(Evidence(source=f"npu-smi info -t health {where}", expected="no fault code", actual=actual))
+    return Finding(
+        subject=subject,
+        severity=max(severities),
+        summary=f"{chip.name or 'the chip'} reports {word}" + (f" ({'; '.join(meanings)})" if meanings else ""),
+        detail=page.information if page and page.information else "The fault code tells what the chip complains of.",
+        hint="Look at " + "; ".join(looks) + "."
+        if looks
+        else "Look the code up, and leave the card out of jobs (ASCEND_RT_VISIBLE_DEVICES) until it is OK again.",
+        commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {where}"),
+        evidence=tuple(evidence),
+        pitfall=next(iter(pitfalls), "P021"),
+    )
+
+
+@check("npu.temperature", after=BEHIND_NPU_SMI)
+def chips_are_cool(info: NpuSmiInfo, holders: CardHolders | None, options: Options) -> Iterator[Finding]:
+    """No chip is hotter than its limit, or much hotter than the others that do the same.
+
+    A hot chip slows down, then alarms, then stops; one that is hotter than its neighbours has a fan, a heat sink or a
+    slot of its own to blame.
+    """
+    known = knowledge.hardware().temperature
+    warn = float(options.settings.get("temperature_warn_celsius", known.warn_celsius))
+    fail = float(options.settings.get("temperature_fail_celsius", known.fail_celsius))
+    above = float(options.settings.get("temperature_above_peers_celsius", known.above_peers_celsius))
+    measured = [(chip, chip.temp_c) for chip in info.npus if chip.temp_c]
+    if not measured:
+        raise Unavailable("npu-smi shows the temperature of no chip")
+    peers: dict[bool, list[int]] = {True: [], False: []}
+    for chip, celsius in measured:
+        peers[_is_busy(chip, holders)].append(celsius)
+    for chip, celsius in measured:
+        alike = peers[_is_busy(chip, holders)]
+        usual = sorted(alike)[(len(alike) - 1) // 2]
+        if celsius >= warn:
+            severity, limit = (Severity.ERROR, fail) if celsius >= fail else (Severity.WARNING, warn)
+            yield _hot(chip, info.npus, celsius, severity, f"below {limit:g} °C (npudoctor's own limit)", "")
+        elif len(alike) >= 3 and celsius > usual + above:
+            more = f", {celsius - usual} °C more than its peers"
+            yield _hot(chip, info.npus, celsius, Severity.WARNING, f"about {usual} °C, as its peers", more)
+
+
+def _is_busy(chip: Chip, holders: CardHolders | None) -> bool:
+    return (chip.aicore_pct or 0) >= _BUSY_FROM_PERCENT or bool(holders and holders.on(chip.npu_id, chip.chip_id))
+
+
+def _hot(chip: Chip, chips: Iterable[Chip], celsius: int, severity: Severity, expected: str, more: str) -> Finding:
+    return Finding(
+        subject=subject_of(chip, chips),
+        severity=severity,
+        summary=f"{chip.name or 'the chip'} is at {celsius} °C{more}",
+        detail="A chip slows down before it alarms; memory alarms above 95 °C.",
+        hint="Look at the fans, the air flow and the heat sink of this slot; lower the load until it is cool.",
+        commands=(f"npu-smi info -t temp -i {chip.npu_id}", f"npu-smi info -t common -i {chip.npu_id}"),
+        evidence=(Evidence(source=TABLE, expected=expected, actual=f"{celsius} °C"),),
+        pitfall="P080",
+    )
+
+
+@check("npu.uniform", after=BEHIND_NPU_SMI)
+def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding]:
+    """All chips have one model, one memory size, one firmware and one board revision.
+
+    Collectives run at the pace of the slowest card, and a card of another kind may lack what the job uses.
+    """
+    chips = info.npus
+    yield from _odd_ones([(subject_of(chip, chips), chip.name) for chip in chips], "model", TABLE)
+    sizes = [(chip, total) for chip in chips if (total := memory_of(chip)[1])]
+    usual = sorted(total for _, total in sizes)[(len(sizes) - 1) // 2] if sizes else 0
+    for chip, total in sizes:
+        if abs(total - usual) > usual * _SAME_SIZE:
+            yield Finding(
+                subject=subject_of(chip, chips),
+                severity=Severity.WARNING,
+                summary=f"{chip.name or 'the chip'} has {total} MB of memory, the others have {usual} MB",
+                detail="A job that fits the others runs out of memory on this one.",
+                hint="Leave it out of jobs, or size them for it.",
+                commands=(TABLE,),
+                evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
+            )
+    if boards is not None:
+        pages = boards.by_npu.items()
+        source = "npu-smi info -t board"
+        yield from _odd_ones([(f"npu:{id}", page.firmware_version) for id, page in pages], "firmware", source)
+        yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], "board revision", source)
+
+
+def _odd_ones(values: Sequence[tuple[str, str | None]], what: str, source: str) -> Iterator[Finding]:
+    known = [(subject, value) for subject, value in values if value]
+    counts = Counter(value for _, value in known)
+    if len(counts) < 2:
+        return
+    usual, most = counts.most_common(1)[0]
+    odd = [(subject, value) for subject, value in known if value != usual]
+    clear = most > len(known) / 2
+    summary = ", ".join(f"{subject} {value}" for subject, value in odd)
+    yield Finding(
+        subject=odd[0][0] if clear and len(odd) == 1 else "host",
+        severity=Severity.WARNING,
+        summary=f"the cards are not of one {what}: {summary}, the others {usual}",
+        detail="Collectives run at the pace of the slowest card; mixed firmware fails in ways that are hard to find.",
+        hint="Bring the odd card to the same firmware." if what == "firmware" else "Use cards of one kind in one job.",
+        commands=(source if source == TABLE else f"{source} -i {odd[0][0].removeprefix('npu:')}",),
+        evidence=tuple(
+            Evidence(source=f"{source}, {subject}", expected=usual, actual=value) for subject, value in odd[:4]
+        ),
+    )

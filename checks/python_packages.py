@@ -1,0 +1,77 @@
+"""The packages that CANN's operator compiler needs in the Python that trains."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from npudoctor import knowledge
+from npudoctor.facts.cann import Cann
+from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.requirements import required
+from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.versions import CannVersion
+from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
+
+_INSTALL_PACKAGES = FixOffer(id="python.install-packages")
+
+
+@check("python.packages", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-packages")
+def packages_of_the_compiler_are_there(python: PythonEnvironment, cann: Cann) -> Iterator[Finding]:
+    """What CANN's operator compiler imports is installed, and numpy fits the CANN.
+
+    The compiler starts this Python behind the scenes. A missing package ends as error 500001 in the first operator,
+    and no message names the package.
+    """
+    layout = knowledge.layout()
+    missing = [
+        package.distribution
+        for package in layout.compiler_packages
+        if package.essential and package.distribution not in python.distributions
+    ]
+    installed = cann.chosen
+    version = installed.version if installed is not None else None
+    before_numpy_2 = version is not None and version < CannVersion.parse(layout.more["numpy_2_from_cann"])
+    if missing:
+        names = " ".join("'numpy<2'" if name == "numpy" and before_numpy_2 else name for name in missing)
+        yield Finding(
+            subject="python",
+            summary=f"packages that CANN's operator compiler imports are missing: {', '.join(missing)}",
+            detail="torch_npu does not declare them, and the failure names none: GEInitialize failed, code 500001.",
+            hint="Install them into this Python.",
+            commands=(f"{python.executable} -m pip install {names}",),
+            evidence=(Evidence(source=python.executable, expected=", ".join(missing), actual="not installed"),),
+            fix=_INSTALL_PACKAGES,
+            pitfall="P006",
+        )
+    numpy = python.distributions.get("numpy")
+    major = re.match(r"\d+", numpy.version) if numpy is not None else None
+    if numpy is None or major is None or installed is None:
+        return
+    if int(major[0]) >= 2 and before_numpy_2:
+        yield Finding(
+            subject="python",
+            summary=f"numpy {numpy.version} does not fit CANN {installed.stated}, which needs numpy 1.x",
+            detail="The operator compiler of this CANN breaks with numpy 2: error code 500001 at the first operator.",
+            hint="Install the last numpy of the 1.x line.",
+            commands=(f"{python.executable} -m pip install 'numpy<2'",),
+            evidence=(Evidence(source=python.executable, expected="numpy < 2", actual=f"numpy {numpy.version}"),),
+            fix=_INSTALL_PACKAGES,
+            pitfall="P007",
+        )
+    else:
+        yield from _documented_window(numpy.version, installed.stated)
+
+
+def _documented_window(numpy: str, cann: str | None) -> Iterator[Finding]:
+    support = knowledge.compatibility().python(cann) if cann else None
+    window = required([f"numpy{support.numpy}"], "numpy") if support is not None and support.numpy else None
+    with contextlib.suppress(ParseError):
+        if window is not None and not window.accepts(numpy):
+            yield Finding(
+                subject="python",
+                severity=Severity.INFO,
+                summary=f"numpy {numpy} lies outside the documented window of CANN {cann}, and works as a rule",
+                evidence=(Evidence(source="documents of this CANN", expected=str(window), actual=numpy),),
+            )
