@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from npudoctor.facts.cards import Cards
+from npudoctor.facts.container import Container
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.ports import KernelPorts, PortRanges, Socket, Sockets
 from npudoctor.facts.processes import Process, Processes
 from npudoctor.records import dataclass
-from npudoctor.sdk import Evidence
+from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
@@ -45,6 +47,15 @@ class Owner:
     def evidence(self) -> tuple[Evidence, ...]:
         """Its command line, where it is visible."""
         return (Evidence(source=f"process {self.pid}", actual=self.process.command),) if self.process else ()
+
+
+def need_several(cards: Cards | None, container: Container | None) -> None:
+    """Raise where no job here can need HCCL's host ports; an unknown number of chips may."""
+    if cards is None or cards.count > 1:
+        return
+    if cards.count == 1:
+        raise NotApplicable("one chip needs no host ports for HCCL")
+    raise Unavailable("no card is here", blocked_by="container.devices" if container else "npu.present")
 
 
 def owners(held: Iterable[Socket], processes: Processes | None, holders: CardHolders | None) -> list[Owner]:

@@ -15,6 +15,8 @@ from npudoctor.facts.ports import LAST_PORT, RANGE_FILE, RESERVED_FILE, KernelPo
 from npudoctor.facts.sysctl import LAST_FILE, Setting, SysctlFiles
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
+from ._owners import need_several
+
 KEY = "net.ipv4.ip_local_reserved_ports"
 OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
@@ -88,10 +90,8 @@ def _illegal(name: str, value: str, problem: str, expected: str) -> Finding:
     )
 
 
-def _at_risk(ports: HcclPorts, kernel: KernelPorts, cards: Cards) -> tuple[PortRanges, PortRanges]:
+def _at_risk(ports: HcclPorts, kernel: KernelPorts) -> tuple[PortRanges, PortRanges]:
     """The ports that an outgoing connection may be given: those that HCCL certainly takes, and all that it may take."""
-    if cards.count < 2:
-        raise NotApplicable("one chip needs no host ports for HCCL" if cards.count else "no chip here needs HCCL")
     if ports.automatic:
         raise NotApplicable(f"the kernel chooses HCCL's ports: {ports.source}")
     return ports.certain & kernel.ephemeral, ports.possible & kernel.ephemeral
@@ -105,7 +105,8 @@ def ports_are_reserved(
 
     Any program's connection may otherwise be given one of them, and the next job fails to bind it: EJ0003, EI0019.
     """
-    certain, possible = _at_risk(ports, kernel, cards)
+    need_several(cards, container)
+    certain, possible = _at_risk(ports, kernel)
     missing = certain - kernel.reserved or possible - kernel.reserved
     if not possible:
         yield Finding(
@@ -129,9 +130,7 @@ def _unreserved(
     united = kernel.reserved | ports.possible
     commands: tuple[str, ...] = _reserve(united, files if container is None else None)
     if own_network:
-        hint = (
-            "This network is the container's own: reserve them at its start (a pod: securityContext.sysctls)."
-        )
+        hint = "This network is the container's own: reserve them at its start (a pod: securityContext.sysctls)."
         commands = (f"docker run --sysctl {KEY}={united} …",)
     elif container is not None:
         hint = "Not mendable in here: this container shares its host's network; root has to reserve them on the host."
@@ -189,7 +188,8 @@ def reservation_survives_a_reboot(
     """
     if container is not None:
         raise NotApplicable("the sysctl files of a container say nothing about its host")
-    needed, _ = _at_risk(ports, kernel, cards)
+    need_several(cards, container)
+    needed, _ = _at_risk(ports, kernel)
     if not needed:
         raise NotApplicable("HCCL's ports need no reservation")
     if needed - kernel.reserved:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cards import Cards
+from npudoctor.facts.container import Container
 from npudoctor.facts.context import DriverStack
 from npudoctor.facts.hccl import BASE_PORT, HcclPorts
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.ports import KernelPorts, Sockets
 from npudoctor.facts.processes import Processes
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, NotApplicable, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Severity, check
 
-from ._owners import Owner, free_base, owners
+from ._owners import Owner, free_base, need_several, owners
 
 
 @check("hccl.ports-free", tags=(PREFLIGHT,), requires=(DriverStack,), after=("hccl.base-port",), fix="npu.release")
@@ -24,13 +25,13 @@ def ports_are_free(
     processes: Processes | None,
     holders: CardHolders | None,
     kernel: KernelPorts | None,
+    container: Container | None,
 ) -> Iterator[Finding]:
     """Nobody holds a host port of HCCL.
 
     Rank 0 of every communicator listens on one; a job that finds it taken ends with EJ0003 or EI0019.
     """
-    if cards is not None and cards.count < 2:
-        raise NotApplicable("one chip needs no host ports for HCCL" if cards.count else "no chip here needs HCCL")
+    need_several(cards, container)
     base = free_base(sockets, kernel, ports.possible, knowledge.hccl().ports.full_count)
     for owner in owners(sockets.holding(ports.certain), processes, holders):
         yield _taken(owner, ports, base, Severity.ERROR)
