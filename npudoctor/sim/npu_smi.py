@@ -5,7 +5,7 @@ A layout is a list of column widths; the layouts differ by product line and driv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npudoctor.sim.node import Chip, Node
 from npudoctor.sim.releases import release_of
@@ -39,7 +39,8 @@ _PIDS_IN_CONTAINER = (
     ("Process id in container", 24),
 )
 WIDE = Layout(outer=(27, 15, 52), id=6, tool=25, load=12, middle=18, processes=_PIDS)
-NARROW = Layout(outer=(22, 15, 52), id=6, tool=26, load=12, middle=18, processes=_PIDS, blank_before_processes=True)
+NARROW = Layout(outer=(22, 15, 52), id=6, tool=25, load=12, middle=18, processes=_PIDS, blank_before_processes=True)
+NARROW_22 = replace(NARROW, tool=26)
 WIDEST = Layout(outer=(27, 15, 70), id=6, tool=36, load=21, middle=24, processes=_PIDS_IN_CONTAINER)
 DDR_ONLY = Layout(
     outer=(31, 17, 54),
@@ -60,7 +61,9 @@ def layout_of(node: Node) -> Layout:
         return DDR_ONLY
     if release >= (26,):
         return WIDEST
-    return NARROW if node.product.family == "910" and release < (23, 0, 5) else WIDE
+    if node.product.family == "910" and release < (23, 0, 5):
+        return NARROW if release >= (23,) else NARROW_22
+    return WIDE
 
 
 def info(node: Node) -> str:
