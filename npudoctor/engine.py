@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -37,6 +36,7 @@ from npudoctor.findings import (
 )
 from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe
 
 WORKERS = 8

@@ -1,14 +1,17 @@
 """`dataclass` as the standard library has it, made without generating code, because a check starts fast.
 
-Python compiles six functions for every frozen dataclass, half a millisecond each time a process starts; with some two
-hundred kinds of facts and rows that was a third of a run. Here all records share one `__init__`, `__eq__`, `__hash__`
-and `__repr__`. `dataclasses.fields`, `asdict`, `replace` and `is_dataclass` work as ever; type checkers see the
-original. Records are always frozen.
+Python compiles half a dozen functions for every frozen dataclass, half a millisecond each time a process starts; with
+some two hundred kinds of facts and rows that was a third of a run. Here all records share one `__init__`, `__eq__`,
+`__hash__` and `__repr__`. `dataclasses.fields`, `asdict`, `replace` and `is_dataclass` work as ever; type checkers see
+the original.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Callable
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,25 +21,53 @@ if TYPE_CHECKING:
 else:
     from dataclasses import field, replace
 
-    def dataclass(cls=None, *, frozen=True, slots=False, kw_only=False, eq=True):
-        """Make a record of a class; the arguments are those of dataclasses.dataclass, frozen or not."""
+    def dataclass(cls=None, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, repr=True):
+        """Make a record of a class; the arguments mean what they mean in dataclasses.dataclass."""
         if cls is None:
-            return lambda cls: dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
-        shared = {"__init__": _init, "__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
-        shared["__reduce__"] = _reduce
+            return lambda cls: dataclass(
+                cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order, repr=repr
+            )
+        shared = _ALWAYS | (_REPR if repr else {}) | (_ORDER if order else {}) | (_FROZEN if frozen else {})
         if eq:
-            shared |= {"__eq__": _eq, "__hash__": _hash}
-        for name, function in shared.items():
-            if name not in cls.__dict__:
-                setattr(cls, name, function)
-        cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
-        fields = dataclasses.fields(cls)
-        cls.__record__ = tuple(
-            (one.name, one.default if one.default is not dataclasses.MISSING else one.default_factory, one.default)
-            for one in fields
-        )
-        cls.__positional__ = tuple(one.name for one in fields if not one.kw_only)
-        return cls
+            shared |= _EQUAL | (_HASH if frozen else {"__hash__": None})
+        own = _own_fields(cls, kw_only)
+        fields = {**_inherited(cls), **own}
+        contents = {name: value for name, value in cls.__dict__.items() if name not in own}
+        contents = {**shared, **contents, "__dataclass_fields__": fields, "__match_args__": _positional(fields)}
+        contents["__positional__"] = contents["__match_args__"]
+        contents["__record__"] = tuple((one.name, one.default, one.default_factory) for one in fields.values())
+        contents["__compared__"] = tuple(one.name for one in fields.values() if one.compare)
+        if slots:
+            contents["__slots__"] = tuple(own)
+        for name in ("__dict__", "__weakref__"):
+            contents.pop(name, None)
+        made = type(cls)(cls.__name__, cls.__bases__, contents)
+        made.__qualname__ = cls.__qualname__
+        return made
+
+
+def _own_fields(cls: Any, kw_only: bool) -> dict[str, Any]:
+    found = {}
+    for name, hint in cls.__dict__.get("__annotations__", {}).items():
+        if "ClassVar" in str(hint):
+            continue
+        default = cls.__dict__.get(name, MISSING)
+        one = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
+        one.name, one.type, one._field_type = name, hint, dataclasses._FIELD  # type: ignore[attr-defined]
+        one.kw_only = kw_only if one.kw_only is MISSING else one.kw_only
+        found[name] = one
+    return found
+
+
+def _inherited(cls: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        found |= getattr(base, "__dataclass_fields__", {})
+    return found
+
+
+def _positional(fields: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields.values() if not one.kw_only)
 
 
 def _init(self: Any, *args: Any, **named: Any) -> None:
@@ -49,27 +80,32 @@ def _init(self: Any, *args: Any, **named: Any) -> None:
             if name in named:
                 raise TypeError(f"{type(self).__name__} got {name!r} twice")
             named[name] = value
-    for name, otherwise, default in self.__record__:
+    for name, default, factory in self.__record__:
         if name in named:
             put(self, name, named.pop(name))
-        elif otherwise is dataclasses.MISSING:
-            raise TypeError(f"{type(self).__name__} lacks {name!r}")
+        elif default is not MISSING:
+            put(self, name, default)
+        elif factory is not MISSING:
+            put(self, name, factory())
         else:
-            put(self, name, otherwise if default is not dataclasses.MISSING else otherwise())
+            raise TypeError(f"{type(self).__name__} lacks {name!r}")
     if named:
         raise TypeError(f"{type(self).__name__} has no {next(iter(named))!r}")
 
 
-def _values(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, name) for name, _, _ in self.__record__])
+def _compared(self: Any) -> tuple[Any, ...]:
+    return tuple([getattr(self, name) for name in self.__compared__])
 
 
-def _eq(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
+def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], Any]:
+    def method(self: Any, other: object) -> Any:
+        return compare(_compared(self), _compared(other)) if other.__class__ is self.__class__ else NotImplemented
+
+    return method
 
 
 def _hash(self: Any) -> int:
-    return hash(_values(self))
+    return hash(_compared(self))
 
 
 def _repr(self: Any) -> str:
@@ -78,7 +114,7 @@ def _repr(self: Any) -> str:
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:
-    return _remade, (type(self), *_values(self))
+    return _remade, (type(self), *(getattr(self, name) for name, _, _ in self.__record__))
 
 
 def _remade(cls: Any, *values: Any) -> Any:
@@ -90,3 +126,11 @@ def _remade(cls: Any, *values: Any) -> Any:
 
 def _refuse(self: Any, name: str, *_: Any) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot change {type(self).__name__}.{name}")
+
+
+_ALWAYS = {"__init__": _init, "__reduce__": _reduce}
+_FROZEN = {"__setattr__": _refuse, "__delattr__": _refuse}
+_REPR = {"__repr__": _repr}
+_EQUAL = {"__eq__": _comparison(operator.eq)}
+_HASH = {"__hash__": _hash}
+_ORDER = {f"__{name}__": _comparison(getattr(operator, name)) for name in ("lt", "le", "gt", "ge")}

@@ -17,7 +17,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -35,6 +34,7 @@ from npudoctor.host import (
     real_path,
     run_each,
 )
+from npudoctor.records import dataclass, field
 
 PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
@@ -72,8 +72,21 @@ class Need:
 
 
 def _needs(function: Callable[..., Any]) -> tuple[Need, ...]:
-    hints = get_type_hints(function)
-    return tuple(_need(name, hints[name]) for name in inspect.signature(function).parameters)
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return tuple(_need(name, _hint(function, name)) for name in names)
+
+
+def _hint(function: Callable[..., Any], name: str) -> Any:
+    """The annotation of a parameter (or of `return`) as an object; plain names are looked up, the rest is evaluated."""
+    written = function.__annotations__.get(name)
+    if isinstance(written, str):
+        known = function.__globals__
+        fact, _, rest = written.partition(" | ")
+        if fact in known and rest in ("", "None"):
+            return known[fact] | None if rest else known[fact]
+        return get_type_hints(function).get(name)
+    return written
 
 
 def _need(name: str, hint: Any) -> Need:
@@ -180,7 +193,7 @@ def check(
 
 def probe(function: Callable[..., Any]) -> Probe:
     """Make a probe of a function that returns one fact; its return type is what it provides."""
-    provides = get_type_hints(function).get("return")
+    provides = _hint(function, "return")
     if not isinstance(provides, type):
         raise TypeError(f"{function.__module__}.{function.__name__}: annotate what the probe returns")
     return Probe(function, provides)

@@ -66,6 +66,20 @@ def test_equality_hash_and_repr_are_those_of_a_dataclass() -> None:
             raise AssertionError
 
 
+@records.dataclass(frozen=True, order=True)
+class Version:
+    """A version whose text does not count."""
+
+    numbers: tuple[int, ...]
+    text: str = records.field(default="", compare=False)
+
+
+def test_records_are_ordered_where_they_say_so() -> None:
+    assert Version((8, 0)) < Version((8, 1), "8.1") >= Version((8, 1))
+    assert Version((8, 1), "x") == Version((8, 1), "y")
+    assert sorted([Version((9,)), Version((8, 5))])[0] == Version((8, 5))
+
+
 def test_it_cannot_be_changed() -> None:
     chip: Any = Chip(1)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -74,6 +88,33 @@ def test_it_cannot_be_changed() -> None:
         del chip.name
     with pytest.raises((AttributeError, dataclasses.FrozenInstanceError)):
         chip.other = 1
+
+
+@records.dataclass
+class Counter:
+    """One that is not frozen, as in the standard library."""
+
+    count: int = 0
+
+
+def test_only_a_frozen_one_is_frozen() -> None:
+    counter = Counter()
+    counter.count += 1
+    assert counter == Counter(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+
+
+@records.dataclass(frozen=True)
+class Card(Chip):
+    """A chip with a slot."""
+
+    slot: str = "?"
+
+
+def test_fields_are_inherited() -> None:
+    assert Card(1, slot="4") == Card(1, None, (), "4")
+    assert [field.name for field in dataclasses.fields(Card)] == ["npu_id", "name", "pids", "slot"]
 
 
 WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
