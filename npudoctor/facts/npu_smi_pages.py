@@ -32,6 +32,11 @@ class Board:
     slot_id: str | None = None
     chip_count: int | None = None
     software_version: str | None = None
+    product_name: str | None = None
+    npu_name: str | None = None
+    serial_number: str | None = None
+    pcb_id: str | None = None
+    bom_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +130,15 @@ _BOARD = {
     "main_board_id": "Main Board ID",
     "slot_id": "Slot ID",
     "software_version": "Software Version",
+    "product_name": "Product Name",
+    "npu_name": "NPU Name",
+    "serial_number": "Serial Number",
+    "pcb_id": "PCB ID",
+    "bom_id": "BOM ID",
 }
 _NUMBERS = ("npu_id", "chip_id", "chip_count")
+_LISTED = {"NPU ID", "Product Name", "Serial Number", "Chip Count"}
+_OF_A_BOARD = set(_BOARD.values()) - _LISTED - {"Chip ID"}
 
 
 def parse_board(text: str) -> Board:
@@ -134,14 +146,11 @@ def parse_board(text: str) -> Board:
     page: dict[str, str | None] = {}
     for key, (value, *_) in fields_of(text):
         page.setdefault(key, word(value))
-    if not any(title in page for name, title in _BOARD.items() if name not in _NUMBERS):
+    if not page.keys() & _OF_A_BOARD:
         raise refusal("this is not a page of npu-smi info -t board", lines_of(text))
     texts = {name: page.get(title) for name, title in _BOARD.items() if name not in _NUMBERS}
     npu_id, chip_id, chip_count = (integer(page.get(_BOARD[name])) for name in _NUMBERS)
     return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, **texts)
-
-
-_LISTED = {"NPU ID", "Product Name", "Serial Number", "Chip Count"}
 
 
 def parse_list(text: str) -> NpuList:

@@ -3,6 +3,7 @@
 `data/KIND/NAME.txt` is an output and `data/KIND/NAME.json` what it says, written by hand: absent is what it does not.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from npudoctor.host import ParseError
 DATA = Path(__file__).parent / "data"
 CAPTURES = Path(__file__).resolve().parents[2] / "../shared/captures"
 PROMPT = "[root@node ~]# npu-smi info\n"
+VERSIONS = ("tool_version", "driver_version")
 WARNING = "[WARNING]The driver package may not be completely installed. Please reinstall it.\n[root@node ~]#\n"
 
 
@@ -52,6 +54,7 @@ OURS = ours()
 CAPTURED = captured()
 TABLES = [sample for sample in OURS if sample.kind == "npu-smi-info"]
 each_of_ours = pytest.mark.parametrize("sample", OURS, ids=lambda sample: f"{sample.kind}-{sample.name}")
+each_table = pytest.mark.parametrize("sample", TABLES, ids=lambda sample: sample.name)
 absent = pytest.param(None, marks=pytest.mark.skip("the folder ../shared with the captures is not there"))
 each_capture = pytest.mark.parametrize(
     "sample",
@@ -179,12 +182,45 @@ def test_what_stands_around_an_output_changes_nothing(how: str) -> None:
             assert KINDS[sample.kind](AROUND[how](sample.text)) == KINDS[sample.kind](sample.text), sample.name
 
 
-@pytest.mark.parametrize("sample", TABLES, ids=lambda sample: sample.name)
+@each_table
 @pytest.mark.parametrize("how", TABULAR)
 def test_borders_and_blanks_of_a_table_mean_nothing(sample: Sample, how: str) -> None:
-    lost = {"tool_version", "driver_version"} if how == "without its version" else set()
+    lost = VERSIONS if how == "without its version" else ()
     expected = {key: value for key, value in sample.expected.items() if key not in lost}
     assert said(KINDS["npu-smi-info"](TABULAR[how](sample.text))) == expected
+
+
+def contradictions(whole: dict[str, Any], part: dict[str, Any]) -> list[Any]:
+    """What a damaged table says otherwise than the table did; what it leaves out is no matter."""
+    rows = [
+        row
+        for key in ("npus", "processes")
+        for row in said(part[key])
+        if not any(row.items() <= original.items() for original in whole[key])
+    ]
+    idle = set(part["idle_npus"] or ()) - set(whole.get("idle_npus", ()))
+    return rows + [*idle] + [part[key] for key in VERSIONS if part[key] not in (None, whole[key])]
+
+
+def survivors(sample: Sample, texts: Iterator[str]) -> Iterator[tuple[str, Any]]:
+    for text in texts:
+        with contextlib.suppress(ParseError):
+            yield text, KINDS[sample.kind](text)
+
+
+@each_table
+def test_a_table_that_lost_a_line_mixes_no_two_rows(sample: Sample) -> None:
+    lines = sample.text.splitlines(True)
+    texts = ("".join(lines[:place] + lines[place + 1 :]) for place in range(len(lines)))
+    for text, found in survivors(sample, texts):
+        assert contradictions(sample.expected, found) == [], text
+
+
+@each_table
+def test_a_table_that_is_cut_says_less_and_nothing_else(sample: Sample) -> None:
+    texts = (sample.text[:length] for length in range(len(sample.text)))
+    for text, found in survivors(sample, texts):
+        assert contradictions(sample.expected, found) == [], text
 
 
 LIKE_EACH_OTHER = {"version-driver", "version-firmware", "cann-install-info", "npu-smi-version", "npu-smi-list"}
