@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from npudoctor.facts.cells import decimal, integer, lines_of, refusal, word
@@ -21,6 +21,7 @@ from npudoctor.facts.npu_smi_columns import (
     implied_upper,
     values_of,
 )
+from npudoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from npudoctor.facts.cells import lines_of, refusal, word
 from npudoctor.facts.versions import DriverVersion, FirmwareVersion, Version
+from npudoctor.records import dataclass
 
 V = TypeVar("V", bound=Version)
 

@@ -8,9 +8,9 @@ Upper and lower case are the same; `str()` gives the usual spelling, which parse
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import ParseError
 
 V = TypeVar("V", bound="Version")
