@@ -11,10 +11,10 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from npudoctor.host import FileStat, User
+from npudoctor.records import dataclass, replace
 
 Content = bytes | str | Callable[[], bytes | str]
 """What a file holds; a function is asked anew at each reading."""

@@ -6,10 +6,10 @@ import errno
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from npudoctor.host import User
+from npudoctor.records import dataclass, field
 from npudoctor.sim import kernel, releases
 from npudoctor.sim.products import PRODUCTS, Product
 from npudoctor.sim.scenario import Chips, Interface, Job, OneCard, Process, Scenario
@@ -78,7 +78,8 @@ class Node:
         self.product: Product = PRODUCTS[scenario.product]
         self.machine = scenario.machine or self.product.machine
         self.system = releases.SYSTEMS[scenario.system]
-        self.kernel = scenario.kernel or f"{self.system.kernel}.{self.machine}"
+        suffix = "" if self.system.id == "ubuntu" else f".{self.machine}"
+        self.kernel = scenario.kernel or f"{self.system.kernel}{suffix}"
         self.driver = releases.driver(scenario.driver.version or self.product.driver)
         self.cann = releases.cann(scenario.cann.version or self.product.cann)
         self.firmware_version = scenario.firmware.version or self.driver.firmware

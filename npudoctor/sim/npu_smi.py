@@ -5,8 +5,7 @@ A layout is a list of column widths; the layouts differ by product line and driv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from npudoctor.records import dataclass, replace
 from npudoctor.sim.node import Chip, Node
 from npudoctor.sim.releases import release_of
 

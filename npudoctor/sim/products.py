@@ -5,7 +5,7 @@ Figures are those of public listings (chip names, memory, PCI ids, idle power an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from npudoctor.records import dataclass, replace
 
 NUMA_8X24 = {str(node): f"{24 * node}-{24 * node + 23}" for node in range(8)}
 """Four Kunpeng 920 processors of 48 cores: eight NUMA nodes."""

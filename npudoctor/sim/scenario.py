@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from npudoctor.records import dataclass, field
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS
 from npudoctor.sim.tables import ScenarioError, table
