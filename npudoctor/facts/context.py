@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from npudoctor.facts.cann import Cann
 from npudoctor.facts.container import Container
 from npudoctor.facts.device_nodes import DeviceNodes
@@ -12,6 +10,7 @@ from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.pci import PciCards
 from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, NotApplicable, Options, Unavailable, probe
 
 DRIVER_ONLY = "driver-only"
@@ -51,18 +50,21 @@ def card_presence(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """Which parts of the stack are here: cards, driver, a CANN (or the remains of one), torch_npu in the target."""
+    """Which parts of the stack are here: cards, driver, a CANN (or the remains of one), torch_npu in the target.
+
+    `cann` is None where nobody could look for it.
+    """
 
     cards: bool
     driver: bool
-    cann: bool
+    cann: bool | None
     torch_npu: bool
     in_container: bool
 
     @property
     def software(self) -> bool:
-        """Whether any Ascend software is here."""
-        return self.driver or self.cann or self.torch_npu
+        """Whether any Ascend software is here, or may be."""
+        return self.driver or self.cann is not False or self.torch_npu
 
 
 @probe
@@ -73,11 +75,11 @@ def presence(
     cann: Cann | None,
     python: PythonEnvironment | None,
 ) -> Presence:
-    """A part that could not be looked for counts as not here."""
+    """A driver or a torch_npu that could not be looked for counts as not here."""
     return Presence(
         cards=found.cards,
         driver=bool((driver and driver.is_there) or (modules and modules.ours and not found.in_container)),
-        cann=bool(cann and (cann.installs or cann.dead_links or cann.named_in_vain)),
+        cann=bool(cann.installs or cann.dead_links or cann.named_in_vain) if cann else None,
         torch_npu=bool(python and python.torch_npu),
         in_container=found.in_container,
     )
@@ -96,8 +98,10 @@ def role(options: Options, found: Presence | None) -> Role:
     """As asked for; else driver-only is a host with cards or a driver, without CANN and without torch_npu."""
     if options.role != "auto":
         return Role(options.role, "--role says so")
-    if found is None or found.in_container:
-        return Role(FULL, "this is a container" if found else "what is installed is not known")
+    if found is None or found.cann is None:
+        return Role(FULL, "what is installed is not known")
+    if found.in_container:
+        return Role(FULL, "this is a container")
     if (found.cards or found.driver) and not (found.cann or found.torch_npu):
         return Role(DRIVER_ONLY, "the driver is here, and neither a CANN nor a torch_npu is")
     return Role(FULL, "CANN or torch_npu is here" if found.software else "no Ascend software is here")

@@ -1,0 +1,223 @@
+"""The driver: there, loaded, answering, in step with the firmware, and open to this user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from npudoctor.findings import Finding, Result, Severity, Skip, Status
+from npudoctor.host import Completed, User
+from npudoctor.testing import run_check
+
+Nodes = Callable[..., Any]
+STRANGER = {"name": "dev", "uid": 1005, "groups": {"dev": 1005}}
+MEMBER = {"name": "dev", "uid": 1005, "groups": {"dev": 1005, "HwHiAiUser": 1000}}
+CARDS = [{"slot": "0000:c1:00.0", "vendor": "0x19e5", "device": "0xd802"}]
+INSTALLED = {
+    "/usr/local/Ascend/driver/version.info": "Version=25.2.0\ncompatible_version_fw=[7.5.0,7.8.99]\n",
+    "/proc/modules": "drv_davinci_intf_host 229376 10 - Live 0x0 (OE)\n",
+}
+
+
+def only(result: Result) -> Finding:
+    assert len(result.findings) == 1, [finding.summary for finding in result.findings]
+    return result.findings[0]
+
+
+def with_cards(id: str, answer: str | Completed | None = None, **more: Any) -> Result:
+    commands = {} if answer is None else {"npu-smi info": answer}
+    return run_check(id, files=more.pop("files", INSTALLED), commands=commands, measures={"pci": CARDS}, **more)
+
+
+# driver.npu-smi
+
+
+def test_an_answer_is_enough(node: Nodes) -> None:
+    assert node().check("driver.npu-smi").findings == ()
+
+
+def test_a_missing_npu_smi_is_an_error_that_names_the_places() -> None:
+    finding = only(with_cards("driver.npu-smi"))
+    assert (finding.severity, finding.subject, finding.pitfall) == (Severity.ERROR, "host", "P060")
+    assert finding.evidence[0].expected is not None and "/usr/local/sbin/npu-smi" in finding.evidence[0].expected
+
+
+def test_a_hanging_npu_smi_is_an_error_and_blocks_what_reads_it(node: Nodes) -> None:
+    hung = node(driver={"fault": "hang"})
+    assert "did not answer within" in only(hung.check("driver.npu-smi")).summary
+    result = hung.check("npu.topology")
+    assert (result.status, result.blocked_by) == (Status.SKIPPED, "driver.npu-smi")
+
+
+@pytest.mark.parametrize(
+    ("answer", "severity", "words"),
+    [
+        (Completed(returncode=1, stdout="dcmi module initialize failed. ret is -8005\n"), Severity.ERROR, "-8005"),
+        (
+            Completed(returncode=1, stdout="dcmi model initialized failed, because the device is used. ret is -8020\n"),
+            Severity.WARNING,
+            "-8020",
+        ),
+        (Completed(returncode=1, stdout="npu get board type failed. ret is -9005\n"), Severity.WARNING, "-9005"),
+        (Completed(returncode=-11), Severity.ERROR, "ended by signal 11"),
+        (Completed(returncode=0, stdout=""), Severity.ERROR, "printed nothing"),
+        (Completed(returncode=0, stdout="hello\n"), Severity.ERROR, "does not understand"),
+        (Completed(returncode=0, stdout="\0\ufffd\1" * 400), Severity.ERROR, "does not understand"),
+        (Completed(returncode=0, stdout="x" * 900, truncated=True), Severity.ERROR, "more than 8 MiB"),
+        (
+            Completed(
+                returncode=127, stderr="npu-smi: error while loading shared libraries: libc_sec.so: cannot open\n"
+            ),
+            Severity.ERROR,
+            "libc_sec.so",
+        ),
+    ],
+)
+def test_what_npu_smi_says_instead_is_decoded(answer: Completed, severity: Severity, words: str) -> None:
+    finding = only(with_cards("driver.npu-smi", answer))
+    assert finding.severity is severity
+    assert words in finding.summary
+
+
+def test_a_failure_that_says_nothing_of_the_card_leaves_the_run_undetermined(node: Nodes) -> None:
+    report = node(driver={"fault": "device-used"}).report("npu", "driver")
+    assert (report.exit_code, report.verdict.value) == (3, "undetermined")
+
+
+def test_a_slow_npu_smi_is_a_warning(node: Nodes) -> None:
+    assert only(node(driver={"fault": "slow"}).check("driver.npu-smi")).severity is Severity.WARNING
+
+
+def test_what_only_the_rights_keep_from_answering_is_not_npu_smi_s_fault(node: Nodes) -> None:
+    result = node(user=STRANGER, driver={"fault": "no-device"}).check("driver.npu-smi")
+    assert (result.status, result.blocked_by) == (Status.SKIPPED, "driver.access")
+
+
+def test_a_recording_without_npu_smi_s_answer_is_no_failure(node: Nodes) -> None:
+    result = run_check(
+        "driver.npu-smi", files=INSTALLED, measures={"pci": CARDS}, commands={"npu-smi -v": "npu-smi version: 25.2.0"}
+    )
+    assert result.skip is Skip.COULD_NOT_LOOK
+    assert result.reason == "`npu-smi info` is not in this recording"
+
+
+# driver.installed
+
+
+def test_a_driver_on_disk_with_its_modules_is_installed(node: Nodes) -> None:
+    assert node().check("driver.installed").findings == ()
+
+
+def test_cards_without_a_driver_are_one_error(node: Nodes) -> None:
+    finding = only(node(driver={"installed": False}).check("driver.installed"))
+    assert finding.summary == "the Ascend driver is not installed, though the cards are here"
+
+
+def test_a_driver_that_is_not_loaded_needs_a_reboot_or_headers() -> None:
+    files = {**INSTALLED, "/proc/modules": "nvme 57344 4 - Live 0x0\n"}
+    finding = only(with_cards("driver.installed", files=files))
+    assert finding.pitfall == "P069"
+    assert "none of its kernel modules is loaded" in finding.summary
+
+
+def test_a_driver_without_version_info_is_half_installed_unless_it_works(node: Nodes) -> None:
+    half = {"/proc/modules": INSTALLED["/proc/modules"]}
+    assert only(with_cards("driver.installed", files=half)).severity is Severity.ERROR
+    works = node(remove=["/usr/local/Ascend/driver/version.info"])
+    assert only(works.check("driver.installed")).severity is Severity.INFO
+
+
+def test_a_driver_at_a_recorded_prefix_is_found() -> None:
+    files = {
+        "/etc/ascend_install.info": "Driver_Install_Path_Param=/opt/hdk\nUserName=HwHiAiUser\n",
+        "/opt/hdk/driver/version.info": "Version=25.2.0\n",
+        "/proc/modules": INSTALLED["/proc/modules"],
+    }
+    assert with_cards("driver.installed", files=files).status is Status.OK
+
+
+def test_a_container_needs_libraries_or_npu_smi(node: Nodes) -> None:
+    assert node(container={}).check("driver.installed").findings == ()
+    assert "mounted" in (only(node(container={"driver_files": False}).check("driver.installed")).detail or "")
+
+
+def test_without_cards_and_driver_there_is_nothing_to_judge(node: Nodes) -> None:
+    assert node(product="none").check("driver.installed").blocked_by == "npu.present"
+
+
+def test_a_driver_without_a_card_is_judged(node: Nodes) -> None:
+    result = run_check("driver.installed", files={**INSTALLED, "/dev/null": ""}, measures={"pci": []})
+    assert result.status is Status.OK
+
+
+# driver.firmware
+
+
+def test_a_pair_of_one_release_fits(node: Nodes) -> None:
+    assert node().check("driver.firmware").findings == ()
+    assert node().check("driver.firmware", profile="quick").findings == ()
+
+
+def test_boards_that_refuse_the_firmware_are_errors(node: Nodes) -> None:
+    result = node(firmware={"fits": False}).check("driver.firmware")
+    assert {finding.subject for finding in result.findings} == {f"npu:{id}" for id in range(8)}
+    assert result.findings[0].pitfall == "P029"
+
+
+@pytest.mark.parametrize(("version", "fits"), [("7.8.0.5.216", True), ("7.8.99.9.1", True), ("7.9.0.1.231", False)])
+def test_in_quick_the_driver_s_range_decides(version: str, fits: bool) -> None:
+    files = {**INSTALLED, "/usr/local/Ascend/firmware/version.info": f"Version={version}\n"}
+    result = run_check("driver.firmware", files=files, measures={"pci": CARDS}, options={"profile": "quick"})
+    assert (result.status is Status.OK) is fits
+
+
+def test_the_firmware_s_own_list_alone_fails_nobody() -> None:
+    firmware = "Version=7.8.0.5.216\ncompatible_version_drv=[24.1.0,24.1.0.]\n"
+    files = {**INSTALLED, "/usr/local/Ascend/firmware/version.info": firmware}
+    assert run_check("driver.firmware", files=files, measures={"pci": CARDS}).status is Status.OK
+
+
+def test_without_any_declaration_it_is_skipped() -> None:
+    files = {"/usr/local/Ascend/driver/version.info": "Version=22.0.2\n", "/proc/modules": INSTALLED["/proc/modules"]}
+    result = with_cards("driver.firmware", files=files)
+    assert result.skip is Skip.COULD_NOT_LOOK
+    assert result.reason == "neither the boards nor the version files say which firmware the driver accepts"
+
+
+# driver.access
+
+
+def test_root_and_members_of_the_group_may_open_the_cards(node: Nodes) -> None:
+    assert node().check("driver.access").findings == ()
+    assert node(user=MEMBER).check("driver.access").findings == ()
+
+
+def test_a_stranger_is_told_the_group_and_the_command(node: Nodes) -> None:
+    finding = only(node(user=STRANGER).check("driver.access"))
+    assert finding.severity is Severity.ERROR
+    assert finding.commands == ("usermod -aG HwHiAiUser dev  # as root",)
+    assert finding.summary == "dev may not open /dev/davinci0 and 10 more nodes"
+
+
+def test_in_a_container_the_number_of_the_group_counts(node: Nodes) -> None:
+    finding = only(node(user=STRANGER, container={}).check("driver.access"))
+    assert "--group-add 1000" in finding.commands[0]
+
+
+def test_a_member_whom_the_mode_keeps_out_is_told_of_the_mode(node: Nodes) -> None:
+    finding = only(node(user=MEMBER, node_mode="0600").check("driver.access"))
+    assert finding.hint is not None and "the mode of the nodes keeps it out" in finding.hint
+
+
+def test_a_missing_manager_node_on_a_host_is_the_driver_s_fault(node: Nodes) -> None:
+    finding = only(node(remove=["/dev/hisi_hdc"]).check("driver.access"))
+    assert finding.summary == "/dev/hisi_hdc is missing"
+
+
+def test_a_recording_without_rights_is_no_verdict() -> None:
+    files = {**INSTALLED, "/dev/davinci0": "", "/dev/davinci_manager": ""}
+    user = User(name="dev", uid=1005, gid=1005, gids=(1005,), groups=("dev",))
+    result = with_cards("driver.access", files=files, user=user)
+    assert result.reason == "the rights on the device nodes are not in this recording"
