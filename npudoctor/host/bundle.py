@@ -1,4 +1,4 @@
-"""A recorded node: a folder or a .tar.gz that answers in the node's place (the format is in docs/bundle.md).
+"""A recorded node: a folder or a .tar.gz that answers in the node's place.
 
 Nothing in a bundle is ever executed, and an archive is looked through as a whole before any of it is unpacked.
 """
