@@ -1,8 +1,6 @@
 """`python -m npudoctor` is the console script."""
 
-import sys
-
-from npudoctor.cli import main
+from npudoctor.cli import console
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

@@ -15,11 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from npudoctor.findings import Severity
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 SYSTEM = "/etc/npudoctor/config.toml"
 
 
@@ -34,7 +29,7 @@ class Config(BaseModel):
     are not run, `severity` the severity that the findings of a check get. `thresholds` are read by checks by name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     profile: Literal["quick", "standard", "full"] = "standard"
     fail_on: Severity = Severity.ERROR
@@ -70,6 +65,10 @@ def load(explicit: str | None = None) -> Config:
     path = find(explicit)
     if path is None:
         return Config()
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         with open(path, "rb") as file:
             data = tomllib.load(file)

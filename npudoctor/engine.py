@@ -6,7 +6,6 @@ events as they happen: the command line, the terminal interface and the daemon r
 
 from __future__ import annotations
 
-import difflib
 import graphlib
 import queue
 import threading
@@ -39,7 +38,7 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe
 
-WORKERS = 8
+WORKERS = 4
 GRACE_S = 0.3
 """How long the run waits, once its time is up, for commands that were just ended to hand in what they know."""
 
@@ -90,7 +89,10 @@ Event = Started | Finished | Done
 class UnknownName(ValueError):
     """A name that is neither a check nor a tag of this catalogue, with the nearest ones that are."""
 
-    def __init__(self, name: str, nearest: Sequence[str]) -> None:
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        import difflib  # costs a millisecond that only a mistake should pay
+
+        nearest = difflib.get_close_matches(name, known, n=2)
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; `npudoctor list` shows all"
         super().__init__(f"there is no check or tag {name!r}{hint}")
 
@@ -103,7 +105,7 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
     tags = {tag for check in catalog.checks.values() for tag in check.tags}
     for name in (*selection.names, *selection.skip):
         if name not in catalog.checks and name not in tags:
-            raise UnknownName(name, difflib.get_close_matches(name, [*catalog.checks, *tags], n=2))
+            raise UnknownName(name, sorted(tags | set(catalog.checks)))
     affordable = PROFILES[: PROFILES.index(selection.options.profile) + 1]
 
     def chosen(check: Check) -> bool:
@@ -218,8 +220,9 @@ class _Run:
             return
         shown = {check.id for check in self.chosen}
         begun: set[str] = set()
+        weight = self._weights()
         while sorter.is_active():
-            for node in sorter.get_ready():
+            for node in sorted(sorter.get_ready(), key=lambda node: -weight[node]):
                 for id in self._begun_by(node, shown - begun):
                     begun.add(id)
                     yield Started(id)
@@ -238,6 +241,15 @@ class _Run:
                     yield Finished(outcome)
             else:
                 self.values[node] = outcome
+
+    def _weights(self) -> dict[_Node, int]:
+        """How much waits for each node: what the most depends on is begun first."""
+        weight: dict[_Node, int] = {}
+        for node in reversed(list(graphlib.TopologicalSorter(self._graph).static_order())):
+            weight.setdefault(node, 1)
+            for before in self._graph[node]:
+                weight[before] = weight.get(before, 1) + weight[node]
+        return weight
 
     def _begun_by(self, node: _Node, waiting: set[str]) -> list[str]:
         if isinstance(node, str):

@@ -78,7 +78,7 @@ class Verdict(str, Enum):
 class Model(BaseModel):
     """A frozen model that refuses fields that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_enum_values=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Evidence(Model):
@@ -179,7 +179,7 @@ class Report(Model):
     summary: dict[str, int]
     results: tuple[Result, ...]
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:

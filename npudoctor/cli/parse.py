@@ -10,7 +10,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 
@@ -28,6 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Parse and print."""
     if args.kind not in KINDS:
+        import difflib
+
         near = difflib.get_close_matches(args.kind, KINDS, n=1)
         raise UsageError(
             f"there is no kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}"

@@ -8,14 +8,17 @@ Exceptions: `Unavailable` (a fact cannot be known here; its text is the reason s
 from __future__ import annotations
 
 import posixpath
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from npudoctor.findings import Because
+from npudoctor.records import dataclass
 
 TOOL_TIMEOUT_S = 10.0
+SIDE_BY_SIDE = 4
+"""How many commands `run_each` hands to the host at once."""
+
 STANDARD_PLACES: Mapping[str, tuple[str, ...]] = {
     "npu-smi": ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"),
     "hccn_tool": ("/usr/local/Ascend/driver/tools", "/usr/bin", "/usr/local/bin"),
@@ -202,10 +205,34 @@ class MutableHost(Host, Protocol):
 
 def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = TOOL_TIMEOUT_S) -> list[Completed]:
     """Run several commands side by side (the host bounds how many at once); in order; the first failure is raised."""
-    if len(commands) < 2:
-        return [host.run(argv, timeout=timeout) for argv in commands]
-    with ThreadPoolExecutor(max_workers=min(4, len(commands))) as pool:
-        return list(pool.map(lambda argv: host.run(argv, timeout=timeout), commands))
+    answers: dict[int, Completed | Exception] = {}
+    waiting = iter(list(enumerate(commands)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number, argv = next(waiting, (-1, ()))
+            if number < 0:
+                return
+            try:
+                answers[number] = host.run(argv, timeout=timeout)
+            except Exception as problem:
+                answers[number] = problem
+
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(commands)) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    found = []
+    for number in range(len(commands)):
+        answer = answers[number]
+        if isinstance(answer, Exception):
+            raise answer
+        found.append(answer)
+    return found
 
 
 def real_path(host: Host, path: str) -> str:

@@ -20,7 +20,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 
 from npudoctor.findings import Because
 from npudoctor.host import (
@@ -40,6 +39,7 @@ OUTPUT_LIMIT_BYTES = 8 << 20
 GRACE_S = 0.15
 """How long a process may take to act on SIGTERM, how long on SIGKILL, and how long a pipe may outlive its command."""
 
+SCRIPTS = posixpath.join(posixpath.dirname(posixpath.dirname(__file__)), "facts", "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
 _CALLS = itertools.count(1)
 
@@ -185,10 +185,10 @@ class LocalHost:
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
         """Run facts/in_target/NAME.py under `python`, with the job's variables and those of `environ`."""
-        script = resources.files("npudoctor.facts") / "in_target" / f"{name.replace(' ', '_')}.py"
+        script = posixpath.join(SCRIPTS, f"{name.replace(' ', '_')}.py")
         variables = self._environ if isinstance(self._environ, Mapping) else os.environ
         environment = {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
-        return self._once([python, "-B", os.fspath(str(script))], f"python {name}", environment, timeout)
+        return self._once([python, "-B", script], f"python {name}", environment, timeout)
 
     def _once(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
         with self._lock:

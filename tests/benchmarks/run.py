@@ -57,17 +57,16 @@ def measure(commands: dict[str, Sequence[str]], runs: int, environment: dict[str
 
 
 def libraries(node: Path) -> str:
-    """An import statement of the third-party libraries that a check on this node loads."""
+    """Import statements of all the third-party modules that a check on this node loads, in their order."""
     code = (
         "import sys, io, contextlib\n"
         "from npudoctor.cli import main\n"
         f"with contextlib.redirect_stdout(io.StringIO()): main(['check', '--json', '--root', {str(node)!r}])\n"
-        "names = {name.partition('.')[0] for name in sys.modules}\n"
-        "print(','.join(sorted(names & {'psutil', 'pydantic', 'rich', 'tomli'})))"
+        "third = [n for n, m in sys.modules.items() if 'site-packages' in (getattr(m, '__file__', None) or '')]\n"
+        "print(' '.join(n for n in third if not n.startswith(('npudoctor', '__editable__', '_'))))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    lines = [f"import {name}" for name in found.split(",") if name]
-    return "; ".join([*lines, "from pydantic import BaseModel, Field, ConfigDict"])
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return "\n".join(f"import {name}" for name in found.split())
 
 
 def write_node(folder: Path, scenario: str) -> None:
@@ -81,7 +80,7 @@ def installed(module: str) -> bool:
 
 
 def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[float, int, bool]:
-    """With a slow npu-smi: median wall time in seconds, calls of vendor tools in a run, and whether one was repeated."""
+    """With a slow npu-smi: median wall time in seconds, vendor calls in a run, and whether one was repeated."""
     log = node / "calls.log"
     times, calls, repeated = [], 0, False
     for _ in range(runs):
@@ -102,7 +101,8 @@ def main() -> int:
     parser.add_argument("--bars", action="store_true", help="exit 1 where a relative bar is missed")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("NPUDOCTOR_")}
+    unlike_a_user = ("NPUDOCTOR_", "PYTHONDONTWRITEBYTECODE")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(unlike_a_user)}
     with tempfile.TemporaryDirectory() as folder:
         node = Path(folder) / "node"
         write_node(node, "seed-910b1")
