@@ -10,12 +10,12 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from npudoctor.facts import version_files
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.target_python import TargetPython, package_folders
 from npudoctor.facts.versions import CannVersion
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")

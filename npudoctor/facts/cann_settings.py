@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from npudoctor.facts.cann import Cann, CannInstall
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.set_env import PATH_LISTS, Exports, read_exports, split_paths
 from npudoctor.facts.versions import CannVersion
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Unavailable, probe, real_path
 
 FIRST_OF_THE_NEW_LAYOUT = CannVersion.parse("8.5.0.alpha001")

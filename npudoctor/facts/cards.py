@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from npudoctor import knowledge
 from npudoctor.facts.container import Container
 from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.pci import PciCards, normal_address
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Unavailable, probe
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor import knowledge
 from npudoctor.facts.device_nodes import MANAGERS, DeviceNode, DeviceNodes
 from npudoctor.facts.pci import PciCards
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, User, probe
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
 
 MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")

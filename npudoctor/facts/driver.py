@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from npudoctor.facts import version_files
 from npudoctor.facts.version_files import DriverFile, FirmwareFile, InstallRecord
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 RECORD = "/etc/ascend_install.info"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from npudoctor.facts.container import Container
 from npudoctor.facts.npu_smi import NpuProcess, NpuSmiInfo
 from npudoctor.facts.processes import Process, Processes
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, NotApplicable, probe
 
 NAME_LENGTH = 15

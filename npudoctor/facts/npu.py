@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.device_access import DeviceAccess
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe, run_each
 
 TOOL = "npu-smi"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 DEVICES = "/sys/bus/pci/devices"

@@ -8,10 +8,10 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from npudoctor.facts.environment import JobEnvironment
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import Because, Host, Options, ParseError, Unavailable, probe, real_path
 
 TARGET_TIMEOUT_S = 20.0

@@ -1,0 +1,70 @@
+"""Requires-Dist lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npudoctor.facts.requirements import parse_requirement, required
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "fits"),
+    [
+        ("torch==2.5.1", "2.5.1", True),
+        ("torch==2.5.1", "2.5.1+cpu", True),
+        ("torch==2.5.1+cpu", "2.5.1", True),
+        ("torch==2.5.1+cpu", "2.5.0", False),
+        ("torch (==2.5.1)", "2.5.1", True),
+        ("torch==2.13.0.*", "2.13.0", True),
+        ("torch==2.13.0.*", "2.13.1", False),
+        ("torch==2.1.0", "2.1.0a0+gitabc", True),
+        ("torch>=2.1,<2.6", "2.5.1", True),
+        ("torch>=2.1,<2.6", "2.6.0", False),
+        ("torch~=2.5.0", "2.5.9", True),
+        ("torch~=2.5.0", "2.6.0", False),
+        ("torch!=2.5.1", "2.5.1", False),
+        ("torch!=2.5.*", "2.5.1", False),
+        ("torch>2.5", "2.5.1", True),
+        ("torch<=2.5", "2.5.1", False),
+        ("torch===2.5.1", "2.5.1", True),
+        ("torch", "0.1", True),
+    ],
+)
+def test_a_version_fits_as_the_standard_says(line: str, version: str, fits: bool) -> None:
+    requirement = parse_requirement(line)
+    assert requirement is not None
+    assert requirement.accepts(version) is fits
+
+
+@pytest.mark.parametrize(
+    ("lines", "machine", "pinned"),
+    [
+        (["numpy", "torch==2.5.1+cpu"], None, "2.5.1+cpu"),
+        (['torch==2.5.1+cpu ; platform_machine == "x86_64"', "torch==2.5.1"], "aarch64", "2.5.1"),
+        (['torch==2.5.1+cpu ; platform_machine == "x86_64"', "torch==2.5.1"], "x86_64", "2.5.1+cpu"),
+        (['torch==9 ; extra == "test"', "torch==2.13.0.*"], None, "2.13.0"),
+        (["Torch==2.5.1"], None, "2.5.1"),
+        (["torch>=2.1"], None, None),
+    ],
+)
+def test_what_is_asked_of_torch_is_found(lines: list[str], machine: str | None, pinned: str | None) -> None:
+    requirement = required(lines, "torch", machine)
+    assert requirement is not None
+    assert requirement.pinned == pinned
+
+
+@pytest.mark.parametrize(
+    "lines", [[], ["numpy"], ["torch"], ["torch==main"], ["torch @ file:///x"], ["torch==2;extra=='x'"]]
+)
+def test_a_wheel_that_says_nothing_asks_for_nothing(lines: list[str]) -> None:
+    assert required(lines, "torch") is None
+
+
+@given(st.text(max_size=60))
+def test_any_line_is_a_requirement_or_none(line: str) -> None:
+    requirement = parse_requirement(line)
+    assert requirement is None or requirement.name
+    asked = required([line, f"torch{line}"], "torch")
+    assert asked is None or asked.name == "torch"
