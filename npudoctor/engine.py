@@ -1,21 +1,17 @@
 """Runs checks: every fact once, what can go side by side does, results in the order of the catalogue.
 
-A worker thread obtains one fact or runs one check at a time; `graphlib` says what is ready. The consumer of `run` gets
-events as they happen: the command line, the terminal interface and the daemon read the same ones.
+The consumer of `run` gets events as they happen: the command line, the terminal interface and the daemon read the same.
 """
 
 from __future__ import annotations
 
-import graphlib
-import queue
-import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from npudoctor import __version__
+from npudoctor import __version__, schedule
 from npudoctor.facts.container import Container
 from npudoctor.facts.context import Role, Service
 from npudoctor.facts.platform import Platform
@@ -37,10 +33,6 @@ from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe
-
-WORKERS = 4
-GRACE_S = 0.3
-"""How long the run waits, once its time is up, for commands that were just ended to hand in what they know."""
 
 CONTEXT = (Platform, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
@@ -157,8 +149,6 @@ class _Run:
         self.values: dict[type, Any] = {Options: selection.options}
         self.results: dict[str, Result] = {}
         self._graph: dict[_Node, set[_Node]] = {}
-        self._work: queue.SimpleQueue[_Node | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[_Node, Any]] = queue.SimpleQueue()
         for check in chosen:
             self._add_check(check)
         context = CONTEXT if not selection.names else (Platform, Container)
@@ -196,80 +186,39 @@ class _Run:
         """Obtain the facts, run the checks, and tell what happens."""
         started_at = datetime.now(timezone.utc)
         began = time.monotonic()
-        until = began + self.selection.deadline_s if self.selection.deadline_s else None
         for result in self.catalog.broken:
             self.results[result.check] = result
             yield Finished(result)
-        for _ in range(WORKERS):
-            threading.Thread(target=self._worker, daemon=True).start()
+        limit_s = self.selection.deadline_s
         try:
-            yield from self._follow(until)
-        finally:
-            for _ in range(WORKERS):
-                self._work.put(None)
+            yield from self._follow(None if limit_s is None else began + limit_s)
+        except schedule.Circle as circle:
+            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.nodes)
+            yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
+        except schedule.TimeIsUp:
+            yield from self._give_up(f"the run's time of {limit_s:g} s was up before it could look", Because.TIMED_OUT)
         if self.chosen or self.catalog.broken:
             yield Done(self._report(started_at, time.monotonic() - began))
 
-    def _follow(self, until: float | None) -> Iterator[Event]:
-        try:
-            sorter = graphlib.TopologicalSorter(self._graph)
-            sorter.prepare()
-        except graphlib.CycleError as problem:
-            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in problem.args[1])
-            yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
-            return
-        shown = {check.id for check in self.chosen}
-        begun: set[str] = set()
-        weight = self._weights()
-        while sorter.is_active():
-            for node in sorted(sorter.get_ready(), key=lambda node: -weight[node]):
-                for id in self._begun_by(node, shown - begun):
-                    begun.add(id)
+    def _follow(self, deadline: float | None) -> Iterator[Event]:
+        work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None))
+        waiting = {check.id for check in self.chosen}
+        for what, node, outcome in work.run(deadline):
+            if what == "begun":
+                for id in self._begun_by(node, waiting):
+                    waiting.discard(id)
                     yield Started(id)
-                self._work.put(node)
-            try:
-                node, outcome = self._done.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
-            except queue.Empty:
-                if close := getattr(self.host, "close", None):
-                    close()
-                yield from self._late(shown)
-                return
-            sorter.done(node)
-            if isinstance(node, str):
+            elif isinstance(node, str):
                 self.results[node] = outcome
-                if node in shown:
+                if any(check.id == node for check in self.chosen):
                     yield Finished(outcome)
             else:
                 self.values[node] = outcome
-
-    def _weights(self) -> dict[_Node, int]:
-        """How much waits for each node: what the most depends on is begun first."""
-        weight: dict[_Node, int] = {}
-        for node in reversed(list(graphlib.TopologicalSorter(self._graph).static_order())):
-            weight.setdefault(node, 1)
-            for before in self._graph[node]:
-                weight[before] = weight.get(before, 1) + weight[node]
-        return weight
 
     def _begun_by(self, node: _Node, waiting: set[str]) -> list[str]:
         if isinstance(node, str):
             return [node] if node in waiting else []
         return [check.id for check in self.chosen if check.id in waiting and node in self._graph[check.id]]
-
-    def _late(self, shown: set[str]) -> Iterator[Event]:
-        """The time is up: take what the commands that were just ended still hand in, and skip the rest."""
-        until = time.monotonic() + GRACE_S
-        while (left := until - time.monotonic()) > 0:
-            try:
-                node, outcome = self._done.get(timeout=left)
-            except queue.Empty:
-                break
-            if isinstance(node, str):
-                self.results[node] = outcome
-                if node in shown:
-                    yield Finished(outcome)
-        limit = self.selection.deadline_s
-        yield from self._give_up(f"the run's time of {limit:g} s was up before it could look", Because.TIMED_OUT)
 
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
@@ -277,10 +226,8 @@ class _Run:
                 self.results[check.id] = _skipped(check, reason, because=because)
                 yield Finished(self.results[check.id])
 
-    def _worker(self) -> None:
-        while (node := self._work.get()) is not None:
-            outcome = self._judge(self.catalog.checks[node]) if isinstance(node, str) else self._obtain(node)
-            self._done.put((node, outcome))
+    def _work(self, node: _Node) -> Any:
+        return self._judge(self.catalog.checks[node]) if isinstance(node, str) else self._obtain(node)
 
     def _obtain(self, fact: type) -> Any:
         if fact is Options:

@@ -10,11 +10,11 @@ import importlib
 import pkgutil
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import ModuleType
 
 from npudoctor.findings import Result, Status
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import Check, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from dataclasses import field as field
     from dataclasses import replace as replace
 else:
-    from dataclasses import field, replace
+    from dataclasses import field as field
+    from dataclasses import replace as replace
 
     def dataclass(cls=None, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, repr=True):
         """Make a record of a class; the arguments mean what they mean in dataclasses.dataclass."""
@@ -48,7 +49,7 @@ else:
 
 def _own_fields(cls: Any, kw_only: bool) -> dict[str, Any]:
     found = {}
-    for name, hint in cls.__dict__.get("__annotations__", {}).items():
+    for name, hint in vars(cls).get("__annotations__", {}).items():
         if "ClassVar" in str(hint):
             continue
         default = cls.__dict__.get(name, MISSING)

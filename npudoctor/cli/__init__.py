@@ -89,7 +89,7 @@ def overview() -> str:
 
 
 def console() -> NoReturn:
-    """The console script: run, and leave at once; taking an interpreter down piece by piece costs a tenth of a check."""
+    """The console script: run, and leave at once; taking an interpreter down bit by bit costs a tenth of a check."""
     code = main()
     with contextlib.suppress(BrokenPipeError, ValueError, OSError):
         sys.stderr.flush()

@@ -100,11 +100,11 @@ def _open(args: argparse.Namespace, config: site.Config) -> Host:
         source = "--replay" if args.replay else "--simulate"
         raise UsageError(f"--environment does not go with {source}: that node brings its own variables")
     if args.replay:
-        from npudoctor.host import bundle
+        from npudoctor.host import BundleError, bundle
 
         try:
             return bundle.open_bundle(args.replay)
-        except bundle.BundleError as problem:
+        except BundleError as problem:
             raise UsageError(str(problem)) from problem
     if args.simulate:
         from npudoctor import sim

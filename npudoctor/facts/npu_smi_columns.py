@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -40,18 +41,27 @@ _PAIRS = {
     "mem": ("mem_used_mb", "mem_total_mb"),
     "hbm": ("hbm_used_mb", "hbm_total_mb"),
 }
-_TITLE = re.compile(  # a pasted header may be folded in the middle of a word, hence blanks anywhere
-    r"(?<!\S)(?:"
-    + "|".join(r"\s*".join(map(re.escape, title)) for title in sorted(_COLUMN_OF, key=len, reverse=True))
-    + r"|[^\s(]+(?: [^\s(]+){0,3}\([^\s)]*\)|\S+)(?!\S)",
-    re.IGNORECASE,
-)
+_GAP = re.compile(r"\s{2,}")
 _VALUE = re.compile(r"([^\s/]+)\s*/\s*([^\s/]+)|(\S+)")
+
+
+@functools.cache
+def _title() -> re.Pattern[str]:
+    """A pasted header may be folded in the middle of a word, hence blanks anywhere; slow to make, seldom needed."""
+    return re.compile(
+        r"(?<!\S)(?:"
+        + "|".join(r"\s*".join(map(re.escape, title)) for title in sorted(_COLUMN_OF, key=len, reverse=True))
+        + r"|[^\s(]+(?: [^\s(]+){0,3}\([^\s)]*\)|\S+)(?!\S)",
+        re.IGNORECASE,
+    )
 
 
 def columns_of(cell: str) -> Columns:
     """The columns that a cell of a header names."""
-    return tuple(_COLUMN_OF.get("".join(title.split()).lower()) for title in _TITLE.findall(cell))
+    printed = [_COLUMN_OF.get("".join(title.split()).lower()) for title in _GAP.split(cell.strip())]
+    if None not in printed:
+        return tuple(printed)
+    return tuple(_COLUMN_OF.get("".join(title.split()).lower()) for title in _title().findall(cell))
 
 
 def cell_of(layout: Layout, column: str, cells: Sequence[str]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from dataclasses import dataclass
 
+from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Unavailable, probe
 
 

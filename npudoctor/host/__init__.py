@@ -2,7 +2,7 @@
 
 Exceptions: `Unavailable` (a fact cannot be known here; its text is the reason shown to the user), with
 `NotApplicable` for a question that does not arise. `ParseError` (text was read but not understood). `Refused`
-(a change that this host does not allow).
+(a change that this host does not allow). `BundleError` (a recording that cannot be opened).
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class ParseError(ValueError):
 
 class Refused(Exception):
     """A change that this host does not allow."""
+
+
+class BundleError(ValueError):
+    """What was given is no bundle, or one that cannot be trusted; the text is one line: what, where, what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +241,8 @@ def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = 
 
 def real_path(host: Host, path: str) -> str:
     """The path with every symbolic link in it followed, as the node would; at most 40 links."""
+    if at_once := getattr(host, "real_path", None):
+        return str(at_once(path))
     seen = 0
     done = "/"
     rest = [part for part in path.split("/") if part]
@@ -266,6 +272,7 @@ __all__ = [
     "TOOL_TIMEOUT_S",
     "About",
     "Because",
+    "BundleError",
     "Completed",
     "FileStat",
     "Host",

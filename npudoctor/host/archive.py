@@ -11,15 +11,13 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from npudoctor.host import BundleError
+
 MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 256 << 20
 _MAX_HEADER_BYTES = 1 << 20
 _PIECE = 1 << 16
 _PAST_THE_FILES = MAX_ENTRIES * 4096
-
-
-class BundleError(ValueError):
-    """What was given is no bundle, or one that cannot be trusted; the text is one line: what, where, what to do."""
 
 
 def unpack(path: str, into: str) -> dict[str, str]:

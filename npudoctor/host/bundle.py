@@ -8,15 +8,11 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-import shutil
 import stat
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from npudoctor.host import About, Completed, Refused, User
-from npudoctor.host.archive import BundleError, unpack
+from npudoctor.host import About, BundleError, Completed, Refused, User
 from npudoctor.host.recorded import OUTPUT_LIMIT_BYTES, RecordedHost
 from npudoctor.host.tree import KINDS, DiskStore, FileTree, Overlay
 
@@ -112,6 +108,12 @@ def open_bundle(path: str) -> BundleHost:
         return _open_folder(path, path)
     if not os.path.isfile(path):
         raise BundleError(f"{path}: there is no such bundle; give a folder or a .tar.gz that `npudoctor record` wrote")
+    import shutil
+    import tempfile
+    import weakref
+
+    from npudoctor.host.archive import unpack  # here, because a folder needs none of it
+
     into = tempfile.mkdtemp(prefix="npudoctor-bundle-")
     try:
         links = unpack(path, into)

@@ -13,7 +13,6 @@ import os
 import posixpath
 import pwd
 import selectors
-import shutil
 import signal
 import stat
 import subprocess
@@ -127,9 +126,13 @@ class LocalHost:
     def exists(self, path: str) -> bool:
         """Whether the path is there, links followed."""
         try:
-            return os.path.exists(self._at(path))
-        except OSError:
+            with self._reading(path):
+                os.stat(self._at(path))
+        except Unavailable as why:
+            if why.because is Because.NO_RIGHT:
+                raise
             return False
+        return True
 
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
@@ -158,6 +161,10 @@ class LocalHost:
             return os.readlink(self._at(path, follow=False))
         return None
 
+    def real_path(self, path: str) -> str:
+        """The path with its links followed."""
+        return os.path.realpath(path) if not self._root else self._at(path).removeprefix(self._root)
+
     def measure(self, key: str) -> object:
         """One of the facts of host.json, measured now."""
         return measures.measure(key, self)
@@ -167,11 +174,13 @@ class LocalHost:
     def which(self, name: str) -> str | None:
         """Where a command lies: on PATH, else at the standard places of the vendor's tools."""
         if "/" in name:
-            return name
-        return shutil.which(name) or next(
-            (path for place in STANDARD_PLACES.get(name, ()) if os.path.lexists(path := posixpath.join(place, name))),
-            None,
-        )
+            return name if os.path.lexists(name) else None
+        for folder in os.environ.get("PATH", os.defpath).split(":"):
+            path = posixpath.join(folder or ".", name)
+            if os.access(path, os.X_OK) and os.path.isfile(path):
+                return path
+        places = (posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))
+        return next((path for path in places if os.path.lexists(path)), None)
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""

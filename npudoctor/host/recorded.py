@@ -176,6 +176,13 @@ class RecordedHost:
         except OSError:
             return None
 
+    def real_path(self, path: str) -> str:
+        """The path with its links followed; as it is where they go round in a circle."""
+        try:
+            return self.tree.resolve(path)
+        except OSError:
+            return path
+
     def _is_unknown(self, path: str) -> bool:
         """Whether silence about a path means that nobody looked: neither it nor a folder above it is listed missing."""
         if not self._unknown:

@@ -69,6 +69,10 @@ class ToolsHost(LocalHost):
         """The target of a recorded link."""
         return self._recorded.read_link(path)
 
+    def real_path(self, path: str) -> str:
+        """The path with its recorded links followed."""
+        return self._recorded.real_path(path)
+
     def measure(self, key: str) -> object:
         """The recorded measurement."""
         return self._recorded.measure(key)

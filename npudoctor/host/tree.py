@@ -100,9 +100,15 @@ class DiskStore:
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
+        self._kinds: dict[str, str | None] = {}
 
     def kind(self, path: str) -> str | None:
-        """What lies there, without following it."""
+        """What lies there, without following it; a recording does not change, so each path is asked about once."""
+        if path not in self._kinds:
+            self._kinds[path] = self._look(path)
+        return self._kinds[path]
+
+    def _look(self, path: str) -> str | None:
         try:
             mode = os.lstat(self._root + path).st_mode
         except (OSError, ValueError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 from npudoctor.knowledge import table
+from npudoctor.records import dataclass
 
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
 _IN_TEXT = (

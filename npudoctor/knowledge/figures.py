@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from npudoctor.knowledge import table
+from npudoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from npudoctor.knowledge.patterns import covers, train
+from npudoctor.records import dataclass
 
 
 class Fit(str, Enum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ from npudoctor.knowledge.pairs import (
     Window,
 )
 from npudoctor.knowledge.patterns import canonical, covers, covers_later_candidate, train, wheel
+from npudoctor.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

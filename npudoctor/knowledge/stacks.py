@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.pairs import Confidence
+from npudoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

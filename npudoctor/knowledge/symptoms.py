@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.codes import normalised
+from npudoctor.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from npudoctor.knowledge import table
+from npudoctor.records import dataclass
 
 
 class Kind(str, Enum):

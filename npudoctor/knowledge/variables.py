@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.values import Kind, Rule, rule
+from npudoctor.records import dataclass
 
 _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
 

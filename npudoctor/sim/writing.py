@@ -119,9 +119,9 @@ def _write_files(tree: FileTree, root: str) -> None:
 
 def _write_answer(answer: Completed, folder: str) -> None:
     os.makedirs(folder)
-    for name, text in (("stdout", answer.stdout), ("stderr", answer.stderr)):
-        if text:
-            _text(os.path.join(folder, name), text)
+    _text(os.path.join(folder, "stdout"), answer.stdout)
+    if answer.stderr:
+        _text(os.path.join(folder, "stderr"), answer.stderr)
     result: dict[str, Any] = {"returncode": answer.returncode, "seconds": answer.seconds}
     if answer.timed_out:
         result["timed_out"] = True
@@ -153,10 +153,9 @@ case $key in
     *) ;;
 esac
 [ ! -e "$answer/stderr" ] || cat "$answer/stderr" >&2
-[ ! -e "$answer/stdout" ] || cat "$answer/stdout"
 case $key in
 {ends}
-    *) exit 0 ;;
+    *) exec cat "$answer/stdout" ;;
 esac
 """
 
@@ -181,7 +180,8 @@ def _script(host: RecordedHost, tool: str) -> str:
 
 def _end(answer: Completed) -> str:
     code = answer.returncode or 0
-    return f"ulimit -c 0; kill -{-code} $$" if code < 0 else f"exit {code}"
+    ends = f"ulimit -c 0; kill -{-code} $$" if code < 0 else f"exit {code}"
+    return f'cat "$answer/stdout"; {ends}'
 
 
 def _python_key(keys: Iterable[str]) -> str:
