@@ -1,4 +1,4 @@
-"""CANN: there, in force for a job, one and not two, and with the operators of this chip."""
+"""CANN: there, in force for a job, and one and not two."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
 from npudoctor.facts.cann import Cann, CannInstall
-from npudoctor.facts.cann_packages import CannOps
 from npudoctor.facts.cann_settings import CannSettings, JobPaths, LinkerFolders, PathEntry
 from npudoctor.facts.cards import Cards
 from npudoctor.facts.context import SoftwareStack
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.platform import Platform
-from npudoctor.facts.versions import CannVersion
+from npudoctor.facts.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
+
+from ._packages import operators_package, package_tag
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
@@ -23,14 +24,17 @@ _SOMEBODY_S_ROOT = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^
 
 
 @check("cann.installed", requires=(SoftwareStack,))
-def a_toolkit_is_installed(cann: Cann, platform: Platform) -> Iterator[Finding]:
+def a_toolkit_is_installed(
+    cann: Cann, platform: Platform, python: PythonEnvironment | None, cards: Cards | None
+) -> Iterator[Finding]:
     """A CANN toolkit is installed, whole, and for this machine's architecture.
 
     torch_npu is a thin layer above it and cannot even be imported without it.
     """
     install = cann.chosen
     if install is None:
-        yield _half_removed(cann) if cann.dead_links else _not_installed(cann)
+        wanted, chip = _paired_cann(python), package_tag(cards)
+        yield _half_removed(cann) if cann.dead_links else _not_installed(cann, wanted, chip)
         return
     arch = _ARCHITECTURES.get((install.arch or "").lower(), (install.arch or "").lower())
     machine = _ARCHITECTURES.get(platform.machine, platform.machine)
@@ -60,9 +64,24 @@ def _prefix(install: CannInstall) -> str:
     return re.sub(r"/(ascend-toolkit/[^/]+|cann-[^/]+)$", "/", install.root)
 
 
-def _not_installed(cann: Cann) -> Finding:
-    places = ", ".join(cann.looked_in)
-    evidence = [Evidence(source="places looked in", expected="ascend-toolkit/latest or cann", actual=places)]
+def _paired_cann(python: PythonEnvironment | None) -> str | None:
+    """The CANN that the installed torch_npu pairs with, as the table says it; None where it does not."""
+    torch_npu = python.torch_npu if python is not None else None
+    row = knowledge.compatibility().release(torch_npu.version) if torch_npu is not None else None
+    if row is None or not (row.cann or row.cann_guess):
+        return None
+    if row.cann:
+        return row.cann[0]
+    return " or ".join(row.cann_guess) + (" or newer" if row.cann_guess_or_newer else "")
+
+
+def _not_installed(cann: Cann, wanted: str | None, chip: str | None) -> Finding:
+    version = wanted if wanted is not None and " " not in wanted and "X" not in wanted else "<version>"
+    pair = f"CANN {wanted}, which pairs with the installed torch_npu" if wanted else "the one that torch_npu pairs with"
+    usual = ", ".join(place for place in cann.looked_in if place.endswith("/Ascend"))
+    evidence = [
+        Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest or cann", actual="neither")
+    ]
     evidence += [
         Evidence(source=name, expected="a CANN", actual=f"{path}, which is none")
         for name, path in cann.named_in_vain.items()
@@ -71,11 +90,11 @@ def _not_installed(cann: Cann) -> Finding:
     return Finding(
         summary="no CANN toolkit is installed",
         detail="torch_npu loads its libraries (libhccl.so, libascendcl.so); without them `import torch_npu` fails.",
-        hint="Install toolkit and operators of one release, the one that your torch_npu pairs with. If it lies in an "
-        "unusual place, source its set_env.sh and check again.",
+        hint=f"Install toolkit and operators of one release: {pair}. If a CANN lies in an unusual place, source its "
+        "set_env.sh and check again.",
         commands=(
-            "./Ascend-cann-toolkit_<version>_linux-$(arch).run --install",
-            "./Ascend-cann-<chip>-ops_<version>_linux-$(arch).run --install  # up to 8.3: Ascend-cann-kernels-<chip>",
+            f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install",
+            f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install",
         ),
         evidence=tuple(evidence),
     )
@@ -255,71 +274,3 @@ def _root_of(entry: PathEntry, cann: Cann) -> str | None:
         return install.root
     match = _SOMEBODY_S_ROOT.match(entry.real)
     return match[1] if match and not match[1].endswith("/latest") else None
-
-
-@check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
-def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterator[Finding]:
-    """The operators are installed, for this chip, in the version of the toolkit.
-
-    The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.
-    """
-    family = knowledge.hardware().family(cards.family or "") if cards is not None else None
-    tag = family.package_tag if family else None
-    if not ops.installed:
-        yield _ops_missing(ops, tag)
-        return
-    if tag is not None and not ops.serves(tag):
-        yield Finding(
-            summary=f"the operators are for {', '.join(ops.chips)}, these cards need {tag}",
-            detail="Operators of another chip cannot run here: every kernel lookup fails.",
-            hint=f"Install the operators for {tag}; those of different chips cannot share one prefix.",
-            commands=(_package(ops, tag),),
-            evidence=(
-                Evidence(source=ops.source, expected=tag, actual=ops.package or ", ".join(ops.chips)),
-                Evidence(source="cards", actual=f"{cards.chips[0].name or family.id}" if cards and family else None),
-            ),
-            pitfall="P034",
-        )
-    toolkit = ops.install.version
-    if toolkit is None or ops.version is None or _go_together(toolkit, ops.version):
-        return
-    yield Finding(
-        summary=f"the operators are of CANN {ops.version}, the toolkit is {toolkit}",
-        detail="The packages of one CANN must be upgraded together; kernels of another release are not found or fail.",
-        hint="Install the operators in the toolkit's version.",
-        commands=(_package(ops, tag or next(iter(ops.chips), None)),),
-        evidence=(
-            Evidence(source=ops.install.info_path or ops.install.root, actual=str(toolkit)),
-            Evidence(source=ops.source, expected=str(toolkit), actual=ops.stated),
-        ),
-        pitfall="P059",
-    )
-
-
-def _go_together(toolkit: CannVersion, operators: CannVersion) -> bool:
-    several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
-    return toolkit == operators or (toolkit in several and operators in several)
-
-
-def _ops_missing(ops: CannOps, tag: str | None) -> Finding:
-    return Finding(
-        summary=f"the operators of {ops.install.title} are not installed",
-        detail="Only the toolkit is here; the first operator that a model calls fails with `Cannot find bin of op`.",
-        hint="Install the operators for this chip in the toolkit's version, into the same prefix.",
-        commands=(_package(ops, tag),),
-        evidence=(Evidence(source=ops.source, expected="the record of the package", actual="not there"),),
-        pitfall="P008",
-    )
-
-
-def _package(ops: CannOps, tag: str | None) -> str:
-    """The command that installs the operators, in the naming of the release."""
-    chip = tag or "<chip>"
-    version = ops.install.stated or "<version>"
-    arch = ops.install.arch or "$(arch)"
-    old = ops.install.version is not None and ops.install.version.release < (8, 5)
-    if old:
-        name = "Atlas-A3-cann-kernels" if chip == "a3" else f"Ascend-cann-kernels-{chip}"
-    else:
-        name = f"Ascend-cann-{chip}-ops"
-    return f"./{name}_{version}_linux-{arch}.run --install"

@@ -42,6 +42,21 @@ def test_torch_npu_without_cann_has_one_error(node: Nodes) -> None:
         assert bare.check(id).blocked_by == "cann.installed"
 
 
+@pytest.mark.parametrize(
+    ("torch_npu", "version", "operators"),
+    [
+        ("2.5.1.post1", "8.2.RC1", "Ascend-cann-kernels-910b_8.2.RC1"),
+        ("2.8.0.post2", "8.5.0", "Ascend-cann-910b-ops_8.5.0"),
+        ("2.13.0", "9.1.X or newer", "Ascend-cann-910b-ops_<version>"),
+    ],
+)
+def test_the_cann_that_torch_npu_pairs_with_is_named(node: Nodes, torch_npu: str, version: str, operators: str) -> None:
+    python = {"torch_npu": torch_npu, "version": "3.11.7"}
+    finding = only(node(cann={"installed": False}, python=python).check("cann.installed"))
+    assert finding.hint is not None and f"CANN {version}, which pairs with the installed torch_npu" in finding.hint
+    assert operators in finding.commands[1]
+
+
 def test_a_link_that_leads_nowhere_is_a_half_removed_cann(node: Nodes) -> None:
     finding = only(
         node(remove=["/usr/local/Ascend/ascend-toolkit/8.2.RC1"], cann={"version": "8.2.RC1"}).check("cann.installed")
