@@ -6,7 +6,6 @@ The consumer of `run` gets events as they happen: the command line, the terminal
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -244,7 +243,7 @@ class _Run:
         except _Crashed as crashed:
             return crashed.args[0]
         except Exception as problem:
-            return Crash(f"{probe.name} failed: {type(problem).__name__}: {problem}", traceback.format_exc())
+            return _crash(problem, f"{probe.name} failed: ")
 
     def _arguments(self, needs: Iterable[Need]) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
@@ -281,8 +280,7 @@ class _Run:
         except _Crashed as crashed:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
-            crash = Crash(f"{type(problem).__name__}: {problem}", traceback.format_exc())
-            return _crashed(check, crash, findings)
+            return _crashed(check, _crash(problem), findings)
         return Result(
             check=check.id,
             title=check.title,
@@ -359,6 +357,12 @@ class _Run:
 
 class _Crashed(Exception):
     """A fact that a check or probe needs could not be obtained, because its probe crashed."""
+
+
+def _crash(problem: Exception, where: str = "") -> Crash:
+    import traceback  # costs two milliseconds that only a crash should pay
+
+    return Crash(f"{where}{type(problem).__name__}: {problem}", "".join(traceback.format_exception(problem)))
 
 
 def _needs(item: Check | Probe) -> tuple[Need, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -43,7 +42,10 @@ def load() -> Catalog:
         try:
             found += [item for module in _modules(point.load()) for item in vars(module).values()]
         except Exception as problem:
-            broken.append(_broken(point.name, f"{point.value} cannot be loaded: {problem}", traceback.format_exc()))
+            import traceback
+
+            reason = f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}"
+            broken.append(_broken(point.name, reason, traceback.format_exc()))
     return assemble(found, broken)
 
 

@@ -47,6 +47,9 @@ else:
         return made
 
 
+_put = object.__setattr__
+
+
 def _own_fields(cls: Any, kw_only: bool) -> dict[str, Any]:
     found = {}
     for name, hint in vars(cls).get("__annotations__", {}).items():
@@ -72,7 +75,6 @@ def _positional(fields: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _init(self: Any, *args: Any, **named: Any) -> None:
-    put = object.__setattr__
     if args:
         positional = self.__positional__
         if len(args) > len(positional):
@@ -81,17 +83,20 @@ def _init(self: Any, *args: Any, **named: Any) -> None:
             if name in named:
                 raise TypeError(f"{type(self).__name__} got {name!r} twice")
             named[name] = value
+    taken = 0
     for name, default, factory in self.__record__:
         if name in named:
-            put(self, name, named.pop(name))
+            taken += 1
+            _put(self, name, named[name])
         elif default is not MISSING:
-            put(self, name, default)
+            _put(self, name, default)
         elif factory is not MISSING:
-            put(self, name, factory())
+            _put(self, name, factory())
         else:
             raise TypeError(f"{type(self).__name__} lacks {name!r}")
-    if named:
-        raise TypeError(f"{type(self).__name__} has no {next(iter(named))!r}")
+    if taken < len(named):
+        known = {name for name, _, _ in self.__record__}
+        raise TypeError(f"{type(self).__name__} has no {next(name for name in named if name not in known)!r}")
 
 
 def _compared(self: Any) -> tuple[Any, ...]:

@@ -109,9 +109,9 @@ def cann(host: Host, environment: JobEnvironment | None, python: TargetPython | 
     return Cann(
         installs=installs,
         active=next((install for install in installs if install.root == active), None),
-        dead_links=tuple(search.dead_links),
+        dead_links=tuple(dict.fromkeys(search.dead_links)),
         named_in_vain=in_vain,
-        unreadable=tuple(search.unreadable),
+        unreadable=tuple(dict.fromkeys(search.unreadable)),
         looked_in=prefixes,
     )
 

@@ -15,6 +15,7 @@ from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 KERNELS_BELOW = "opp/built-in/op_impl/ai_core/tbe/kernel"
+"""Where the compiled kernels lie; the folder above it comes with the toolkit."""
 
 _VERSION_DIR = re.compile(r"^\s*version_dir\s*=\s*(\S+)", re.M | re.I)
 _TAG = re.compile(r"kernels-(\w+)|cann-(\w+)-ops|atlas-(a\d)", re.I)
@@ -37,7 +38,8 @@ class CannOps:
     """The operators of the CANN in use. `chip` is the tag of the package's name (910b, a3, 310p, …), `compiled_for` the
     tags of the chips that have compiled kernels.
 
-    `version` is None where no file says one; `source` is the file that was read, or that is missing.
+    `version` is None where no file says one; `source` is the file that was read, or that is missing. `emptied`: the
+    package is recorded, and no kernel is where they lie.
     """
 
     install: CannInstall
@@ -46,6 +48,7 @@ class CannOps:
     package: str | None = None
     stated: str | None = None
     version: CannVersion | None = None
+    emptied: bool = False
     chip: str | None = None
     compiled_for: tuple[str, ...] = ()
 
@@ -84,12 +87,19 @@ def cann_ops(host: Host, cann: Cann) -> CannOps:
         install=install,
         installed=bool(source or socs),
         source=source or (folder if socs else _expected_record(install, host.about.machine)),
+        emptied=bool(source) and not socs and _exists(host, posixpath.dirname(folder)),
         package=package,
         stated=stated,
         version=_version(stated),
         chip=_OTHER_TAGS.get(chip, chip) or None,
         compiled_for=tuple(dict.fromkeys(_TAG_BY_SOC[soc] for soc in socs)),
     )
+
+
+def _exists(host: Host, path: str) -> bool:
+    with contextlib.suppress(Unavailable):
+        return host.exists(path)
+    return False
 
 
 def _records(host: Host, root: str) -> Iterator[str]:

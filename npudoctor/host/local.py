@@ -358,27 +358,22 @@ class _Output:
                 selector.register(ended, selectors.EVENT_READ, None)
             until = deadline
             open_pipes = 2
-            while open_pipes and not self.truncated:
-                exited = self._process.poll() is not None
-                if exited:
+            exited = False
+            while not self.truncated and (open_pipes or not exited):
+                if not exited and self._process.poll() is not None:
+                    exited = True
                     until = min(until, time.monotonic() + GRACE_S)
                     if ended is not None:
                         selector.unregister(ended)
-                        ended = None
+                    continue
                 left = until - time.monotonic()
                 if left <= 0:
                     self.left_open = exited
                     return not exited
-                for key, _ in selector.select(left if ended is not None or exited else min(left, 0.05)):
+                for key, _ in selector.select(left if ended is not None or exited else min(left, 0.02)):
                     if key.data is not None and not self._read(key.fileobj, key.data):
                         selector.unregister(key.fileobj)
                         open_pipes -= 1
-        if self.truncated:
-            return False
-        try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return True
         return False
 
     def _read(self, pipe: object, which: int) -> bool:
