@@ -48,11 +48,13 @@ def a_toolkit_is_installed(
         )
     for link in cann.dead_links:
         usual = link.path.rpartition("/")[2] in ("cann", "latest")
-        if usual and link.path.startswith(_prefix(install)):
+        used = any(f"{path}/".startswith(f"{link.path}/") for path in cann.named_in_vain.values())
+        if used or (usual and link.path.startswith(_prefix(install))):
             yield Finding(
-                severity=Severity.WARNING,
+                severity=Severity.ERROR if used else Severity.WARNING,
                 summary=f"{link.path} leads to {link.target}, which is gone",
-                detail="Scripts and profiles that use the usual name fail; the CANN that is left lies elsewhere.",
+                detail=("The variables of the job go through it" if used else "Scripts and profiles may go through it")
+                + f"; the CANN that is left is {install.title}.",
                 hint=f"Let it lead to {install.root}, or remove it.",
                 commands=(f"ln -sfn {install.root} {link.path}",),
                 evidence=(Evidence(source=link.path, expected="a CANN", actual=f"-> {link.target}"),),

@@ -21,7 +21,7 @@ def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterato
     The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.
     """
     tag = package_tag(cards)
-    if not ops.installed:
+    if not ops.installed or ops.emptied:
         yield _ops_missing(ops, tag)
         return
     if tag is not None and not ops.serves(tag):
@@ -58,12 +58,13 @@ def _go_together(toolkit: CannVersion, operators: CannVersion) -> bool:
 
 
 def _ops_missing(ops: CannOps, tag: str | None) -> Finding:
+    missing = "not there" if not ops.emptied else "recorded, but no kernels are there"
     return Finding(
-        summary=f"the operators of {ops.install.title} are not installed",
+        summary=f"the operators of {ops.install.title} are {'gone' if ops.emptied else 'not installed'}",
         detail="Only the toolkit is here; the first operator that a model calls fails with `Cannot find bin of op`.",
         hint="Install the operators for this chip in the toolkit's version, into the same prefix.",
         commands=(_package(ops, tag),),
-        evidence=(Evidence(source=ops.source, expected="the record of the package", actual="not there"),),
+        evidence=(Evidence(source=ops.source, expected="the package and its kernels", actual=missing),),
         pitfall="P008",
     )
 

@@ -218,21 +218,24 @@ def driver_accepts_the_firmware(match: FirmwareMatch) -> Iterator[Finding]:
     that does not fit starts cards that fail later.
     """
     bad = {npu_id: flag for npu_id, flag in match.flags.items() if flag.upper() != "OK"}
-    for npu_id, flag in bad.items():
+    everywhere = len(bad) == len(match.flags) > 1
+    for npu_id, flag in list(bad.items())[: 1 if everywhere else None]:
         yield _mismatch(
-            f"npu:{npu_id}",
-            f"the board says that driver and firmware are not compatible ({flag})",
+            "host" if everywhere else f"npu:{npu_id}",
+            ("all boards say" if everywhere else "the board says")
+            + f" that driver and firmware are not compatible ({flag})",
             Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
         )
-    if match.flags or not match.ranges:
+    if bad or not match.ranges:
         return
-    for source, version in match.versions.items():
-        if not match.accepts(version):
-            yield _mismatch(
-                "host",
-                f"firmware {version} is not in the range {match.accepted} that the driver accepts",
-                Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
-            )
+    refused = {source: version for source, version in match.versions.items() if not match.accepts(version)}
+    if refused:
+        source, version = next(iter(refused.items()))
+        yield _mismatch(
+            source if source.startswith("npu:") and len(refused) == 1 < len(match.versions) else "host",
+            f"firmware {version} is not in the range {match.accepted} that the driver accepts",
+            Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
+        )
 
 
 def _mismatch(subject: str, summary: str, evidence: Evidence) -> Finding:

@@ -65,6 +65,17 @@ def test_a_link_that_leads_nowhere_is_a_half_removed_cann(node: Nodes) -> None:
     assert "leads to" in finding.summary and "which is gone" in finding.summary
 
 
+def test_a_dead_link_beside_another_cann_is_an_error_only_where_a_job_goes_through_it(node: Nodes) -> None:
+    left = "/usr/local/Ascend/ascend-toolkit/8.1.RC1/aarch64-linux/ascend_toolkit_install.info"
+    info = {left: "package_name=Ascend-cann-toolkit\nversion=8.1.RC1\narch=aarch64\n"}
+    gone = {"remove": ["/usr/local/Ascend/ascend-toolkit/8.2.RC1"], "files": info}
+    used = node(cann={"version": "8.2.RC1"}, **gone)
+    assert only(used.check("cann.installed")).severity is Severity.ERROR
+    assert used.check("cann.environment").blocked_by == "cann.installed"
+    unused = node(cann={"version": "8.2.RC1", "sourced": False}, **gone)
+    assert only(unused.check("cann.installed")).severity is Severity.WARNING
+
+
 def test_a_toolkit_for_another_machine_is_an_error(node: Nodes) -> None:
     info = "package_name=Ascend-cann-toolkit\nversion=8.2.RC1\narch=x86_64\n"
     path = "/usr/local/Ascend/ascend-toolkit/8.2.RC1/aarch64-linux/ascend_toolkit_install.info"
@@ -204,6 +215,12 @@ def test_missing_operators_are_an_error_with_the_package_s_name(node: Nodes, ver
     finding = only(node(cann={"version": version, "ops": ""}).check("cann.ops"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P008")
     assert package in finding.commands[0]
+
+
+def test_operators_whose_kernels_are_gone_are_an_error(node: Nodes) -> None:
+    kernels = "/usr/local/Ascend/cann-8.5.0/opp/built-in/op_impl/ai_core/tbe/kernel"
+    finding = only(node(cann={"version": "8.5.0"}, remove=[kernels]).check("cann.ops"))
+    assert (finding.pitfall, "are gone" in finding.summary) == ("P008", True)
 
 
 def test_operators_of_another_chip_are_an_error(node: Nodes) -> None:

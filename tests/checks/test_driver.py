@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -161,9 +162,12 @@ def test_a_pair_of_one_release_fits(node: Nodes) -> None:
 
 
 def test_boards_that_refuse_the_firmware_are_errors(node: Nodes) -> None:
-    result = node(firmware={"fits": False}).check("driver.firmware")
-    assert {finding.subject for finding in result.findings} == {f"npu:{id}" for id in range(8)}
-    assert result.findings[0].pitfall == "P029"
+    finding = only(node(firmware={"fits": False}).check("driver.firmware"))
+    assert (finding.subject, finding.pitfall) == ("host", "P029")
+    key = "npu-smi info -t board -i 5"
+    page = node().host.commands[key].stdout
+    odd = re.sub(r"(Compatibility\s*: )OK", r"\1NOT OK", page)
+    assert only(node(commands={key: {"stdout": odd}}).check("driver.firmware")).subject == "npu:5"
 
 
 @pytest.mark.parametrize(("version", "fits"), [("7.8.0.5.216", True), ("7.8.99.9.1", True), ("7.9.0.1.231", False)])
@@ -171,6 +175,13 @@ def test_in_quick_the_driver_s_range_decides(version: str, fits: bool) -> None:
     files = {**INSTALLED, "/usr/local/Ascend/firmware/version.info": f"Version={version}\n"}
     result = run_check("driver.firmware", files=files, measures={"pci": CARDS}, options={"profile": "quick"})
     assert (result.status is Status.OK) is fits
+
+
+def test_the_range_counts_even_where_the_boards_say_ok(node: Nodes) -> None:
+    narrow = {"/usr/local/Ascend/driver/version.info": "Version=25.2.0\ncompatible_version_fw=[6.0.0,6.4.99]\n"}
+    finding = only(node(files=narrow).check("driver.firmware"))
+    assert finding.subject == "host"
+    assert "is not in the range [6.0.0,6.4.99]" in finding.summary
 
 
 def test_the_firmware_s_own_list_alone_fails_nobody() -> None:
