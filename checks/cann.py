@@ -216,14 +216,20 @@ def _missing_evidence(
     unset: list[str],
     lacking: Mapping[str, tuple[PathEntry, ...]],
 ) -> Iterator[Evidence]:
-    for name in unset:
-        yield Evidence(source=name, expected=settings.single[name].text, actual="not set")
+    if unset:
+        yield Evidence(source=", ".join(unset), expected=settings.single[unset[0]].text, actual="not set")
     for name, entries in lacking.items():
-        wanted = ":".join(entry.text for entry in entries)
         actual = environment.get(name) or "not set"
-        yield Evidence(
-            source=name, expected=f"also {wanted}", actual=actual if len(actual) <= 200 else actual[:197] + "…"
-        )
+        actual = actual if len(actual) <= 160 else actual[:157] + "…"
+        yield Evidence(source=name, expected=f"also {_places(entries, settings)}", actual=actual)
+
+
+def _places(entries: tuple[PathEntry, ...], settings: CannSettings) -> str:
+    """Folders as a person reads them: those of the CANN below its name, others in full."""
+    root = f"{settings.install.names[0]}/"
+    inside = [entry.text.removeprefix(root) for entry in entries if entry.text.startswith(root)]
+    others = [entry.text for entry in entries if not entry.text.startswith(root)]
+    return ", ".join([*others, *([f"below {root}: {', '.join(inside)}"] if inside else [])])
 
 
 @check("cann.single", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,), fix="env.profile")

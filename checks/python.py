@@ -194,8 +194,8 @@ def _not_a_pair(pair: TorchPair, python: PythonEnvironment, needed: Needed, cann
     change = smallest_change(python, cann)
     return Finding(
         subject="python",
-        summary=f"torch {pair.torch.version} and torch_npu {pair.torch_npu.version} do not fit: "
-        f"it needs torch {needed.version}",
+        summary=f"torch_npu {pair.torch_npu.version} needs torch {needed.version}, and torch {pair.torch.version} is "
+        "installed",
         detail=f"So says {needed.source}. `import torch_npu` ends with an undefined symbol or a crash.",
         hint=f"The smallest change: {change.text}." if change else f"Install torch {needed.version}.",
         commands=tuple(change.commands(python)) if change else (),
@@ -252,7 +252,7 @@ def _wrong_cann(python: PythonEnvironment, row: TorchNpuRelease, cann: str, tabl
     change = smallest_change(python, cann)
     return Finding(
         subject="python",
-        summary=f"torch_npu {row.version} and CANN {cann} do not fit: it is made for CANN {paired}",
+        summary=f"torch_npu {row.version} is made for CANN {paired}, and CANN {cann} is in use",
         detail=f"By the table as of {table.as_of} ({source}), it runs on {allowed}. Elsewhere symbols are missing at "
         "import, or operators when they are called.",
         hint=(
