@@ -52,7 +52,7 @@ def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Findin
         hint="See what the bus shows; on a machine without a card, `npudoctor demo` shows what a diagnosis looks like.",
         commands=("lspci -nn -d 19e5:", "ls -l /dev/davinci*"),
         evidence=tuple(
-            Evidence(source=source, expected="a card", actual="none" if count == 0 else "could not be asked")
+            Evidence(source=source, expected="a card", actual="none" if count == 0 else "no answer")
             for source, count in looked
             if not (found.in_container and count is None)
         ),
@@ -222,10 +222,10 @@ def _unhealthy(chip: Chip, subject: str, page: HealthPage | None, family: str | 
         subject=subject,
         severity=max(severities),
         summary=f"{chip.name or 'the chip'} reports {word}" + (f" ({'; '.join(meanings)})" if meanings else ""),
-        detail=page.information if page and page.information else "The fault code tells what the chip complains of.",
-        hint="Look at " + "; ".join(looks) + "."
-        if looks
-        else "Look the code up, and leave the card out of jobs (ASCEND_RT_VISIBLE_DEVICES) until it is OK again.",
+        detail=(f"The chip says: {page.information}. " if page and page.information else "")
+        + "A chip that is not OK fails jobs, or will.",
+        hint=(f"Look first at: {'; '.join(looks)}. " if looks else "Look the fault code up. ")
+        + "Until it is OK again, leave the card out of jobs (ASCEND_RT_VISIBLE_DEVICES).",
         commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {where}"),
         evidence=tuple(evidence),
         pitfall=next(iter(pitfalls), "P021"),

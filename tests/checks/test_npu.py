@@ -33,7 +33,7 @@ def test_a_node_with_cards_has_a_card(node: Nodes) -> None:
 def test_a_bare_host_has_one_error_with_all_that_was_looked_at(node: Nodes) -> None:
     finding = only(node(product="none").check("npu.present"))
     assert (finding.severity, finding.subject) == (Severity.ERROR, "host")
-    assert [evidence.actual for evidence in finding.evidence] == ["none", "none", "could not be asked"]
+    assert [evidence.actual for evidence in finding.evidence] == ["none", "none", "no answer"]
 
 
 def test_huawei_s_network_cards_and_engines_are_no_cards() -> None:
