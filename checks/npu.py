@@ -303,6 +303,8 @@ def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding
         source = "npu-smi info -t board"
         yield from _odd_ones([(f"npu:{id}", page.firmware_version) for id, page in pages], "firmware", source)
         yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], "board revision", source)
+        for why in boards.failed.values():
+            raise why
 
 
 def _odd_ones(values: Sequence[tuple[str, str | None]], what: str, source: str) -> Iterator[Finding]:

@@ -56,7 +56,7 @@ def _own_fields(cls: Any, kw_only: bool) -> dict[str, Any]:
         if "ClassVar" in str(hint):
             continue
         default = cls.__dict__.get(name, MISSING)
-        one = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
+        one: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
         one.name, one.type, one._field_type = name, hint, dataclasses._FIELD  # type: ignore[attr-defined]
         one.kw_only = kw_only if one.kw_only is MISSING else one.kw_only
         found[name] = one

@@ -31,6 +31,7 @@ from npudoctor.host import (
     Refused,
     Unavailable,
     User,
+    ask_each,
     real_path,
     run_each,
 )
@@ -221,6 +222,7 @@ __all__ = [
     "Severity",
     "Unavailable",
     "User",
+    "ask_each",
     "check",
     "probe",
     "real_path",

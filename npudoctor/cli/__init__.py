@@ -18,7 +18,7 @@ from npudoctor import __version__
 COMMANDS = {
     "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
-    "list": ("npudoctor.cli.list", "list all checks: id, title, profile, fix"),
+    "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
     "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
     "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),
@@ -99,6 +99,8 @@ def console() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     gc.disable()  # a command lives for less than a second; collecting would be a twentieth of it
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by the caller: say it to nobody
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     words = list(sys.argv[1:] if argv is None else argv)
     hoisted = []
     while words and words[0] in ("--debug", "--no-color"):

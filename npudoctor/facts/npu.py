@@ -14,7 +14,7 @@ from npudoctor.facts import npu_smi
 from npudoctor.facts.device_access import DeviceAccess
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe, run_each
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 TOOL = "npu-smi"
 
@@ -174,7 +174,7 @@ class Boards:
     """The board page of every NPU by its id; one whose page failed is left out, with the reason in `failed`."""
 
     by_npu: Mapping[int, Board]
-    failed: Mapping[int, str]
+    failed: Mapping[int, Unavailable]
 
 
 @probe
@@ -184,14 +184,18 @@ def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
         raise NotApplicable("profile quick asks no card by itself")
     ids = tuple(dict.fromkeys(chip.npu_id for chip in info.npus))
     commands = [(TOOL, "info", "-t", "board", "-i", str(npu_id)) for npu_id in ids]
-    found, failed = {}, {}
-    for npu_id, command, done in zip(
-        ids, commands, run_each(host, commands, timeout=options.tool_timeout_s), strict=True
-    ):
+    found: dict[int, Board] = {}
+    failed: dict[int, Unavailable] = {}
+    answers = ask_each(host, commands, timeout=options.tool_timeout_s)
+    for npu_id, command, answer in zip(ids, commands, answers, strict=True):
         try:
-            found[npu_id] = npu_smi.parse_board(_answer_of(done, " ".join(command)))
-        except (Unavailable, ParseError) as problem:
-            failed[npu_id] = str(problem)
+            if isinstance(answer, Unavailable):
+                raise answer
+            found[npu_id] = npu_smi.parse_board(_answer_of(answer, " ".join(command)))
+        except Unavailable as why:
+            failed[npu_id] = why
+        except ParseError as problem:
+            failed[npu_id] = Unavailable(f"`{' '.join(command)}`: {problem}", because=Because.FAILED)
     return Boards(found, failed)
 
 

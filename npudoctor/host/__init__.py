@@ -17,7 +17,7 @@ from npudoctor.records import dataclass
 
 TOOL_TIMEOUT_S = 10.0
 SIDE_BY_SIDE = 4
-"""How many commands `run_each` hands to the host at once."""
+"""How many commands `ask_each` hands to the host at once."""
 
 STANDARD_PLACES: Mapping[str, tuple[str, ...]] = {
     "npu-smi": ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"),
@@ -208,8 +208,20 @@ class MutableHost(Host, Protocol):
 
 
 def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = TOOL_TIMEOUT_S) -> list[Completed]:
-    """Run several commands side by side (the host bounds how many at once); in order; the first failure is raised."""
-    answers: dict[int, Completed | Exception] = {}
+    """Run several commands side by side; their answers in order, or the first Unavailable raised."""
+    found = []
+    for answer in ask_each(host, commands, timeout=timeout):
+        if isinstance(answer, Unavailable):
+            raise answer
+        found.append(answer)
+    return found
+
+
+def ask_each(
+    host: Host, commands: Sequence[Sequence[str]], *, timeout: float = TOOL_TIMEOUT_S
+) -> list[Completed | Unavailable]:
+    """Run several commands side by side, as many at once as the host allows; the answer of each, in order."""
+    answers: dict[int, Completed | Unavailable] = {}
     waiting = iter(list(enumerate(commands)))
     lock = threading.Lock()
 
@@ -221,22 +233,16 @@ def run_each(host: Host, commands: Sequence[Sequence[str]], *, timeout: float = 
                 return
             try:
                 answers[number] = host.run(argv, timeout=timeout)
-            except Exception as problem:
-                answers[number] = problem
+            except Unavailable as why:
+                answers[number] = why
 
-    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(commands)) - 1)]
-    for helper in helpers:
-        helper.start()
+    others = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(commands)) - 1)]
+    for other in others:
+        other.start()
     work()
-    for helper in helpers:
-        helper.join()
-    found = []
-    for number in range(len(commands)):
-        answer = answers[number]
-        if isinstance(answer, Exception):
-            raise answer
-        found.append(answer)
-    return found
+    for other in others:
+        other.join()
+    return [answers[number] for number in range(len(commands))]
 
 
 def real_path(host: Host, path: str) -> str:
@@ -282,6 +288,7 @@ __all__ = [
     "Refused",
     "Unavailable",
     "User",
+    "ask_each",
     "command_key",
     "real_path",
     "run_each",

@@ -41,7 +41,7 @@ def test_every_command_refuses_an_option_that_it_does_not_know(npudoctor: Comman
     ran = npudoctor(name, "--no-such-option")
     assert ran.code == 2
     assert ran.out == ""
-    assert ran.err.endswith(f"--help\n") and ran.err.count("\n") == 1
+    assert ran.err.endswith("--help\n") and ran.err.count("\n") == 1
 
 
 BAD = {
@@ -71,7 +71,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("argv", "said"), BAD.items(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(("argv", "said"), BAD.items(), ids=[" ".join(argv) for argv in BAD])
 def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, ...], said: str) -> None:
     ran = npudoctor(*argv)
     assert ran.code == 2, ran

@@ -127,7 +127,7 @@ def test_every_npu_s_board_is_asked_and_a_failing_one_left_out() -> None:
     found = boards.function(FakeHost(commands=commands), Options(), info())
     assert isinstance(found, Boards)
     assert [board.firmware_version for board in found.by_npu.values()] == ["7.8.0.5.216"]
-    assert "Invalid card id" in found.failed[5]
+    assert "Invalid card id" in found.failed[5].reason
 
 
 def test_quick_asks_no_card_by_itself() -> None:
