@@ -27,8 +27,8 @@ UNCHANGING = frozenset({"squashfs", "iso9660", "erofs", "cramfs", "rootfs", "ram
 
 
 def _used_for_cards(found: Presence | None) -> bool:
-    """Whether this node has anything to do with cards; on any other the requirements of jobs are no finding."""
-    return found is None or found.cards or found.software
+    """Whether jobs can run here; where there is no card (an image being built) their requirements are no finding."""
+    return found is None or found.cards
 
 
 def _size(number: float) -> str:

@@ -281,15 +281,8 @@ class _Run:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
             return _crashed(check, _crash(problem), findings)
-        return Result(
-            check=check.id,
-            title=check.title,
-            tags=check.tags,
-            status=status_of(findings),
-            reason=reason,
-            duration_s=round(time.monotonic() - began, 6),
-            findings=tuple(findings),
-        )
+        duration_s = round(time.monotonic() - began, 6)
+        return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
     def _blocker(self, check: Check) -> str | None:
         """The first check, in the order of the catalogue, whose error stands behind this one's."""
@@ -373,32 +366,17 @@ def _needs(item: Check | Probe) -> tuple[Need, ...]:
         return ()
 
 
+def _ended(check: Check, status: Status, **rest: Any) -> Result:
+    return Result(check=check.id, title=check.title, tags=check.tags, status=status, **rest)
+
+
 def _skipped(check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None) -> Result:
     if blocked_by:
-        kind = Skip.BLOCKED
-    elif because is Because.NOT_APPLICABLE:
-        kind = Skip.NOT_APPLICABLE
-    else:
-        kind = Skip.COULD_NOT_LOOK
-    return Result(
-        check=check.id,
-        title=check.title,
-        tags=check.tags,
-        status=Status.SKIPPED,
-        reason=reason,
-        skip=kind,
-        because=because if kind is Skip.COULD_NOT_LOOK else None,
-        blocked_by=blocked_by,
-    )
+        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.BLOCKED, blocked_by=blocked_by)
+    if because is Because.NOT_APPLICABLE:
+        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.NOT_APPLICABLE)
+    return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.COULD_NOT_LOOK, because=because)
 
 
 def _crashed(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:
-    return Result(
-        check=check.id,
-        title=check.title,
-        tags=check.tags,
-        status=Status.CRASHED,
-        reason=crash.reason,
-        detail=crash.detail,
-        findings=tuple(findings),
-    )
+    return _ended(check, Status.CRASHED, reason=crash.reason, detail=crash.detail, findings=tuple(findings))

@@ -10,7 +10,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("default", patient, max_examples=60)
+settings.register_profile("default", patient, max_examples=60, derandomize=True)
 settings.register_profile("thorough", patient, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -99,8 +99,8 @@ def console() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     gc.disable()  # a command lives for less than a second; collecting would be a twentieth of it
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by the caller: say it to nobody
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the caller closed it
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     words = list(sys.argv[1:] if argv is None else argv)
     hoisted = []
     while words and words[0] in ("--debug", "--no-color"):

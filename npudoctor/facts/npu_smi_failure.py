@@ -8,7 +8,7 @@ from npudoctor.facts.cells import lines_of
 from npudoctor.records import dataclass
 
 _LONGEST = 1 << 16
-_RET = re.compile(r"ret(?:\s+is|\s*[=:])\s*(-?[0-9]{1,9})", re.IGNORECASE)
+_RET = re.compile(r"ret(?:\s+is|\s*[=:])\s*(-?(?:0|[1-9][0-9]{0,8}))(?![0-9])", re.IGNORECASE)
 _BY_TEXT = (
     (r"because the device is used", "device_occupied"),
     (r"get board type failed", "board_type_unavailable"),

@@ -6,7 +6,6 @@ import contextlib
 import json
 import posixpath
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -136,7 +135,7 @@ def target_python(host: Host, options: Options, environment: JobEnvironment | No
     for path, where in candidates:
         if not _is_own(host, path):
             return TargetPython(path=path, why=where)
-    if host.about.source != "live":
+    if host.about.own_prefix is None:
         return TargetPython(path="python3", why="the recording does not say where it lies")
     raise Unavailable("no Python but npudoctor's own is found here; name one with --python")
 
@@ -238,10 +237,9 @@ def package_folders(host: Host, python: str) -> Iterator[str]:
 
 def _is_own(host: Host, python: str) -> bool:
     """Whether this is the interpreter, or the environment, that npudoctor itself runs in."""
-    if host.about.source != "live":
-        return False
+    own = host.about.own_prefix
     prefix = posixpath.dirname(posixpath.dirname(python))
-    return real_path(host, prefix) == real_path(host, sys.prefix)
+    return own is not None and real_path(host, prefix) == real_path(host, own)
 
 
 @probe

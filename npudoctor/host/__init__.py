@@ -108,13 +108,17 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds."""
+    """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds.
+
+    `own_prefix` is where the Python of the npudoctor that looks, or looked, at the node lies; None where it is not known.
+    """
 
     source: str
     hostname: str
     machine: str
     environment: str = "process"
     recorded_at: str | None = None
+    own_prefix: str | None = None
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ import selectors
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +75,11 @@ class LocalHost:
     def about(self) -> About:
         """This machine's name and architecture."""
         return About(
-            source="live", hostname=os.uname().nodename, machine=os.uname().machine, environment=self._environment
+            source="live",
+            hostname=os.uname().nodename,
+            machine=os.uname().machine,
+            environment=self._environment,
+            own_prefix=sys.prefix,
         )
 
     @functools.cached_property

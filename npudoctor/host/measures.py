@@ -170,7 +170,7 @@ def _sockets(_: LocalHost) -> list[dict[str, Any]]:
         if one.pid is not None:
             row["pid"] = one.pid
         rows.append(row)
-    return rows
+    return sorted(rows, key=lambda row: (row["family"], row["type"], row["laddr"], row["status"], row.get("pid", -1)))
 
 
 def _processes(_: LocalHost) -> list[dict[str, Any]]:

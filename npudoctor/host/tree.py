@@ -28,7 +28,8 @@ NO_LIMIT = 1 << 62
 class Overlay:
     """What stat.json says of one path; None is the default: files 0644, folders 0755, of root.
 
-    `access` is what the examining user may do, any of `rwx`; without it mode and owner decide. `mtime` is in seconds.
+    `access` is what the examining user may do, any of `rwx`; without it mode and owner decide. `mtime` is in seconds,
+    `size` in bytes; `cut` says that only the beginning of the content is held.
     """
 
     kind: str | None = None
@@ -38,6 +39,8 @@ class Overlay:
     access: str | None = None
     mtime: float | None = None
     rdev: str | None = None
+    size: int | None = None
+    cut: bool = False
 
 
 class MemoryStore:
@@ -149,7 +152,10 @@ Store = MemoryStore | DiskStore
 
 
 class FileTree:
-    """The files of another node as its user sees them. Raises the OSErrors that the node's kernel would raise."""
+    """The files of another node as its user sees them. Raises the OSErrors that the node's kernel would raise.
+
+    `listings` names what is in a folder, for folders of which the rest of the tree does not tell it.
+    """
 
     def __init__(
         self,
@@ -158,17 +164,19 @@ class FileTree:
         links: Mapping[str, str] | None = None,
         stats: Mapping[str, Overlay] | None = None,
         user: User | None = None,
+        listings: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         self._store = store
         self._user = user or User()
         self.links = {normal(path): target for path, target in (links or {}).items()}
         self.stats = {normal(path): overlay for path, overlay in (stats or {}).items()}
+        self.listings = {normal(path): frozenset(names) for path, names in (listings or {}).items()}
 
     @cached_property
     def _laid_over(self) -> dict[str, set[str]]:
         """The folders that only links.json and stat.json tell of, with the names that those put into folders."""
-        folders: dict[str, set[str]] = {}
-        for path in [*self.links, *self.stats]:
+        folders: dict[str, set[str]] = {path: set() for path in self.listings}
+        for path in [*self.links, *self.stats, *self.listings]:
             enter(folders, path)
         return folders
 
@@ -240,13 +248,14 @@ class FileTree:
         """Kind, mode, owner and access, links followed."""
         there, kind = self._found(path)
         overlay = self.stats.get(there, _PLAIN)
+        held = self._store.size(there) if kind == "file" and self._store.kind(there) == "file" else 0
         return FileStat(
             kind=kind,
             mode=_mode(overlay, kind),
             uid=overlay.uid,
             gid=overlay.gid,
             access=self._access(there, kind),
-            size=self._store.size(there) if kind == "file" and self._store.kind(there) == "file" else 0,
+            size=held if overlay.size is None else overlay.size,
             mtime=overlay.mtime,
             rdev=overlay.rdev,
         )
@@ -258,11 +267,19 @@ class FileTree:
             raise OSError(errno.EINVAL, "not a regular file", path)
         return self._store.content(there, limit) if self._store.kind(there) == "file" else b""
 
+    def holds(self, path: str, limit: int) -> bool:
+        """Whether as much of a file's content is held as a reading of `limit` bytes would give."""
+        there = self.resolve(path)
+        cut = self.stats.get(there, _PLAIN).cut
+        return self._store.kind(there) == "file" and not (cut and self._store.size(there) < limit)
+
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
         there, kind = self._found(path, "r")
         if kind != "dir":
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if there in self.listings:
+            return tuple(sorted(self.listings[there]))
         return tuple(sorted({*self._store.names(there), *self._laid_over.get(there, ())}))
 
     def read_link(self, path: str) -> str | None:
