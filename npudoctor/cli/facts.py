@@ -12,8 +12,9 @@ import argparse
 import json
 from typing import Any
 
-from npudoctor import engine, plugins
+from npudoctor import engine, knowledge, plugins
 from npudoctor.cli import UsageError, node, write
+from npudoctor.facts.environment import JobEnvironment
 from npudoctor.host import Unavailable
 
 
@@ -49,7 +50,16 @@ def _as_json(value: Any) -> dict[str, Any]:
         return {"unavailable": value.reason, "because": value.because.value}
     if isinstance(value, engine.Crash):
         return {"crashed": value.reason}
+    if isinstance(value, JobEnvironment):
+        return {"value": _variables(value)}
     return {"value": to_json(value)}
+
+
+def _variables(environment: JobEnvironment) -> dict[str, Any]:
+    """Those that the catalogue names; of the others, which may hold secrets, only how many there are."""
+    known = knowledge.environment().recorded
+    shown = {name: value for name, value in sorted(environment.items()) if name in known}
+    return {"whose": environment.whose, "variables": shown, "others": len(environment) - len(shown)}
 
 
 def _as_text(name: str, value: Any) -> str:

@@ -1,0 +1,153 @@
+"""`npudoctor check` on simulated nodes: the contract of its exit codes, and formats that agree with each other."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from npudoctor.findings import Report
+
+from .conftest import Command
+
+CONTRACT = [
+    # arguments, exit code, verdict
+    (["--simulate", "seed-910b1"], 0, "ok"),
+    (["--simulate", "in-service", "--fail-on", "info"], 1, "ok"),
+    (["--simulate", "new-node"], 1, "error"),
+    (["hccl", "--simulate", "new-node"], 0, "warning"),
+    (["hccl", "--simulate", "new-node", "--fail-on", "warning"], 1, "warning"),
+    (["--simulate", "new-node", "--skip", "cann", "python"], 0, "warning"),
+    (["--simulate", "sick-cards"], 1, "error"),
+    (["npu.count", "--simulate", "sick-cards"], 1, "error"),
+    (["npu.topology", "--simulate", "sick-cards"], 0, "ok"),
+    (["--simulate", "bare-host"], 1, "error"),
+    (["npu.count", "--simulate", "bare-host"], 3, "undetermined"),
+    (["npu.processes", "--simulate", "seed-910b1"], 3, "undetermined"),
+    (["container.devices", "--simulate", "seed-910b1"], 3, "undetermined"),
+    (["--simulate", "container-broken"], 1, "error"),
+    (["--simulate", "in-service"], 0, "ok"),
+    (["--simulate", "in-service", "--expect-idle"], 1, "error"),
+    (["--simulate", "in-service", "--role", "driver-only"], 0, "ok"),
+]
+
+
+@pytest.mark.parametrize(("argv", "code", "verdict"), CONTRACT, ids=[" ".join(row[0]) for row in CONTRACT])
+def test_text_json_and_exit_code_agree_on_the_contract(
+    npudoctor: Command, argv: list[str], code: int, verdict: str
+) -> None:
+    as_json = npudoctor("check", "--json", *argv)
+    as_text = npudoctor("check", *argv)
+    as_lines = npudoctor("check", "--format", "jsonl", *argv)
+    as_markdown = npudoctor("check", "--format", "markdown", *argv)
+    assert [ran.code for ran in (as_json, as_text, as_lines, as_markdown)] == [code] * 4
+    report = as_json.json
+    assert (report["exit_code"], report["verdict"]) == (code, verdict)
+    counts = {key: number for key, number in report["summary"].items() if number}
+    said = as_text.out.strip().split("\n\n")[-1]
+    for status, number in counts.items():
+        assert re.search(rf"\b{number} {status}", said), said
+    assert as_text.out[0] == {"ok": "✔", "warning": "!", "error": "✖", "undetermined": "?"}[verdict]
+    assert as_markdown.out.startswith(f"# npudoctor: {verdict}\n")
+    lines = [json.loads(line) for line in as_lines.out.splitlines()]
+    assert lines[-1]["type"] == "report"
+    assert (lines[-1]["exit_code"], lines[-1]["summary"]) == (code, report["summary"])
+    assert {line["check"] for line in lines[:-1]} == {result["check"] for result in report["results"]}
+
+
+def test_the_first_line_names_the_cause(npudoctor: Command) -> None:
+    first = npudoctor("check", "--simulate", "new-node").out.splitlines()[0]
+    assert first.startswith("✖ CANN's environment is not in force")
+    assert "(cann.environment)" in npudoctor("check", "--simulate", "new-node").out.split("\n\n")[0]
+
+
+def test_a_healthy_node_says_so_and_asks_for_nothing(npudoctor: Command) -> None:
+    ran = npudoctor("check", "--simulate", "healthy-a3")
+    assert ran.out.splitlines()[0] == "✔ nothing is wrong that these checks can see"
+    assert ran.out.rstrip().endswith("Nothing to do.")
+    assert "✖" not in ran.out and "!" not in ran.out
+
+
+def test_the_report_fits_its_own_schema(npudoctor: Command) -> None:
+    schema = npudoctor("schema").json
+    assert schema["title"] == "Report"
+    ran = npudoctor("check", "--json", "--simulate", "sick-cards")
+    report = TypeAdapter(Report).validate_json(ran.out)
+    assert report.results
+    assert set(ran.json) == set(schema["properties"])
+    assert list(ran.json)[:4] == ["schema", "tool_version", "started_at", "duration_s"]
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "160"])
+def test_text_stays_within_the_terminal_but_for_commands(
+    npudoctor: Command, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for name in ("sick-cards", "new-node", "container-broken"):
+        for line in npudoctor("check", "--simulate", name).out.splitlines():
+            assert len(line) <= int(columns) or line.lstrip().startswith("$ "), line
+
+
+def test_colours_are_for_terminals_and_can_be_had_and_refused(
+    npudoctor: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "\x1b[" not in npudoctor("check", "--simulate", "new-node").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in npudoctor("check", "--simulate", "new-node").out
+    assert "\x1b[" not in npudoctor("check", "--no-color", "--simulate", "new-node").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in npudoctor("check", "--simulate", "new-node").out
+
+
+def test_a_terminal_that_knows_no_unicode_gets_plain_marks(process: Command) -> None:
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    ran = process("check", "--simulate", "sick-cards", environment=plain)
+    assert ran.code == 1
+    assert ran.out.isascii()
+    assert ran.out.startswith("x ")
+
+
+def test_verbose_lists_every_skipped_check_by_itself(npudoctor: Command) -> None:
+    short = npudoctor("check", "--simulate", "bare-host").out
+    long = npudoctor("check", "--simulate", "bare-host", "--verbose").out
+    assert "skipped: see npu.present" in short
+    assert "hccl.ports-reserved" not in short
+    assert "hccl.ports-reserved" in long
+
+
+def test_a_site_s_configuration_is_in_force(npudoctor: Command, tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('fail_on = "warning"\nsilence = ["python.pairing"]\n[severity]\n"cann.environment" = "info"\n')
+    ran = npudoctor("check", "--json", "--simulate", "new-node", "--config", str(path))
+    assert ran.code == 1
+    assert ran.worse() == {"hccl.ports-reserved": "warning"}
+    assert ran.status("python.pairing") == "skipped"
+
+
+def test_the_demo_is_the_new_node_with_a_word_of_explanation(npudoctor: Command) -> None:
+    demo = npudoctor("demo")
+    assert demo.code == 1
+    assert "This is a simulated node" in demo.err
+    plain = npudoctor("check", "--simulate", "new-node")
+    assert demo.out.splitlines()[:-2] == plain.out.splitlines()[:-2]
+    assert npudoctor("demo", "--json").err == ""
+
+
+def test_the_list_names_every_check_with_title_profile_and_fix(npudoctor: Command) -> None:
+    listed = npudoctor("list", "--json").json
+    by_id = {entry["id"]: entry for entry in listed}
+    assert by_id["hccl.ports-reserved"]["fix"] == "hccl.reserve-ports"
+    assert by_id["npu.topology"]["profile"] == "standard"
+    assert "health" in by_id["npu.health"]["tags"]
+    assert all(entry["title"] and entry["why"] for entry in listed)
+    text = npudoctor("list").out
+    assert len(text.splitlines()) == len(listed)
+
+
+GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container")
+
+
+def test_every_group_of_the_catalogue_has_a_check(npudoctor: Command) -> None:
+    groups = [entry["id"].partition(".")[0] for entry in npudoctor("list", "--json").json]
+    assert tuple(dict.fromkeys(groups)) == GROUPS

@@ -1,0 +1,66 @@
+"""The README is true: its transcript, its commands, its links; and the CI runs the very test command."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npudoctor.cli import COMMANDS, main
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+SHELL = [text.strip() for language, text in BLOCKS if language == "sh"]
+
+
+def without_time(text: str) -> str:
+    return re.sub(r"in \d+\.\d s\.", "in N s.", text)
+
+
+@pytest.mark.parametrize("block", [text for language, text in BLOCKS if language == "console"])
+def test_a_transcript_is_what_the_command_prints(block: str) -> None:
+    first, _, expected = block.partition("\n")
+    command = first.removeprefix("$ npudoctor ").split()
+    environment = {**os.environ, "COLUMNS": "96"}
+    argv = [sys.executable, "-m", "npudoctor", *command]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    assert without_time(done.stdout).strip() == without_time(expected).strip()
+
+
+def test_there_are_two_set_up_commands_and_one_for_an_older_python() -> None:
+    assert [command.split("&&")[-1].split("/")[-1].strip() for command in SHELL] == [
+        "npudoctor check",
+        "pytest",
+        "npudoctor check",
+    ]
+    assert all("\n" not in command for command in SHELL)
+    assert all("sudo" not in command for command in SHELL)
+
+
+def test_the_ci_runs_the_readme_s_own_test_command() -> None:
+    assert SHELL[1] in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_every_command_is_named_and_every_named_one_is_there() -> None:
+    named = set(re.findall(r"`npudoctor (\w+)", README))
+    assert set(COMMANDS) <= named | {"schema"}
+    assert named <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.name
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", path.read_text()):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), target
+
+
+def test_the_list_of_checks_is_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    documented = set(re.findall(r"^\| `([a-z]+\.[a-z-]+)`", (ROOT / "docs" / "checks.md").read_text(), re.MULTILINE))
+    assert documented == listed
