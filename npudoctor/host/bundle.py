@@ -12,11 +12,18 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from npudoctor.host import About, BundleError, Completed, Refused, User
+from npudoctor.findings import Because
+from npudoctor.host import About, BundleError, Completed, Refused, Unavailable, User
 from npudoctor.host.recorded import OUTPUT_LIMIT_BYTES, RecordedHost
 from npudoctor.host.tree import KINDS, DiskStore, FileTree, Overlay
 
 SCHEMA = "npudoctor.bundle/1"
+
+NO_ENVIRONMENT = "environ"
+"""The name of the failure that says why a recording holds no variables."""
+
+SLASH = "%2F"
+"""What stands for a / of a command's key in the name of its folder."""
 
 _NUMBER = (int, float)
 _HOST_SHAPE: Mapping[str, Any] = {
@@ -52,6 +59,8 @@ _BUNDLE_SHAPE = {
     "unrecorded": str,
     "cwd": str,
     "umask": str,
+    "npudoctor_prefix": str,
+    "tools": {str: str},
 }
 _STAT_SHAPE = {
     "type": str,
@@ -61,7 +70,10 @@ _STAT_SHAPE = {
     "access": str,
     "mtime": _NUMBER,
     "rdev": str,
+    "size": int,
+    "cut": bool,
 }
+_FAILURE_SHAPE = {"because": str, "reason": str}
 _RESULT_SHAPE = {"returncode": int, "seconds": _NUMBER, "timed_out": bool, "truncated": bool}
 _WORDS = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
 
@@ -155,6 +167,7 @@ def _open_folder(folder: str, shown: str, links: Mapping[str, str] | None = None
             f'{shown}/bundle.json: unrecorded is {json.dumps(unrecorded)}; expected "absent" or "unknown"'
         )
     user = reader.user(about.get("user", {}))
+    failures = reader.failures()
     return BundleHost(
         about=About(
             source="bundle",
@@ -162,19 +175,23 @@ def _open_folder(folder: str, shown: str, links: Mapping[str, str] | None = None
             machine=about.get("machine", ""),
             environment=about.get("environment", "process"),
             recorded_at=about.get("recorded_at"),
+            own_prefix=about.get("npudoctor_prefix"),
         ),
         tree=FileTree(
             DiskStore(os.path.join(folder, "root")),
             links={**(links or {}), **reader.json("links.json", {str: str})},
             stats=reader.stats(),
             user=user,
+            listings=reader.json("listings.json", {str: [str]}),
         ),
         commands=Recordings(reader),
-        environ=reader.json("environ.json", {str: str}),
+        environ=failures.get(NO_ENVIRONMENT) or reader.json("environ.json", {str: str}),
         measures=reader.json("host.json", _HOST_SHAPE, null=True),
         user=user,
         unrecorded=unrecorded,
         missing=reader.missing(),
+        tools=about.get("tools"),
+        failures=failures,
     )
 
 
@@ -184,8 +201,8 @@ class Recordings(Mapping[str, Completed]):
     def __init__(self, reader: _Reader) -> None:
         self._folder = os.path.join(reader.folder, "commands")
         self._results = {
-            key: reader.json(f"commands/{key}/result.json", _RESULT_SHAPE, null=True)
-            for key in reader.folders("commands")
+            folder.replace(SLASH, "/"): reader.json(f"commands/{folder}/result.json", _RESULT_SHAPE, null=True)
+            for folder in reader.folders("commands")
         }
 
     def __getitem__(self, key: str) -> Completed:
@@ -212,7 +229,8 @@ class Recordings(Mapping[str, Completed]):
         return key in self._results
 
     def _output(self, key: str, which: str) -> tuple[str, bool]:
-        data = _content(os.path.join(self._folder, key, which), OUTPUT_LIMIT_BYTES + 1) or b""
+        path = os.path.join(self._folder, key.replace("/", SLASH), which)
+        data = _content(path, OUTPUT_LIMIT_BYTES + 1) or b""
         return data[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace"), len(data) > OUTPUT_LIMIT_BYTES
 
 
@@ -309,7 +327,22 @@ class _Reader:
             access=access,
             mtime=entry.get("mtime"),
             rdev=entry.get("rdev"),
+            size=entry.get("size"),
+            cut=entry.get("cut", False),
         )
+
+    def failures(self) -> dict[str, Unavailable]:
+        """What was asked in vain when the node was recorded, with the reason that there was."""
+        said = self.json("failed.json", {str: _FAILURE_SHAPE})
+        kinds = {because.value: because for because in Because}
+        for asked, entry in said.items():
+            if entry.get("because") not in kinds:
+                where = f"{self._shown}/failed.json: {asked}: because is {json.dumps(entry.get('because'))}"
+                raise BundleError(f"{where}; expected one of {', '.join(kinds)}")
+        return {
+            asked: Unavailable(entry.get("reason", f"{asked} failed"), because=kinds[entry["because"]])
+            for asked, entry in said.items()
+        }
 
     def missing(self) -> list[str]:
         """The commands and paths that the recorder looked for and did not find."""

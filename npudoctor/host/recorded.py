@@ -20,7 +20,8 @@ class RecordedHost:
     """Implements `Host` over files, commands by their key, variables and measurements.
 
     `unrecorded` is what silence means: `absent` (it is not there) or `unknown` (nobody looked), except for what
-    `missing` names: the commands and the absolute paths that were looked for and not found.
+    `missing` names: the commands and the absolute paths that were looked for and not found. `tools` says where commands
+    lie. `failures` holds what was asked in vain for another reason, by `failure_key`.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class RecordedHost:
         user: User,
         unrecorded: str = "absent",
         missing: Collection[str] = (),
+        tools: Mapping[str, str] | None = None,
+        failures: Mapping[str, Unavailable] | None = None,
     ) -> None:
         self._about = about
         self._environ = environ
@@ -42,6 +45,8 @@ class RecordedHost:
         self._unknown = unrecorded == "unknown"
         self._missing_paths = frozenset(normal(path) for path in missing if path.startswith("/"))
         self._missing_tools = frozenset(key.split(" ", 1)[0] for key in missing if not key.startswith("/"))
+        self._places = tools or {}
+        self._failures = failures or {}
         self._what = "simulation" if about.source == "simulated" else "recording"
         self.tree = tree
         self.commands = commands
@@ -56,6 +61,11 @@ class RecordedHost:
         """The user of that node who asked."""
         return self._user
 
+    def _as_recorded(self, asked: str, what: str) -> None:
+        """Fail as it failed when the node was recorded."""
+        if self._failures and (failed := self._failures.get(failure_key(asked, what))):
+            raise Unavailable(failed.reason, because=failed.because, blocked_by=failed.blocked_by)
+
     @property
     def environ(self) -> Mapping[str, str]:
         """The variables of a job on that node."""
@@ -68,6 +78,7 @@ class RecordedHost:
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:  # noqa: ARG002 - the protocol
         """The recorded answer of a command."""
         key = command_key(argv)
+        self._as_recorded("run", key)
         answer = self.commands.get(key)
         if answer is None:
             raise self._unanswered(argv[0], key)
@@ -83,6 +94,7 @@ class RecordedHost:
     ) -> Completed:
         """The recorded answer of a probe inside the target Python."""
         key = f"python {name}"
+        self._as_recorded("run", key)
         answer = self.commands.get(key)
         if answer is None:
             raise self._unanswered(python, key)
@@ -108,6 +120,8 @@ class RecordedHost:
 
     def which(self, name: str) -> str | None:
         """Where a command lies: on PATH, at the vendor's places, or its bare name where only its answers are known."""
+        if name in self._places:
+            return self._places[name]
         if "/" in name:
             return name if self._executable(name) else None
         found = self._lying_at(name)
@@ -138,13 +152,19 @@ class RecordedHost:
 
     def read_bytes(self, path: str, *, limit: int = OUTPUT_LIMIT_BYTES) -> bytes:
         """The first `limit` bytes of a file."""
+        self._as_recorded("read", path)
         try:
-            return self.tree.read_bytes(path, limit=limit)
+            content = self.tree.read_bytes(path, limit=limit)
+            known = not self._unknown or self.tree.holds(path, limit)
         except OSError as problem:
             raise self._unreadable(path, problem) from None
+        if not known:
+            raise self._not_recorded(path)
+        return content
 
     def exists(self, path: str) -> bool:
         """Whether the path is there, links followed."""
+        self._as_recorded("exists", path)
         try:
             found = self.tree.exists(path)
         except OSError as problem:
@@ -157,13 +177,19 @@ class RecordedHost:
 
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
+        self._as_recorded("list", path)
         try:
-            return self.tree.list_dir(path)
+            names = self.tree.list_dir(path)
+            known = not (self._unknown and self.tree.listings) or self.tree.resolve(path) in self.tree.listings
         except OSError as problem:
             raise self._unreadable(path, problem) from None
+        if not known:
+            raise self._not_recorded(path)
+        return names
 
     def stat(self, path: str) -> FileStat:
         """Kind, mode, owner and access of a path, links followed."""
+        self._as_recorded("stat", path)
         try:
             return self.tree.stat(path)
         except OSError as problem:
@@ -184,18 +210,22 @@ class RecordedHost:
             return path
 
     def _is_unknown(self, path: str) -> bool:
-        """Whether silence about a path means that nobody looked: neither it nor a folder above it is listed missing."""
+        """Whether silence about a path means that nobody looked.
+
+        Neither it nor a folder above it is listed as missing, or is absent from the listing of the folder it is in.
+        """
         if not self._unknown:
             return False
         try:
             path = self.tree.resolve(path)
         except OSError:
             path = normal(path)
-        while path not in self._missing_paths:
-            if path == "/":
-                return True
-            path = posixpath.dirname(path)
-        return False
+        while path != "/":
+            folder, name = posixpath.split(path)
+            if path in self._missing_paths or name not in self.tree.listings.get(folder, (name,)):
+                return False
+            path = folder
+        return "/" not in self._missing_paths
 
     def _unreadable(self, path: str, problem: OSError) -> Unavailable:
         if isinstance(problem, FileNotFoundError):
@@ -213,11 +243,17 @@ class RecordedHost:
 
     def measure(self, key: str) -> Any:
         """One of the facts of host.json."""
+        self._as_recorded("measure", key)
         try:
             return self._measures[key]
         except KeyError:
             what = "bundle" if self._about.source == "bundle" else self._what
             raise Unavailable(f"the {what} holds no {key}", because=Because.NOT_RECORDED) from None
+
+
+def failure_key(asked: str, what: str) -> str:
+    """The name of a failure in a recording: `read /sys/x`, `run npu-smi info`, `measure sockets`."""
+    return f"{asked} {what}"
 
 
 class FakeHost(RecordedHost):

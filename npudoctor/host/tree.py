@@ -306,7 +306,14 @@ class FileTree:
             old = _PLAIN
         self._store.put(here, content)
         self.stats[here] = replace(
-            old, kind=None, access=None, mode=old.mode if mode is None else mode, uid=self._user.uid, gid=self._user.gid
+            old,
+            kind=None,
+            access=None,
+            mode=old.mode if mode is None else mode,
+            uid=self._user.uid,
+            gid=self._user.gid,
+            size=None,
+            cut=False,
         )
         self.__dict__.pop("_laid_over", None)
 

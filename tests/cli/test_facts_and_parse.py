@@ -9,9 +9,20 @@ from .conftest import Command
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "captures"
 INDEX = SHARED / "index.json"
-EXACT = ("npu-smi-info", "npu-smi-topo", "npu-smi-list", "npu-smi-map", "npu-smi-board", "npu-smi-version")
-EXACT += ("npu-smi-error", "version-driver", "version-firmware", "cann-install-info", "cann-version-cfg")
-EXACT += ("ascend-install-info",)
+EXACT = (
+    "npu-smi-info",
+    "npu-smi-topo",
+    "npu-smi-list",
+    "npu-smi-map",
+    "npu-smi-board",
+    "npu-smi-version",
+    "npu-smi-error",
+    "version-driver",
+    "version-firmware",
+    "cann-install-info",
+    "cann-version-cfg",
+    "ascend-install-info",
+)
 
 
 def captures() -> list[dict[str, object]]:
