@@ -1,6 +1,21 @@
 """What npu-smi prints, as facts: one name for its parsers, whichever module reads which output."""
 
 from npudoctor.facts.npu_smi_failure import NpuSmiFailure, parse_failure
+from npudoctor.facts.npu_smi_health import Health, parse_health
+from npudoctor.facts.npu_smi_links import (
+    Flash,
+    FlashPart,
+    HccsLinks,
+    HeldMemory,
+    PcieErrors,
+    PhyIdRemap,
+    ProcessMemory,
+    parse_flash,
+    parse_hccs,
+    parse_pcie_errors,
+    parse_phyid_remap,
+    parse_process_memory,
+)
 from npudoctor.facts.npu_smi_pages import (
     Board,
     ListedNpu,
@@ -14,27 +29,61 @@ from npudoctor.facts.npu_smi_pages import (
     parse_map,
     parse_tool_version,
 )
+from npudoctor.facts.npu_smi_queries import (
+    Common,
+    CommonChip,
+    Ecc,
+    NpuMemory,
+    Usages,
+    parse_common,
+    parse_ecc,
+    parse_memory,
+    parse_usages,
+)
 from npudoctor.facts.npu_smi_table import Chip, NpuProcess, NpuSmiInfo, parse_info
 from npudoctor.facts.npu_smi_topology import Topology, parse_topology
 
 __all__ = [
     "Board",
     "Chip",
+    "Common",
+    "CommonChip",
+    "Ecc",
+    "Flash",
+    "FlashPart",
+    "HccsLinks",
+    "Health",
+    "HeldMemory",
     "ListedNpu",
     "MapRow",
     "NpuList",
     "NpuMap",
+    "NpuMemory",
     "NpuProcess",
     "NpuSmiFailure",
     "NpuSmiInfo",
+    "PcieErrors",
+    "PhyIdRemap",
+    "ProcessMemory",
     "ToolVersion",
     "Topology",
+    "Usages",
     "parse_board",
+    "parse_common",
+    "parse_ecc",
     "parse_failure",
     "parse_fields",
+    "parse_flash",
+    "parse_hccs",
+    "parse_health",
     "parse_info",
     "parse_list",
     "parse_map",
+    "parse_memory",
+    "parse_pcie_errors",
+    "parse_phyid_remap",
+    "parse_process_memory",
     "parse_tool_version",
     "parse_topology",
+    "parse_usages",
 ]
