@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+
+from npudoctor.host import measures
 
 RESERVED_PORTS = "net.ipv4.ip_local_reserved_ports"
 PORT_RANGE = "net.ipv4.ip_local_port_range"
@@ -41,7 +42,7 @@ def accept(key: str, written: str, old: str) -> str:
     if not written:
         return old
     if key == RESERVED_PORTS:
-        return ranges(_ports(written[:_LONGEST_WRITE]))
+        return measures.ranges(_ports(written[:_LONGEST_WRITE]))
     if key == PORT_RANGE:
         numbers = [int(part) for part in written.split() if part.isdecimal()]
         if len(numbers) != 2 or not 0 < numbers[0] <= numbers[1] <= 65535:
@@ -78,17 +79,6 @@ def _number(text: str, ends: str) -> tuple[int, str]:
     if (rest and rest[0] not in ends) or int(word, base) > 65535:
         raise _refused()
     return int(word, base), rest
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as the kernel writes them: sorted and merged, 60000-60001,60010."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def _refused() -> OSError:
