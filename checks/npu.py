@@ -12,8 +12,8 @@ from npudoctor.facts.container import Container
 from npudoctor.facts.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.holders import CardHolders
-from npudoctor.facts.npu import Boards, HealthPage, HealthPages
-from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.npu import Boards, HealthPages
+from npudoctor.facts.npu_smi import Chip, Health, NpuSmiInfo
 from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Unavailable, check
 
@@ -200,9 +200,9 @@ def every_chip_is_healthy(
         yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
 
 
-def _unhealthy(chip: Chip, subject: str, page: HealthPage | None, family: str | None, *, single_node: bool) -> Finding:
+def _unhealthy(chip: Chip, subject: str, page: Health | None, family: str | None, *, single_node: bool) -> Finding:
     word = chip.health or "nothing"
-    known = {code: knowledge.errors().code(code) for code in (page.codes if page else ())}
+    known = {code: knowledge.errors().code(code) for code in (page.error_codes if page else ())}
     by_word = _BY_WORD.get(word.upper(), Severity.ERROR)
     severities = [
         Severity(row.severity_on(family, single_node=single_node)) if row else by_word for row in known.values()
@@ -215,14 +215,14 @@ def _unhealthy(chip: Chip, subject: str, page: HealthPage | None, family: str | 
     pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
     where = f"-i {chip.npu_id}" + (f" -c {chip.chip_id}" if "/chip:" in subject else "")
     evidence = [Evidence(source=TABLE, expected="OK", actual=word)]
-    if page is not None and (page.codes or page.information):
-        actual = ", ".join(page.codes) or (page.information or "")
+    if page is not None and (page.error_codes or page.error_info):
+        actual = ", ".join(page.error_codes) or (page.error_info or "")
         evidence.append(Evidence(source=f"npu-smi info -t health {where}", expected="no fault code", actual=actual))
     return Finding(
         subject=subject,
         severity=max(severities),
         summary=f"{chip.name or 'the chip'} reports {word}" + (f" ({'; '.join(meanings)})" if meanings else ""),
-        detail=(f"The chip says: {page.information}. " if page and page.information else "")
+        detail=(f"The chip says: {page.error_info}. " if page and page.error_info else "")
         + "A chip that is not OK fails jobs, or will.",
         hint=(f"Look first at: {'; '.join(looks)}. " if looks else "Look the fault code up. ")
         + "Until it is OK again, leave the card out of jobs (ASCEND_RT_VISIBLE_DEVICES).",

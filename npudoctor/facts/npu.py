@@ -7,12 +7,11 @@ for the reason that it gives.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.device_access import DeviceAccess
-from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi import Board, Health, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
@@ -123,10 +122,11 @@ def stopped_by_access(answer: NpuSmiAnswer, access: DeviceAccess | None) -> bool
 def _page(host: Host, options: Options, *words: str) -> str:
     """What one more call of npu-smi prints; Unavailable with the reason where that is no answer."""
     done = host.run([TOOL, *words], timeout=options.tool_timeout_s)
-    return _answer_of(done, " ".join((TOOL, *words)))
+    return answer_of(done, " ".join((TOOL, *words)))
 
 
-def _answer_of(done: Completed, command: str) -> str:
+def answer_of(done: Completed, command: str) -> str:
+    """What a call of npu-smi printed; Unavailable with the reason where that is no answer."""
     if done.timed_out:
         raise Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
     failure = npu_smi.parse_failure(done.stdout + done.stderr)
@@ -191,7 +191,7 @@ def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
         try:
             if isinstance(answer, Unavailable):
                 raise answer
-            found[npu_id] = npu_smi.parse_board(_answer_of(answer, " ".join(command)))
+            found[npu_id] = npu_smi.parse_board(answer_of(answer, " ".join(command)))
         except Unavailable as why:
             failed[npu_id] = why
         except ParseError as problem:
@@ -199,33 +199,11 @@ def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
     return Boards(found, failed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthPage:
-    """What a chip says of its health: fault codes in capitals without 0x, and the text beside them."""
-
-    health: str | None = None
-    codes: tuple[str, ...] = ()
-    information: str | None = None
-
-
-def parse_health(text: str) -> HealthPage:
-    """Read a page of `npu-smi info -t health`."""
-    page = npu_smi.parse_fields(text)
-    if not {"Health", "Health Status", "Error Code"} & set(page):
-        raise ParseError("this is not a page of npu-smi info -t health", line_number=1, line=text[:80])
-    codes = re.findall(r"\b(?:0x)?([0-9A-F]{8})\b", page.get("Error Code") or "", re.I)
-    return HealthPage(
-        health=page.get("Health Status") or page.get("Health"),
-        codes=tuple(dict.fromkeys(code.upper() for code in codes)),
-        information=page.get("Error Information"),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class HealthPages:
     """The health pages of the chips that are not OK, by NPU and chip; those that could not be had are missing."""
 
-    by_chip: Mapping[tuple[int, int | None], HealthPage]
+    by_chip: Mapping[tuple[int, int | None], Health]
 
 
 @probe
@@ -240,5 +218,5 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
         words = ("-c", str(chip.chip_id)) if several and chip.chip_id is not None else ()
         with contextlib.suppress(Unavailable, ParseError):
             page = _page(host, options, "info", "-t", "health", "-i", str(chip.npu_id), *words)
-            found[chip.npu_id, chip.chip_id] = parse_health(page)
+            found[chip.npu_id, chip.chip_id] = npu_smi.parse_health(page)
     return HealthPages(found)

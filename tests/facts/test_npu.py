@@ -20,10 +20,9 @@ from npudoctor.facts.npu import (
     npu_smi_answer,
     npu_smi_info,
     npu_smi_version,
-    parse_health,
     topology,
 )
-from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health
 from npudoctor.host import Completed
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Unavailable, User
@@ -140,7 +139,7 @@ def test_only_chips_that_are_not_ok_are_asked_for_their_health() -> None:
     found = health_pages.function(FakeHost(commands={"npu-smi info -t health -i 5": ALARM}), Options(), info())
     assert isinstance(found, HealthPages)
     assert list(found.by_chip) == [(5, 0)]
-    assert found.by_chip[5, 0].codes == ("80E01801", "81078603")
+    assert found.by_chip[5, 0].error_codes == ("80E01801", "81078603")
 
 
 def test_a_chip_of_several_is_asked_by_its_number() -> None:
@@ -159,7 +158,7 @@ def test_a_chip_of_several_is_asked_by_its_number() -> None:
 )
 def test_health_pages_of_all_products_are_read(text: str, health: str, codes: tuple[str, ...]) -> None:
     page = parse_health(text)
-    assert (page.health, page.codes) == (health, codes)
+    assert (page.health, page.error_codes) == (health, codes)
 
 
 def test_another_page_is_no_health_page() -> None:
