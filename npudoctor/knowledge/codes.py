@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from npudoctor.knowledge import table
@@ -10,8 +11,8 @@ from npudoctor.records import dataclass
 
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
 _IN_TEXT = (
-    r"(?P<hccl>\bHccl\w*(?:\([^)\n]*\))?, error code is (?P<ret>\d{1,2})\b)"
-    r"|(?:error code(?: is)?|ret(?:code)?(?: is)?|result)\s*[=:\[(]?\s*(?P<number>-?\d{4,6})\b"
+    r"(?:\bHccl\w*(?:\([^\n]{0,300}?\))?, error code is|\bhcclRet ->) (?P<ret>\d{1,2})\b"
+    r"|(?:err(?:or)? ?code(?: is)?|ret(?:code)?(?: is)?|result|failed)\s*[=:\[(]?\s*(?P<number>-?\d{4,6})\b"
     r"|\b(?P<word>E[A-Z]\d{4}|ERR\d{5}|E\d{5})\b"
     r"|\b(?:0x)?(?P<chip>[0-9A-F]{8})\b"
 )
@@ -25,7 +26,7 @@ class ErrorCode:
     `name` is its symbol, `look` the first thing to look at, `text` the line that prints it. `severity` is what it
     deserves; a chip's fault may deserve `single_node_severity` where one node alone is used, or `severity` only on
     chips of the family `severity_for` and `other_severity` elsewhere. `level` is MindCluster's fault level. `same_as`
-    names the newer code of the same thing.
+    names the newer code of the same thing. A `generic` code wraps many causes: what stands beside it says which.
     """
 
     code: str
@@ -43,6 +44,7 @@ class ErrorCode:
     level: str | None = None
     same_as: str | None = None
     confidence: str = "high"
+    generic: bool = False
 
     def severity_on(self, family: str | None, *, single_node: bool = False) -> str:
         """What the code deserves on this chip family, in a job of one node or of several."""
@@ -63,10 +65,11 @@ class ErrorText:
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """The whole table."""
+    """The whole table. `families` are the beginnings of codes, and what prints them."""
 
     as_of: str
     codes: tuple[ErrorCode, ...]
+    families: Mapping[str, str]
     texts: tuple[ErrorText, ...]
     notes: tuple[str, ...]
 
@@ -76,11 +79,14 @@ class Errors:
 
     def in_text(self, text: str) -> tuple[ErrorCode, ...]:
         """The known codes that a log or a message names, each once, in the order of the text."""
-        found = []
-        for match in re.finditer(_IN_TEXT, text, re.IGNORECASE):
-            spelled = f"HCCL {match['ret']}" if match["ret"] else match["number"] or match["word"] or match["chip"]
-            found.append(self.code(spelled))
-        return tuple(dict.fromkeys(filter(None, found)))
+        return tuple(dict.fromkeys(filter(None, (self.code(spelled) for _, spelled in spelled_in(text)))))
+
+    def family(self, code: str) -> str | None:
+        """What prints codes of this kind, known or not: `HCCL` for EI0099."""
+        spelled = normalised(code)
+        if not re.fullmatch(r"E[A-Z]\d{4}|E\d{5}|ERR\d{5}", spelled):
+            return None
+        return next((module for prefix, module in self.families.items() if spelled.startswith(prefix)), None)
 
     def message(self, text: str) -> ErrorText | None:
         """The known message that a text contains."""
@@ -89,6 +95,16 @@ class Errors:
     @cached_property
     def _by_code(self) -> dict[str, ErrorCode]:
         return {code.code: code for code in self.codes}
+
+
+def spelled_in(text: str) -> Iterator[tuple[int, str]]:
+    """Whatever looks like a code in a text, known or not: where it begins, and a spelling that `Errors.code` takes."""
+    for match in re.finditer(_IN_TEXT, text, re.IGNORECASE):
+        if match["ret"]:
+            yield match.start("ret"), f"HCCL {match['ret']}"
+        else:
+            kind = match.lastgroup or ""
+            yield match.start(kind), match[kind]
 
 
 def normalised(code: str | int) -> str:
@@ -104,6 +120,7 @@ def load() -> Errors:
     return Errors(
         as_of=data["as_of"],
         codes=table.rows(ErrorCode, data["codes"]),
+        families=data["families"],
         texts=table.rows(ErrorText, data["texts"]),
         notes=tuple(data["notes"]),
     )
