@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from npudoctor.facts.credentials import without_credentials
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
-_SECRET = re.compile(r"(?i)(pass(wd|word)?|secret|token|credential|api[-_]?key|access[-_]?key|auth)")
 _BOUNDARY = frozenset(
     {
         *("systemd", "init", "tini", "dumb-init", "supervisord", "cron", "crond", "pause", "sleep", "tail", "cat"),
@@ -40,14 +39,7 @@ class Process:
     @property
     def command(self) -> str:
         """Its command line for a report: at most 100 characters, with what looks like a credential left out."""
-        shown: list[str] = []
-        hide = False
-        for word in self.cmdline or (self.name,):
-            name, equals, _ = word.partition("=")
-            secret = bool(_SECRET.search(name))
-            shown.append("***" if hide else f"{name}=***" if secret and equals else word)
-            hide = secret and not equals and word.startswith("-")
-        text = " ".join(shown)
+        text = " ".join(without_credentials(self.cmdline or (self.name,)))
         return text if len(text) <= 100 else text[:99] + "…"
 
 

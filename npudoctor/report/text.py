@@ -57,7 +57,7 @@ def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
     color = (stream.isatty() or forced) and not (
         no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     )
-    width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() or "COLUMNS" in os.environ else 100
+    width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() or "COLUMNS" in os.environ else 80
     return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
 
 
