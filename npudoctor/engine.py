@@ -69,9 +69,10 @@ class Finished:
 
 @dataclass(frozen=True)
 class Done:
-    """The run has ended."""
+    """The run has ended. `facts` holds what was obtained, by probe: the fact, or what stands in its place."""
 
     report: Report
+    facts: Mapping[Probe, Any] = field(default_factory=dict)
 
 
 Event = Started | Finished | Done
@@ -110,10 +111,16 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
     return tuple(check for check in catalog.checks.values() if chosen(check))
 
 
-def run(catalog: Catalog, host: Host, selection: Selection) -> Iterator[Event]:
-    """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run."""
+def run(catalog: Catalog, host: Host, selection: Selection, *, every_fact: bool = False) -> Iterator[Event]:
+    """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run.
+
+    `every_fact`: also obtain the facts that no selected check asks for.
+    """
     chosen = select(catalog, selection)
-    return _Run(catalog, host, selection, chosen).events()
+    work = _Run(catalog, host, selection, chosen)
+    if every_fact:
+        work.add_facts(catalog.probes)
+    return work.events()
 
 
 def gather(catalog: Catalog, host: Host, options: Options, *, deadline_s: float | None = None) -> dict[Probe, Any]:
@@ -197,7 +204,8 @@ class _Run:
         except schedule.TimeIsUp:
             yield from self._give_up(f"the run's time of {limit_s:g} s was up before it could look", Because.TIMED_OUT)
         if self.chosen or self.catalog.broken:
-            yield Done(self._report(started_at, time.monotonic() - began))
+            facts = {probe: self.values[fact] for fact, probe in self.catalog.probes.items() if fact in self.values}
+            yield Done(self._report(started_at, time.monotonic() - began), facts)
 
     def _follow(self, deadline: float | None) -> Iterator[Event]:
         work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None))

@@ -110,7 +110,7 @@ class User:
 class About:
     """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds.
 
-    `own_prefix` is where the Python of the npudoctor that looks, or looked, at the node lies; None where it is not known.
+    `own_prefix` is where the Python of the npudoctor that looks, or looked, at the node lies; None where nobody knows.
     """
 
     source: str

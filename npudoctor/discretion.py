@@ -1,0 +1,122 @@
+"""What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
+
+Kept are the variables that npudoctor's own catalogue names, command lines without what looks like a credential, and
+those of other users' processes only where they hold a card or a port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from npudoctor import knowledge
+from npudoctor.facts import npu_smi
+from npudoctor.facts.credentials import masked, masked_by_shape, without_credentials
+from npudoctor.host import ParseError
+from npudoctor.host.recorder import Notes
+from npudoctor.records import dataclass, replace
+
+_SCRIPTS = (".sh", ".bash", ".zsh", ".csh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """How much was left out: variables, command lines of other users, words that looked like credentials, and whole
+    commands because of such a word."""
+
+    variables: int = 0
+    command_lines: int = 0
+    words: int = 0
+    commands: tuple[str, ...] = ()
+
+
+def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
+    """The notes as they may be written down, and how much was left out of them."""
+    environ = {name: masked_by_shape(value) for name, value in (notes.environ or {}).items() if _may_be_kept(name)}
+    suspicious = tuple(key for key in notes.commands if without_credentials(key.split(" ")) != tuple(key.split(" ")))
+    commands = {
+        key: replace(done, stdout=masked_by_shape(done.stdout), stderr=masked_by_shape(done.stderr))
+        for key, done in notes.commands.items()
+        if key not in suspicious
+    }
+    measures = dict(notes.measures)
+    lines = words = 0
+    if rows := measures.get("processes"):
+        named = _named(notes)
+        told = [_process(row, notes.user.name, named) for row in rows]
+        lines = sum(bool(row.get("cmdline")) and "cmdline" not in kept for row, kept in zip(rows, told, strict=True))
+        words = sum(_masks(row, kept) for row, kept in zip(rows, told, strict=True))
+        measures["processes"] = told
+    if mounts := measures.get("mounts"):
+        measures["mounts"] = [{**row, "options": masked(str(row.get("options") or ""))} for row in mounts]
+    kept = replace(
+        notes,
+        environ=environ,
+        commands=commands,
+        measures=measures,
+        files={path: _content(path, content, notes) for path, content in notes.files.items()},
+    )
+    left_out = LeftOut(
+        variables=len(notes.environ or {}) - len(environ), command_lines=lines, words=words, commands=suspicious
+    )
+    return kept, left_out
+
+
+def _may_be_kept(name: str) -> bool:
+    known = knowledge.environment()
+    return name in known.recorded or known.misspelling_of(name) is not None
+
+
+def _named(notes: Notes) -> frozenset[int]:
+    """The processes that a finding may name: those that have a socket, and those that npu-smi lists."""
+    pids = {row["pid"] for row in notes.measures.get("sockets") or () if row.get("pid") is not None}
+    for key, done in notes.commands.items():
+        if key == "npu-smi info":
+            with contextlib.suppress(ParseError):
+                rows = npu_smi.parse_info(done.stdout).processes
+                pids |= {pid for row in rows for pid in (row.pid, row.container_pid) if pid is not None}
+        elif key.startswith("npu-smi info -t proc-mem"):
+            pids |= {int(pid) for pid in re.findall(r"(?i)process[ _]?id\D*(\d+)", done.stdout)}
+    return frozenset(pids)
+
+
+def _process(row: Mapping[str, Any], user: str, named: frozenset[int]) -> dict[str, Any]:
+    """A process with as much of its command line as may be kept."""
+    kept = dict(row)
+    if row.get("username") == user or row["pid"] in named:
+        kept["cmdline"] = list(without_credentials(row.get("cmdline") or ()))
+    elif row.get("cmdline"):
+        del kept["cmdline"]
+    return kept
+
+
+def _masks(row: Mapping[str, Any], kept: Mapping[str, Any]) -> int:
+    return sum(word != shown for word, shown in zip(row.get("cmdline") or (), kept.get("cmdline") or (), strict=False))
+
+
+def _content(path: str, content: bytes, notes: Notes) -> bytes:
+    """A file as it may be kept: of the users and groups only what concerns the one who asks."""
+    users = {notes.user.name, "root", (notes.environ or {}).get("SUDO_USER", "")}
+    if path == "/etc/passwd":
+        return b"".join(line for line in content.splitlines(True) if _entry(line, 0) in users)
+    if path == "/etc/group":
+        return b"".join(_group(line, users) for line in content.splitlines(True))
+    if path.endswith(_SCRIPTS):
+        return masked(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return content
+
+
+def _entry(line: bytes, number: int) -> str:
+    fields = line.rstrip(b"\r\n").split(b":")
+    return fields[number].decode("utf-8", "replace") if number < len(fields) else ""
+
+
+def _group(line: bytes, users: Collection[str]) -> bytes:
+    """A line of /etc/group with no other members than these."""
+    members = _entry(line, 3).split(",")
+    if not any(members):
+        return line
+    head = line.rstrip(b"\r\n").rpartition(b":")[0]
+    return head + b":" + ",".join(name for name in members if name in users).encode() + b"\n"
