@@ -1,22 +1,33 @@
-"""Everything that can be asked, from entry points: built-in checks, fixes and probes load like any stranger's.
+"""Everything that can be asked, from entry points and files: built-in checks, fixes and probes load like any stranger's.
 
-An entry point of the group `npudoctor.plugins` names a module or a package; what `@check` and `@probe` made in it, or
-in the modules right below it, joins the catalogue. One that cannot be loaded is a reported result, not an outage.
+An entry point of the group `npudoctor.plugins` names a module or a package; what `@check`, `@probe` and `@fix` made in
+it, or in the modules right below it, joins the catalogue. So does what lies in a single file: one that `--plugin` names,
+or any in /etc/npudoctor/checks.d. One that cannot be loaded is a reported result, not an outage.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import os
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import Any
 
 from npudoctor.findings import Result, Status
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import Check, Probe
+from npudoctor.sdk import Check, Fix, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
+FOLDER = "/etc/npudoctor/checks.d"
+LOADING_TIME_S = 5.0
+"""How long a stranger's module may take to be imported."""
+
 GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container", "smoke")
 """The order of the built-in subjects in a report; other subjects follow by name."""
 
@@ -27,59 +38,151 @@ class Catalog:
 
     checks: Mapping[str, Check]
     probes: Mapping[type, Probe]
-    fixes: Mapping[str, object] = field(default_factory=dict)
+    fixes: Mapping[str, Fix] = field(default_factory=dict)
     broken: tuple[Result, ...] = ()
 
 
-def load() -> Catalog:
-    """The catalogue of this installation."""
+class PluginRefused(Exception):
+    """A file that is not loaded, because somebody else could have written what is in it."""
+
+
+def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
+    """The catalogue of this installation, of `folder`, and of `files` (a folder counts for the files in it)."""
     found: list[object] = []
     broken: list[Result] = []
-    points = sorted(
-        entry_points(group=ENTRY_POINTS), key=lambda point: (not point.name.startswith("builtin-"), point.name)
-    )
-    for point in points:
+    for name, where, loading in _sources(files, folder):
         try:
-            found += [item for module in _modules(point.load()) for item in vars(module).values()]
-        except Exception as problem:
+            found += [item for module in loading() for item in vars(module).values()]
+        except (Exception, SystemExit) as problem:
             import traceback
 
-            reason = f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}"
-            broken.append(_broken(point.name, reason, traceback.format_exc()))
+            if isinstance(problem, PluginRefused):
+                broken.append(_broken(name, str(problem)))
+            else:
+                reason = f"{where} cannot be loaded: {type(problem).__name__}: {problem}"
+                broken.append(_broken(name, reason, traceback.format_exc()))
     return assemble(found, broken)
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
-    """A catalogue of the checks and probes among `found`; a second one of a name is reported and left out."""
+    """A catalogue of what was made among `found`; a second one of a name is reported and left out."""
     checks: dict[str, Check] = {}
     probes: dict[type, Probe] = {}
+    fixes: dict[str, Fix] = {}
     problems = list(broken)
     for item in found:
         if isinstance(item, Check):
             if checks.setdefault(item.id, item) is not item:
                 problems.append(_broken(item.id, f"the check {item.id} is defined twice; {_where(item)} is left out"))
+        elif isinstance(item, Fix):
+            if fixes.setdefault(item.id, item) is not item:
+                problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is left out"))
         elif isinstance(item, Probe) and probes.setdefault(item.provides, item) is not item:
             problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is left out"))
     return Catalog(
         checks={check.id: check for check in sorted(checks.values(), key=_place)},
         probes=probes,
+        fixes=dict(sorted(fixes.items())),
         broken=tuple(problems),
     )
 
 
-def _modules(loaded: ModuleType) -> Iterator[ModuleType]:
-    yield loaded
-    for info in pkgutil.iter_modules(getattr(loaded, "__path__", ())):
-        if not info.ispkg and not info.name.startswith("_"):
-            yield importlib.import_module(f"{loaded.__name__}.{info.name}")
+# Where plug-ins come from
+
+_Source = tuple[str, str, Callable[[], Iterable[ModuleType]]]
+"""A name, where it is said to lie, and what loads it."""
+
+
+def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
+    """Built-ins first, so that a stranger's twin is the one that is left out."""
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
+    for point in points:
+        loading = _of_point if _is_ours(point) else _in_time(_of_point)
+        yield point.name, point.value, _bound(loading, point)
+    paths = [*files, *([folder] if os.path.isdir(folder) else [])]
+    for path in dict.fromkeys(file for path in paths for file in _python_files(path)):
+        yield os.path.basename(path).removesuffix(".py"), path, _bound(_in_time(_of_file), path)
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.value.startswith("npudoctor.")
+
+
+def _bound(loading: Callable[[Any], Iterable[ModuleType]], what: Any) -> Callable[[], Iterable[ModuleType]]:
+    return lambda: loading(what)
+
+
+def _of_point(point: EntryPoint) -> list[ModuleType]:
+    module = point.load()
+    below = (info for info in pkgutil.iter_modules(getattr(module, "__path__", ())) if not info.ispkg)
+    names = [info.name for info in below if not info.name.startswith("_")]
+    return [module, *(importlib.import_module(f"{module.__name__}.{name}") for name in names)]
+
+
+def _of_file(path: str) -> list[ModuleType]:
+    _refuse_what_others_write(path)
+    name = "npudoctor_plugin_" + "".join(letter if letter.isalnum() else "_" for letter in os.path.abspath(path))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations are looked up there
+    spec.loader.exec_module(module)
+    return [module]
+
+
+def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list[ModuleType]]:
+    """The same, given up after LOADING_TIME_S; a thread that is stuck in an import cannot be ended, only left."""
+
+    def limited(what: Any) -> list[ModuleType]:
+        outcome: list[list[ModuleType] | BaseException] = []
+
+        def work() -> None:
+            try:
+                outcome.append(loading(what))
+            except BaseException as problem:
+                outcome.append(problem)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(LOADING_TIME_S)
+        if not outcome:
+            raise TimeoutError(f"it was not imported within {LOADING_TIME_S:g} s")
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        return outcome[0]
+
+    return limited
+
+
+def _python_files(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [path]
+    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".py")]
+
+
+def _refuse_what_others_write(path: str) -> None:
+    """Code is loaded only where nobody but root and this user could have put it."""
+    here = os.path.realpath(path)
+    while True:
+        found = os.stat(here)
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_mode & 0o022 and not sticky:
+            raise PluginRefused(f"{path} is refused: others can write {here}; chmod go-w {here}")
+        if found.st_uid not in (0, os.geteuid()):
+            raise PluginRefused(f"{path} is refused: {here} belongs to another user")
+        above = os.path.dirname(here)
+        if above == here:
+            return
+        here = above
 
 
 def _place(check: Check) -> tuple[int, str]:
     return (GROUPS.index(check.group), "") if check.group in GROUPS else (len(GROUPS), check.group)
 
 
-def _where(check: Check) -> str:
-    return f"{check.function.__module__}.{check.function.__name__}"
+def _where(item: Check | Fix) -> str:
+    return f"{item.function.__module__}.{item.function.__name__}"
 
 
 def _broken(name: str, reason: str, detail: str | None = None) -> Result:

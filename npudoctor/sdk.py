@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from functools import cached_property
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -36,6 +37,7 @@ from npudoctor.host import (
     run_each,
 )
 from npudoctor.records import dataclass, field
+from npudoctor.steps import RemoveFile, Run, SetSysctl, Step, StepFailed, WriteFile
 
 PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
@@ -151,6 +153,74 @@ class Probe:
         return self.function(*facts, **named)
 
 
+class Risk(str, Enum):
+    """SAFE: reversible, and harms no one else's work; done by `--all-safe`. ASK: a person decides each time."""
+
+    SAFE = "safe"
+    ASK = "ask"
+
+
+class Effect(str, Enum):
+    """When a fix takes effect."""
+
+    NOW = "now"
+    NEW_LOGIN = "new-login"
+    REBOOT = "reboot"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fix:
+    """A planner of reversible steps with a stable id. Made by `@fix`; only the runner acts."""
+
+    id: str
+    title: str
+    why: str
+    mends: tuple[str, ...]
+    risk: Risk
+    effect: Effect
+    root: bool
+    function: Callable[..., Iterator[Step]]
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """The facts that it plans from, the host among them."""
+        return _needs(self.function)
+
+    def __call__(self, *facts: Any, **named: Any) -> Iterator[Step]:
+        """Plan: yield the steps, in order."""
+        return self.function(*facts, **named)
+
+
+def fix(
+    id: str,
+    *,
+    mends: tuple[str, ...],
+    risk: Risk = Risk.ASK,
+    effect: Effect = Effect.NOW,
+    root: bool = False,
+) -> Callable[[Callable[..., Iterator[Step]]], Fix]:
+    """Make a fix of a generator that reads facts (and the host) and yields steps; it never writes.
+
+    `mends` are the checks that are run again to prove it; `root` says whether only root can apply it.
+    """
+
+    def made(function: Callable[..., Iterator[Step]]) -> Fix:
+        title, why = _described(id, function)
+        return Fix(id=id, title=title, why=why, mends=mends, risk=risk, effect=effect, root=root, function=function)
+
+    return made
+
+
+def _described(id: str, function: Callable[..., Any]) -> tuple[str, str]:
+    subject, dot, thing = id.partition(".")
+    if not (subject and dot and thing):
+        raise ValueError(f"{id!r} is no id: write subject.thing, as in npu.health")
+    title, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
+    if not title:
+        raise ValueError(f"{id}: the docstring is the title; it is missing")
+    return title.rstrip("."), why.strip()
+
+
 def check(
     id: str,
     *,
@@ -167,21 +237,16 @@ def check(
     usually offer. The id's subject is always one of the tags. Raises ValueError for an id that is not `subject.thing`,
     an unknown profile, or a missing docstring.
     """
-    subject, dot, thing = id.partition(".")
-    if not (subject and dot and thing):
-        raise ValueError(f"{id!r} is no check id: write subject.thing, as in npu.health")
     if profile not in PROFILES:
         raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
 
     def made(function: Callable[..., Iterator[Finding]]) -> Check:
-        title, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
-        if not title:
-            raise ValueError(f"{id}: the docstring is the title; it is missing")
+        title, why = _described(id, function)
         return Check(
             id=id,
-            title=title.rstrip("."),
-            why=why.strip(),
-            tags=tuple(dict.fromkeys((subject, *tags))),
+            title=title,
+            why=why,
+            tags=tuple(dict.fromkeys((id.partition(".")[0], *tags))),
             profile=profile,
             after=after,
             requires=requires,
@@ -207,9 +272,11 @@ __all__ = [
     "Because",
     "Check",
     "Completed",
+    "Effect",
     "Evidence",
     "FileStat",
     "Finding",
+    "Fix",
     "FixOffer",
     "Host",
     "MutableHost",
@@ -219,11 +286,19 @@ __all__ = [
     "ParseError",
     "Probe",
     "Refused",
+    "RemoveFile",
+    "Risk",
+    "Run",
+    "SetSysctl",
     "Severity",
+    "Step",
+    "StepFailed",
     "Unavailable",
     "User",
+    "WriteFile",
     "ask_each",
     "check",
+    "fix",
     "probe",
     "real_path",
     "run_each",
