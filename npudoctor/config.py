@@ -37,7 +37,7 @@ class Config(BaseModel):
     expect_idle: bool = False
     python: str | None = None
     user: str | None = None
-    timeout_s: float | None = Field(default=None, gt=0)
+    timeout_s: float = Field(default=300.0, gt=0)
     tool_timeout_s: float = Field(default=10.0, gt=0, le=600)
     tools_at_once: int = Field(default=2, ge=1, le=16)
     silence: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
-"""Everything that can be asked, from entry points and files: built-in checks, fixes and probes load like any stranger's.
+"""Everything that can be asked, from entry points and files; what is built in loads like any stranger's.
 
 An entry point of the group `npudoctor.plugins` names a module or a package; what `@check`, `@probe` and `@fix` made in
-it, or in the modules right below it, joins the catalogue. So does what lies in a single file: one that `--plugin` names,
-or any in /etc/npudoctor/checks.d. One that cannot be loaded is a reported result, not an outage.
+it, or in the modules right below it, joins the catalogue. So does what lies in a single file that `--plugin` names, or
+in any of /etc/npudoctor/checks.d. One that cannot be loaded is a reported result, not an outage.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     for point in points:
         loading = _of_point if _is_ours(point) else _in_time(_of_point)
         yield point.name, point.value, _bound(loading, point)
-    paths = [*files, *([folder] if os.path.isdir(folder) else [])]
-    for path in dict.fromkeys(file for path in paths for file in _python_files(path)):
+    given = [*files, *([folder] if os.path.isdir(folder) else [])]
+    for path in dict.fromkeys(file for one in given for file in _python_files(one)):
         yield os.path.basename(path).removesuffix(".py"), path, _bound(_in_time(_of_file), path)
 
 

@@ -35,7 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fail-on", choices=[severity.value for severity in Severity], help="exit 1 from this severity on"
     )
     parser.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="end the whole run after S seconds, whatever the tools do"
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        help="end the whole run after S seconds, whatever the tools do (default: 300)",
     )
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         severities=config.severities,
         deadline_s=args.timeout or config.timeout_s,
     )
-    catalog = plugins.load()
+    catalog = plugins.load(args.plugin)
     with node.opened(args, config) as host:
         try:
             events = engine.run(catalog, host, selection)

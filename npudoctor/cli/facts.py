@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the facts."""
     config = node.load_config(args)
-    catalog = plugins.load()
+    catalog = plugins.load(args.plugin)
     names = {probe.name for probe in catalog.probes.values()}
     if unknown := next((name for name in args.names if name not in names), None):
         raise UsageError(f"there is no fact {unknown!r}; there are {', '.join(sorted(names))}")

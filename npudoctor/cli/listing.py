@@ -10,18 +10,19 @@ import argparse
 import json
 
 from npudoctor import plugins
-from npudoctor.cli import write
+from npudoctor.cli import node, write
 from npudoctor.sdk import Check
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor list`."""
     parser.add_argument("--json", action="store_true", help="as JSON, with tags and why each check matters")
+    node.add_plugin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the catalogue."""
-    checks = list(plugins.load().checks.values())
+    checks = list(plugins.load(args.plugin).checks.values())
     if args.json:
         write(json.dumps([_entry(check) for check in checks], indent=2) + "\n")
         return 0

@@ -44,6 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told.add_argument(
         "--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)"
     )
+    add_plugin(told)
+
+
+def add_plugin(parser: argparse._ActionsContainer) -> None:
+    """Add the option that names a file of checks, for every command that reads the catalogue."""
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file, or a folder of files, with more checks, facts and fixes (see docs/plugins.md)",
+    )
 
 
 def load_config(args: argparse.Namespace) -> site.Config:

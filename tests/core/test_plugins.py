@@ -1,0 +1,182 @@
+"""Plug-ins: a real second distribution, single files, and strangers that misbehave."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npudoctor import plugins
+from npudoctor.findings import Status
+from npudoctor.host.recorded import FakeHost
+from npudoctor.testing import run
+
+DATA = Path(__file__).parent / "data" / "plugin"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the second distribution was built and installed."""
+    source = tmp_path_factory.mktemp("source") / "site"
+    shutil.copytree(DATA, source)
+    target = tmp_path_factory.mktemp("target")
+    argv = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        target,
+        source,
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def ask(target: Path, *argv: str) -> Any:
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    done = subprocess.run(
+        [sys.executable, "-m", "npudoctor", *argv], capture_output=True, text=True, env=environment, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_second_distribution_adds_a_check_a_fact_and_a_fix(installed: Path, tmp_path: Path) -> None:
+    assert "site.owner" in [entry["id"] for entry in ask(installed, "list", "--json")]
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "motd").write_text("welcome\n")
+    report = ask(installed, "check", "site", "--json", "--root", str(tmp_path))
+    finding = report["results"][0]["findings"][0]
+    assert finding["summary"] == "nobody is named as the owner of this node"
+    assert finding["fix"] == {"id": "site.name-owner", "params": {}}
+    facts = ask(installed, "facts", "--json", "motd.motd", "--root", str(tmp_path))
+    assert facts["motd.motd"]["value"] == {"text": "welcome\n"}
+
+
+def own(path: Path) -> Path:
+    """A folder that nobody else can write, on a machine whose umask may allow more."""
+    path.mkdir(mode=0o755, exist_ok=True)
+    path.chmod(0o755)
+    return path
+
+
+def plugin(tmp_path: Path, text: str, name: str = "mine.py") -> Path:
+    path = own(tmp_path / "checks.d") / name
+    path.write_text(text)
+    path.chmod(0o644)
+    return path
+
+
+CHECK = """
+from collections.abc import Iterator
+from npudoctor.sdk import Finding, Options, check
+
+@check("{id}")
+def it(given: Options) -> Iterator[Finding]:
+    \"\"\"It is well.\"\"\"
+    {body}
+"""
+NOTHING = "yield from ()"
+
+
+def problem_of(catalog: plugins.Catalog) -> str:
+    assert len(catalog.broken) == 1
+    assert catalog.broken[0].status is Status.CRASHED
+    assert catalog.broken[0].reason
+    assert "npu.present" in catalog.checks, "all else is there as ever"
+    return catalog.broken[0].reason
+
+
+def test_a_single_file_adds_a_check(tmp_path: Path) -> None:
+    path = plugin(tmp_path, CHECK.format(id="site.mine", body=NOTHING))
+    assert "site.mine" in plugins.load([str(path)]).checks
+    assert "site.mine" in plugins.load([str(path.parent)]).checks
+    assert "site.mine" in plugins.load(folder=str(path.parent)).checks
+    assert "site.mine" not in plugins.load(folder=str(tmp_path / "absent")).checks
+
+
+def test_the_page_about_plug_ins_teaches_what_works(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.DOTALL)
+    catalog = plugins.load([str(plugin(tmp_path, blocks[0]))])
+    assert not catalog.broken
+    report = run(FakeHost(files={"/etc/motd": "welcome\n"}), "site.owner", catalog=catalog)
+    assert report.results[0].findings[0].summary == "nobody is named as the owner of this node"
+    assert run(FakeHost(), "site.owner", catalog=catalog).results[0].reason == "/etc/motd does not exist"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('no luck')", "cannot be loaded: RuntimeError: no luck"),
+        ("import sys; sys.exit(5)", "cannot be loaded: SystemExit: 5"),
+        ("this is no Python", "cannot be loaded: SyntaxError"),
+        ("import no_such_module_at_all", "cannot be loaded: ModuleNotFoundError"),
+        (CHECK.format(id="site", body=NOTHING), "cannot be loaded: ValueError: 'site' is no id"),
+        (CHECK.format(id="npu.health", body=NOTHING), "the check npu.health is defined twice"),
+    ],
+)
+def test_one_that_does_not_load_is_a_reported_result(tmp_path: Path, text: str, said: str) -> None:
+    assert said in problem_of(plugins.load([str(plugin(tmp_path, text))]))
+
+
+def test_the_built_in_check_is_the_one_that_stays(tmp_path: Path) -> None:
+    catalog = plugins.load([str(plugin(tmp_path, CHECK.format(id="npu.health", body=NOTHING)))])
+    assert catalog.checks["npu.health"].function.__module__ == "npudoctor.checks.npu"
+
+
+def test_one_that_takes_forever_to_import_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "LOADING_TIME_S", 0.3)
+    began = time.monotonic()
+    reason = problem_of(plugins.load([str(plugin(tmp_path, "import time; time.sleep(20)"))]))
+    assert "it was not imported within 0.3 s" in reason
+    assert time.monotonic() - began < 10
+
+
+def test_a_check_that_takes_forever_is_left_at_the_deadline(tmp_path: Path) -> None:
+    body = "import time; time.sleep(60); yield from ()"
+    path = plugin(tmp_path, CHECK.format(id="site.slow", body=body))
+    argv = ["check", "site.slow", "system.shm", "--json", "--timeout", "1", "--plugin", str(path)]
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "npudoctor", *argv], capture_output=True, text=True, check=False)
+    assert time.monotonic() - began < 15
+    assert done.returncode == 3
+    statuses = {result["check"]: result["status"] for result in json.loads(done.stdout)["results"]}
+    assert statuses == {"system.shm": "ok", "site.slow": "skipped"}
+
+
+def test_a_check_of_a_stranger_that_raises_is_a_crash_of_its_own(tmp_path: Path) -> None:
+    path = plugin(tmp_path, CHECK.format(id="site.raises", body="raise KeyError('x'); yield"))
+    report = run(FakeHost(), "site.raises", catalog=plugins.load([str(path)]))
+    assert (report.results[0].status, report.exit_code) == (Status.CRASHED, 3)
+
+
+def test_a_file_or_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    path = plugin(tmp_path, CHECK.format(id="site.mine", body=NOTHING))
+    path.chmod(0o666)
+    assert problem_of(plugins.load([str(path)])) == (f"{path} is refused: others can write {path}; chmod go-w {path}")
+    path.chmod(0o644)
+    path.parent.chmod(0o777)
+    assert f"others can write {path.parent}" in problem_of(plugins.load([str(path)]))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = plugin(tmp_path, CHECK.format(id="site.mine", body=NOTHING))
+    os.chown(path, 65534, 65534)
+    assert "belongs to another user" in problem_of(plugins.load([str(path)]))
+
+
+def test_a_plug_in_that_is_not_there_is_a_reported_result(tmp_path: Path) -> None:
+    assert "FileNotFoundError" in problem_of(plugins.load([str(tmp_path / "absent.py")]))
