@@ -165,7 +165,7 @@ def test_an_internal_error_is_one_line_unless_debug_is_asked_for(
 ) -> None:
     from npudoctor import plugins
 
-    def broken() -> plugins.Catalog:
+    def broken(*_: object) -> plugins.Catalog:
         raise RuntimeError("nobody foresaw this")
 
     monkeypatch.setattr(plugins, "load", broken)

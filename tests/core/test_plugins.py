@@ -39,7 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target,
         source,
     ]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run([*argv, str(target), str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return target
 
