@@ -21,7 +21,7 @@ _BY_TEXT = (
     (r"hccn_tool is busy|I2c is busy|Get lock failed|device is occupied", "hccn_busy"),
     (r"permission denied|operation not permitted|no permission|cmd run permission", "permission_denied"),
     (r"because no (ip|gateway) was preset|no ip and router set", "not_configured"),
-    (r"not support|unsupported|can not support", "not_supported"),
+    (r"^\s*(The|This|Command|Cmd|Current)\b.*(not support|unsupported)", "not_supported"),
     (r"cmd line execute timeout|execute time ?out", "timed_out"),
     (r"Link status is down", "link_down"),
     (r"Optical module is not present", "optical_absent"),

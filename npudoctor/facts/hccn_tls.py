@@ -24,7 +24,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsCard:
-    """The switch of one device, 1 is on; `preconfigured` 1 are the vendor's certificates; `alarm_days` before expiry."""
+    """The switch of a device, 1 is on; `preconfigured` 1 are the vendor's certificates; `alarm_days` before expiry."""
 
     dev_id: int
     switch: int

@@ -138,7 +138,7 @@ _BOARD = {
 }
 _NUMBERS = ("npu_id", "chip_id", "chip_count")
 _LISTED = {"NPU ID", "Product Name", "Serial Number", "Chip Count"}
-_OF_A_BOARD = set(_BOARD.values()) - _LISTED - {"Chip ID"}
+_OF_A_BOARD = set(_BOARD.values()) - _LISTED - {"Chip ID", "Chip Name", "Slot ID"}
 
 
 def parse_board(text: str) -> Board:
@@ -166,7 +166,7 @@ def parse_list(text: str) -> NpuList:
             npus.append({key: value})
         elif npus:
             npus[-1].setdefault(key, word(value))
-    if total is None and (not npus or any(npu.keys() - _LISTED for npu in npus)):
+    if total is None and (not npus or any(npu.keys() - _LISTED or len(npu) == 1 for npu in npus)):
         raise refusal("this is not a list of npu-smi info -l", lines_of(text))
     listed = (
         ListedNpu(
