@@ -1,7 +1,7 @@
 """What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
 
 Kept are the variables that npudoctor's own catalogue names, command lines without what looks like a credential, and
-those of other users' processes only where they hold a card or a port.
+those of other users' processes only where they hold a card or a port; root's are the system's, not a person's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from npudoctor.host import ParseError
 from npudoctor.host.recorder import Notes
 from npudoctor.records import dataclass, replace
 
+PLENTY = 16 << 30
+"""Free bytes, or files, of which nobody cares for the last digits."""
+
+_FREE = {"free": "total", "files_free": "files_total"}
+_AWAKE = ("running", "idle")
 _SCRIPTS = (".sh", ".bash", ".zsh", ".csh")
 
 
@@ -43,6 +48,8 @@ def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
     }
     measures = dict(notes.measures)
     lines = words = 0
+    if notes.about.source == "live":
+        measures = {key: _in_steps(key, value) for key, value in measures.items()}
     if rows := measures.get("processes"):
         named = _named(notes)
         told = [_process(row, notes.user.name, named) for row in rows]
@@ -85,11 +92,41 @@ def _named(notes: Notes) -> frozenset[int]:
 def _process(row: Mapping[str, Any], user: str, named: frozenset[int]) -> dict[str, Any]:
     """A process with as much of its command line as may be kept."""
     kept = dict(row)
-    if row.get("username") == user or row["pid"] in named:
+    if row.get("username") in (user, "root") or row["pid"] in named:
         kept["cmdline"] = list(without_credentials(row.get("cmdline") or ()))
     elif row.get("cmdline"):
         del kept["cmdline"]
     return kept
+
+
+def _in_steps(key: str, value: Any) -> Any:
+    """A measurement without what changes from one moment to the next on a node that stays as it is.
+
+    Free room in coarse steps, no threads of the kernel, and no word on which process is just running.
+    """
+    if key == "memory" and value:
+        return {**value, "available": _coarse(value["available"], value.get("total"))}
+    if key in ("disks", "mounts") and value:
+        return [_roomy(row) for row in value]
+    if key == "processes" and value:
+        kernel = {row["pid"] for row in value if row.get("name") == "kthreadd" and not row.get("ppid")}
+        people = [row for row in value if not {row["pid"], row.get("ppid")} & kernel]
+        return [{**row, "status": "sleeping"} if row.get("status") in _AWAKE else row for row in people]
+    return value
+
+
+def _roomy(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A file system with its free room in coarse steps."""
+    steps = {name: _coarse(row[name], row.get(total)) for name, total in _FREE.items() if name in row}
+    return {**row, **steps}
+
+
+def _coarse(number: int, total: int | None) -> int:
+    """Plenty cut to 1/64 of its highest power of two, so that it is at most 1.6 % too low; what is scarce as it is."""
+    if number < PLENTY or number * 20 < (total or 0):
+        return number
+    step = 1 << (int(number).bit_length() - 6)
+    return int(number) // step * step
 
 
 def _masks(row: Mapping[str, Any], kept: Mapping[str, Any]) -> int:

@@ -6,7 +6,6 @@ What is noted is all that a replay needs to give the same answers: what was ther
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
@@ -208,8 +207,8 @@ class RecordingHost:
 
 
 def _in_steps(seconds: float) -> float:
-    """A time so coarse that the same node gives the same one again: none below 2 s, then the next half second."""
-    return math.ceil(seconds * 2) / 2 if seconds >= UNEVENTFUL_S else 0.0
+    """A time so coarse that the same node gives the same one again: none below 2 s, then tenths of a second."""
+    return round(seconds, 1) if seconds >= UNEVENTFUL_S else 0.0
 
 
 def _not_of(pid: int, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
