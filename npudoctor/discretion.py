@@ -18,10 +18,11 @@ from npudoctor.host import ParseError
 from npudoctor.host.recorder import Notes
 from npudoctor.records import dataclass, replace
 
-PLENTY = 16 << 30
-"""Free bytes, or files, of which nobody cares for the last digits."""
+PLENTY_OF_BYTES = 16 << 30
+PLENTY_OF_FILES = 1 << 20
+"""Free bytes and files of which nobody cares for the last digits."""
 
-_FREE = {"free": "total", "files_free": "files_total"}
+_FREE = {"free": ("total", PLENTY_OF_BYTES), "files_free": ("files_total", PLENTY_OF_FILES)}
 _AWAKE = ("running", "idle")
 _SCRIPTS = (".sh", ".bash", ".zsh", ".csh")
 
@@ -105,7 +106,7 @@ def _in_steps(key: str, value: Any) -> Any:
     Free room in coarse steps, no threads of the kernel, and no word on which process is just running.
     """
     if key == "memory" and value:
-        return {**value, "available": _coarse(value["available"], value.get("total"))}
+        return {**value, "available": _coarse(value["available"], value.get("total"), PLENTY_OF_BYTES)}
     if key in ("disks", "mounts") and value:
         return [_roomy(row) for row in value]
     if key == "processes" and value:
@@ -117,13 +118,13 @@ def _in_steps(key: str, value: Any) -> Any:
 
 def _roomy(row: Mapping[str, Any]) -> dict[str, Any]:
     """A file system with its free room in coarse steps."""
-    steps = {name: _coarse(row[name], row.get(total)) for name, total in _FREE.items() if name in row}
+    steps = {name: _coarse(row[name], row.get(all), plenty) for name, (all, plenty) in _FREE.items() if name in row}
     return {**row, **steps}
 
 
-def _coarse(number: int, total: int | None) -> int:
+def _coarse(number: int, total: int | None, plenty: int) -> int:
     """Plenty cut to 1/64 of its highest power of two, so that it is at most 1.6 % too low; what is scarce as it is."""
-    if number < PLENTY or number * 20 < (total or 0):
+    if number < plenty or number * 20 < (total or 0):
         return number
     step = 1 << (int(number).bit_length() - 6)
     return int(number) // step * step
