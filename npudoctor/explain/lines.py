@@ -1,0 +1,146 @@
+"""What one line of a log says about itself: which rank or process wrote it, when, and how grave it is."""
+
+from __future__ import annotations
+
+import re
+
+from npudoctor.records import dataclass
+
+_RANKS = (
+    re.compile(r"^\W*(?:\[default\d+\]:\s*)?\[rank ?(\d+)\]", re.IGNORECASE),
+    re.compile(r"\bRankID:(\d+)"),
+    re.compile(r"\[rank ?(\d+)\]", re.IGNORECASE),
+    re.compile(r"\([^()]{0,60}\brank=(\d+)"),
+    re.compile(r"^\[\d+,(\d+)\]<std(?:err|out)>"),
+    re.compile(r"^\[default(\d+)\]:"),
+    re.compile(r"\brankId\[(\d+)\]"),
+)
+_WORKER = re.compile(r"^\W*(?:[-\d: ]{19} |\w*Worker\w*[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b")
+_PIDS = (
+    re.compile(r"\(PID: ?(\d+)"),
+    re.compile(r"\[PID: ?(\d+)"),
+    re.compile(r"^\s*\([^()]{0,60}\bpid=(\d+)"),
+    re.compile(r"^\W*\[?\w+\]?\s?[A-Z_]+\((\d+),"),
+)
+_IN_NAME = (
+    (re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE), "rank"),
+    (re.compile(r"(?:^|/)(\d+)/std(?:err|out)(?:\.log)?$"), "rank"),
+    (re.compile(r"worker[-_.]?(\d+)\.\w+$", re.IGNORECASE), "rank"),
+    (re.compile(r"plog-(\d+)_\d+[^/]*$"), "pid"),
+)
+_DATE = re.compile(r"\b(20\d\d)[-/](\d\d)[-/](\d\d)[-T _]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,6})(?:\.(\d{3}))?)?")
+_SHORT_DATE = re.compile(
+    r"\b(?:[A-Z]{4,8} (\d\d)-|[EWIF](20\d\d)?(\d{1,2})(?=\d\d ))(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
+)
+_SYSLOG = re.compile(r"^(?:<\d+>)?([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\b")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LEVEL = re.compile(
+    r"\[(ERROR|CRITICAL|EXCEPTION|FATAL|WARNING|WARN|INFO|EVENT|DEBUG|TRACE)\]"
+    r"|\b(ERROR|CRITICAL|FATAL|WARNING|INFO|DEBUG)\b[ :]"
+    r"|(?:^|[\s\[])([EWIF])(?:\d{3,4}|20\d{6}) \d\d:|\[([EW]) [a-z_]+\.\w+:",
+    re.IGNORECASE,
+)
+_GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.3, "t": 0.3}
+_ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|If reserved memory is")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who wrote a line, as far as it says."""
+
+    rank: int | None = None
+    worker: str | None = None
+    pid: int | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the line says anything about it."""
+        return self != NOBODY
+
+    @property
+    def label(self) -> str:
+        """For a person: `rank 3`, `worker TP0`, `process 118`; nothing where unknown."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        if self.worker is not None:
+            return f"worker {self.worker}"
+        return f"process {self.pid}" if self.pid is not None else ""
+
+
+NOBODY = Source()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time stamp as a line gives it; some give no year. `second` counts from midnight."""
+
+    year: int | None
+    month: int
+    day: int
+    second: float
+
+    def key(self, year: int) -> tuple[int, int, int, float]:
+        """What moments are ordered by, where `year` holds for those that give none."""
+        return (self.year or year, self.month, self.day, self.second)
+
+    def seconds(self, year: int) -> float:
+        """Seconds on a scale that all moments share, exact enough for differences of less than a month."""
+        return (((self.year or year) * 12 + self.month) * 31 + self.day) * 86400 + self.second
+
+    def __str__(self) -> str:
+        minute, second = divmod(self.second, 60)
+        date = f"{self.month:02}-{self.day:02}"
+        clock = f"{int(minute) // 60:02}:{int(minute) % 60:02}:{second:06.3f}"
+        return f"{date if self.year is None else f'{self.year}-{date}'} {clock.removesuffix('.000')}"
+
+
+def source_of(line: str) -> Source:
+    """Who wrote a line."""
+    rank = next((int(found[1]) for pattern in _RANKS if (found := pattern.search(line))), None)
+    worker = _WORKER.search(line) if rank is None else None
+    pid = next((int(found[1]) for pattern in _PIDS if (found := pattern.search(line))), None)
+    return Source(rank, worker[1] if worker else None, pid)
+
+
+def source_of_file(name: str) -> Source:
+    """Whose file this is, by its name: `rank_3.log`, `attempt_0/3/stderr.log`, `plog-118_20250401.log`."""
+    for pattern, what in _IN_NAME:
+        if found := pattern.search(name):
+            return Source(rank=int(found[1])) if what == "rank" else Source(pid=int(found[1]))
+    return NOBODY
+
+
+def moment_of(line: str) -> Moment | None:
+    """When a line was written."""
+    if found := _DATE.search(line):
+        year, month, day, hour, minute, second, fraction, more = found.groups()
+        return _moment(int(year), month, day, (hour, minute, second), (fraction or "") + (more or ""))
+    if found := _SHORT_DATE.search(line):
+        spelled, year, short, day, hour, minute, second, fraction = found.groups()
+        return _moment(int(year) if year else None, spelled or short, day, (hour, minute, second), fraction)
+    found = _SYSLOG.search(line)
+    if found and found[1] in _MONTHS:
+        return _moment(None, str(_MONTHS.index(found[1]) + 1), found[2], (found[3], found[4], found[5]), found[6])
+    return None
+
+
+def _moment(year: int | None, month: str, day: str, clock: tuple[str, str, str], fraction: str | None) -> Moment | None:
+    hour, minute, second = map(int, clock)
+    if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31 and hour < 24 and minute < 60 and second < 62):
+        return None
+    return Moment(year, int(month), int(day), hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}"))
+
+
+def gravity_of(line: str) -> float:
+    """How grave its writer took a line, 0 to 1; a line without a level counts in full."""
+    found = _LEVEL.search(line)
+    if not found:
+        return 1.0
+    level = next(filter(None, found.groups())).lower()
+    return 0.8 if level == "event" else _GRAVE.get("e" if level == "exception" else level[0], 1.0)
+
+
+def advice_begins(line: str) -> int:
+    """From where on a line says what may be the cause and what to try, no longer what happened."""
+    found = _ADVICE.search(line)
+    return found.start() if found else len(line)

@@ -1,0 +1,226 @@
+"""Reads logs of any size once, in bounded memory, and keeps where each thing that is sought was first seen.
+
+A log repeats itself: its lines differ in numbers and addresses. Each shape of a line, that is the line without digits
+and the letters a to f, is looked at when it is new; lines of shapes that hold nothing pass at the speed of a look-up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from npudoctor.explain.lines import Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.sought import Found, Kind, Sought
+from npudoctor.records import dataclass
+
+BLOCK = 1 << 20
+"""Bytes that are read and looked at together."""
+
+_VARYING = b"0123456789abcdef"
+_LOOKS = 2000
+"""How many lines of a shape that shows something are looked at: enough for the ranks of a large job."""
+
+_IN_VAIN = 7
+"""A look that shows nothing costs as many of a shape's looks."""
+
+_KNOWN_SHAPES = 30_000
+_KEPT = 4000
+_SHOWN = 400
+_LONGEST_LINE = 8192
+_WINDOWS = 300
+_NEAR = 6
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_RANK_BELOW = re.compile(r"^\W*rank\s*:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """Something sought, where a source first showed it.
+
+    `line` counts from 1, `offset` bytes from 0. `gravity` is how grave the line's writer took it, 0 to 1. `advice`: it
+    stands in what the line advises, not in what it reports. `source` and `moment` are what the line says of itself; of
+    a moment that a neighbouring line lends it is `moment_near` true.
+    """
+
+    found: Found
+    file: int
+    line: int
+    offset: int
+    text: str
+    source: Source
+    moment: Moment | None
+    moment_near: bool
+    gravity: float
+    advice: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """One file as it was read; `problem` says why it was not."""
+
+    name: str
+    bytes: int
+    lines: int
+    foreign: bool = False
+    problem: str | None = None
+
+
+class Scanner:
+    """Reads one file after another; `sightings` and `counts` (by kind and what) grow, within bounds."""
+
+    def __init__(self, sought: Sought | None = None, progress: Callable[[int], None] = lambda _: None) -> None:
+        self.sightings: list[Sighting] = []
+        self.counts: Counter[tuple[Kind, str]] = Counter()
+        self.files: list[FileRead] = []
+        self._sought = sought or Sought()
+        self._progress = progress
+        self._left: dict[bytes, int] = {}
+        self._seen: set[tuple[Kind, str, str, Source, int]] = set()
+        self._lines = self._offset = 0
+
+    def read(self, name: str, blocks: Iterable[bytes]) -> FileRead:
+        """Read one file, given in blocks of any size."""
+        self._lines = self._offset = 0
+        tail = b""
+        first = True
+        foreign = False
+        for block in blocks:
+            if first and (problem := _unreadable(block)):
+                return self._done(FileRead(name, len(block), 0, problem=problem))
+            foreign = foreign or (first and _is_foreign(block))
+            first = False
+            data = tail + block
+            cut = data.rfind(b"\n") + 1
+            if not cut and len(data) > BLOCK:
+                cut = len(data)
+            self._look(data[:cut])
+            tail = data[cut:]
+            self._progress(len(block))
+        self._look(tail)
+        return self._done(FileRead(name, self._offset, self._lines, foreign, "empty" if first else None))
+
+    def _done(self, read: FileRead) -> FileRead:
+        self.files.append(read)
+        return read
+
+    def _look(self, data: bytes) -> None:
+        """Look at whole lines."""
+        text = data.replace(b"\r", b"\n") if b"\r" in data else data
+        lines = text.split(b"\n")
+        shapes = text.translate(None, _VARYING).split(b"\n")
+        known = self._left
+        wanted = self._sought.sieve.search
+        for number, left in enumerate(map(known.get, shapes)):
+            if left == 0:
+                continue
+            shape = shapes[number]
+            left = known.get(shape)
+            if left is None:
+                left = _LOOKS if wanted(lines[number]) else 0
+            if left:
+                left = self._examine(data, lines, number, left)
+            if len(shape) < _LONGEST_LINE:
+                known[shape] = left
+        if len(known) > _KNOWN_SHAPES:
+            self._left = {shape: left for shape, left in known.items() if left}
+            if len(self._left) > _KNOWN_SHAPES:
+                self._left = {}
+        self._lines += data.count(b"\n")
+        self._offset += len(data)
+
+    def _examine(self, data: bytes, lines: list[bytes], number: int, left: int) -> int:
+        """Look closely at a line that may show something; how many more of its shape to look at."""
+        cost = _IN_VAIN
+        for start, window in self._windows(lines[number]):
+            line = window.decode("utf-8", "replace")
+            if found := self._sought.find(line):
+                cost = 1
+                self._note(found, data, lines, number, start, line)
+        return max(left - cost, 0)
+
+    def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
+        """The line, or where it is a giant the surroundings of what might be sought."""
+        if len(line) <= _LONGEST_LINE:
+            return [(0, line)]
+        starts = [match.start() for match in self._sought.sieve.finditer(line)]
+        windows, end = [], -1
+        for start in starts[:_WINDOWS]:
+            if start >= end:
+                begin = max(start - 200, 0)
+                end = begin + 2000
+                windows.append((begin, line[begin:end]))
+        return windows
+
+    def _note(self, found: list[Found], data: bytes, lines: list[bytes], number: int, start: int, line: str) -> None:
+        source = source_of(line)
+        file = len(self.files)
+        new: list[Found] = []
+        for one in found:
+            self.counts[one.kind, one.what] += 1
+            key = (one.kind, one.what, one.by, source, file)
+            if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
+                self._seen.add(key)
+                new.append(one)
+        if not new:
+            return
+        at = sum(map(len, lines[:number])) + number + start
+        own = moment_of(line)
+        moment = own or _moment_near(lines, number)
+        if any(one.kind is Kind.ROOT_CAUSE for one in new):
+            source = _blamed_below(lines, number) or source
+        advice = advice_begins(line)
+        for one in new:
+            self.sightings.append(
+                Sighting(
+                    found=one,
+                    file=file,
+                    line=self._lines + data.count(b"\n", 0, at) + 1,
+                    offset=self._offset + at,
+                    text=_around(line, one.start),
+                    source=source,
+                    moment=moment,
+                    moment_near=own is None and moment is not None,
+                    gravity=gravity_of(line),
+                    advice=one.start >= advice,
+                )
+            )
+
+
+def _unreadable(block: bytes) -> str | None:
+    kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
+    if kind:
+        return f"compressed ({kind})"
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "text in UTF-16"
+    return "binary" if b"\0" in block[:8192] else None
+
+
+def _is_foreign(block: bytes) -> bool:
+    """Whether a good part of a text is in no Latin script."""
+    sample = block[:65536].decode("utf-8", "replace")
+    letters = [character for character in sample if character.isalpha() or character == "\ufffd"]
+    return bool(letters) and sum(1 for letter in letters if letter > "\u024f") > len(letters) / 5
+
+
+def _moment_near(lines: list[bytes], number: int) -> Moment | None:
+    """The time stamp of a line close by: of one that follows first, for a message stands before its details."""
+    near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
+    stamps = (moment_of(line[:300].decode("utf-8", "replace")) for line in near)
+    return next(filter(None, stamps), None)
+
+
+def _blamed_below(lines: list[bytes], number: int) -> Source | None:
+    """The rank that torchrun names below its headline."""
+    below = b"\n".join(line[:300] for line in lines[number + 1 : number + 2 * _NEAR]).decode("utf-8", "replace")
+    found = _RANK_BELOW.search(below)
+    return Source(rank=int(found[1])) if found else None
+
+
+def _around(line: str, start: int) -> str:
+    """The line as it is kept: without trailing blanks, cut around what was found."""
+    text = line.rstrip()
+    if len(text) <= _SHOWN:
+        return text.strip()
+    begin = max(0, min(start - 80, len(text) - _SHOWN))
+    return f"{'...' if begin else ''}{text[begin : begin + _SHOWN].strip()}..."
