@@ -20,7 +20,7 @@ from npudoctor.facts.hccn_answers import (
     parse_speed,
     parse_vnic,
 )
-from npudoctor.facts.hccn_conf import HccnConf, parse_conf
+from npudoctor.facts.hccn_conf import CONF_PATH, HccnConf, parse_conf
 from npudoctor.facts.hccn_counters import LinkStat, parse_hw_stats, parse_link_stat, parse_stat
 from npudoctor.facts.hccn_lines import HccnFailure, parse_failure
 from npudoctor.facts.hccn_port import (
@@ -36,6 +36,7 @@ from npudoctor.facts.hccn_port import (
 from npudoctor.facts.hccn_tls import Certificate, Tls, TlsCard, parse_tls
 
 __all__ = [
+    "CONF_PATH",
     "Address",
     "Certificate",
     "Fec",

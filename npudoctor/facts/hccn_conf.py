@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from npudoctor.facts.cells import lines_of, refusal
 from npudoctor.records import dataclass
 
-PATH = "/etc/hccn.conf"
+CONF_PATH = "/etc/hccn.conf"
 
 
 @dataclass(frozen=True, slots=True)
