@@ -207,8 +207,14 @@ class RecordingHost:
 
 
 def _in_steps(seconds: float) -> float:
-    """A time so coarse that the same node gives the same one again: none below 2 s, then tenths of a second."""
-    return round(seconds, 1) if seconds >= UNEVENTFUL_S else 0.0
+    """A time so coarse that the same node gives the same one again: none below 2 s, then tenths of a second.
+
+    A full second that was passed stays passed, because limits are full seconds.
+    """
+    if seconds < UNEVENTFUL_S:
+        return 0.0
+    coarse = round(seconds, 1)
+    return coarse + 0.01 if seconds > coarse == int(coarse) else coarse
 
 
 def _not_of(pid: int, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
