@@ -36,8 +36,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-deps",
         "--no-build-isolation",
         "--target",
-        target,
-        source,
     ]
     done = subprocess.run([*argv, str(target), str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
