@@ -100,9 +100,8 @@ class RecordingHost:
 
     def _run(self, key: str, timeout: float, ask: Callable[[], Completed]) -> Completed:
         done = self._noting(failure_key("run", key), key, ask)
-        self.notes.commands[key] = replace(
-            done, seconds=_in_steps(min(done.seconds, timeout) if done.timed_out else done.seconds)
-        )
+        seconds = min(done.seconds, timeout) if done.timed_out else _in_steps(done.seconds)
+        self.notes.commands[key] = replace(done, seconds=seconds)
         return done
 
     def which(self, name: str) -> str | None:

@@ -337,6 +337,21 @@ def test_too_many_entries_are_refused(tmp_path: Path, temporary: Path) -> None:
     assert os.listdir(temporary) == []
 
 
+def test_a_million_entries_are_refused_at_once_and_without_taking_memory(tmp_path: Path, temporary: Path) -> None:
+    headers = b"".join(sized(f"root/{number:06}", 0).tobuf(tarfile.USTAR_FORMAT) for number in range(1000))
+    about = json.dumps(MINIMAL).encode()
+    first = sized("bundle.json", len(about)).tobuf(tarfile.USTAR_FORMAT) + about.ljust(512, b"\0")
+    path = tmp_path / "node.tar.gz"
+    path.write_bytes(gzip.compress(first) + gzip.compress(headers) * 1000 + gzip.compress(bytes(1024)))
+    tracemalloc.start()
+    try:
+        assert "more than 20,000 entries" in complaint(path)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert os.listdir(temporary) == []
+
+
 def test_as_many_entries_as_allowed_are_read(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_ENTRIES", 20)
     assert open_bundle(str(archive(tmp_path / "a.tar.gz", {f"root/{number}": b"" for number in range(19)})))
