@@ -1,7 +1,7 @@
 """What hccn_tool says of the network port of each chip: a fact for each query, asked only where somebody wants it.
 
-hccn_tool wants the number of the device as the driver has it, not npu-smi's, bears no second call beside it, and mostly
-wants root: a refusal that a lack of rights explains is one of rights.
+hccn_tool wants the number of the device as the driver has it, not npu-smi's, and mostly root: a refusal that a lack of
+rights explains is one of rights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.hccn import Address, Fec, Gateway, HccnConf, Link, LinkStat, Lldp, NetDetect, NetHealth, Speed, Tls
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe, run_each
 
 TOOL = "hccn_tool"
 A = TypeVar("A")
@@ -141,15 +141,15 @@ def _ask(
     parse: Callable[[str], A],
     unset: A | None = None,
 ) -> tuple[dict[int, A], dict[int, str]]:
-    """The answer of every device, one after the other; `unset` stands for one that says that nothing is set."""
+    """The answer of every device; `unset` stands for one that says that nothing is set."""
     if options.profile == "quick":
         raise NotApplicable("profile quick asks no card by itself")
     found: dict[int, A] = {}
     failed: dict[int, str] = {}
     first: Unavailable | None = None
-    for device in devices.subjects:
-        command = (TOOL, "-i", str(device), f"-{query}", "-g")
-        done = host.run(command, timeout=options.tool_timeout_s)
+    commands = [(TOOL, "-i", str(device), f"-{query}", "-g") for device in devices.subjects]
+    answers = run_each(host, commands, timeout=options.tool_timeout_s)
+    for device, command, done in zip(devices.subjects, commands, answers, strict=True):
         try:
             found[device] = _answer(host, done, " ".join(command), parse, unset)
         except Unavailable as why:

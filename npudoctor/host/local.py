@@ -41,6 +41,8 @@ GRACE_S = 0.15
 
 SCRIPTS = posixpath.join(posixpath.dirname(posixpath.dirname(__file__)), "facts", "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
+ALONE = "hccn_tool"
+"""The tool that answers "busy" while another call of it runs (its manual: no two at once)."""
 _CALLS = itertools.count(1)
 
 
@@ -63,6 +65,7 @@ class LocalHost:
         self._environ = dict(os.environ) if environ is None else environ
         self._environment = environment
         self._slots = threading.BoundedSemaphore(at_once)
+        self._alone = threading.Lock()
         self._lock = threading.Lock()
         self._answers: dict[tuple[str, ...], _Once] = {}
         self._hung: dict[str, str] = {}
@@ -213,7 +216,7 @@ class LocalHost:
         tool = posixpath.basename(argv[0])
         if tool not in VENDOR_TOOLS:
             return self._execute(argv, environment, timeout)
-        with self._slots:
+        with self._alone if tool == ALONE else contextlib.nullcontext(), self._slots:
             if first := self._hung.get(tool):
                 raise Unavailable(f"{tool} is not asked again: {first}", because=Because.TIMED_OUT)
             completed = self._execute(argv, environment, timeout)

@@ -1,0 +1,24 @@
+"""Who asks: what this user is not shown, npudoctor cannot judge."""
+
+from __future__ import annotations
+
+from npudoctor.records import dataclass
+from npudoctor.sdk import Host, User, probe
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The person who ran npudoctor, or who made the recording."""
+
+    user: User
+
+    @property
+    def is_root(self) -> bool:
+        """Whether nothing is hidden from this user."""
+        return self.user.uid == 0
+
+
+@probe
+def asker(host: Host) -> Asker:
+    """From the host itself."""
+    return Asker(host.user)
