@@ -34,6 +34,7 @@ LAYERS = {
     "npudoctor.fixer": {"findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "engine", "journal"},
     "npudoctor.journal": {"findings", "host", "steps", "sdk"},
     "npudoctor.config": {"findings"},
+    "npudoctor.explain": {"sdk", "knowledge", "plugins", "explain"},
     "npudoctor.report": {"findings", "report"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
 }

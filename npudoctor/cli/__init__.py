@@ -17,6 +17,7 @@ from npudoctor import __version__
 
 COMMANDS = {
     "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
+    "explain": ("npudoctor.cli.explain", "explain a check, a pitfall, an error code, or a failing log"),
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),

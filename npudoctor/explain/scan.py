@@ -31,6 +31,8 @@ _LONGEST_LINE = 8192
 _WINDOWS = 300
 _NEAR = 6
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RANK_BELOW = re.compile(r"^\W*rank\s*:\s*(\d+)", re.MULTILINE)
 
 
@@ -133,7 +135,7 @@ class Scanner:
         """Look closely at a line that may show something; how many more of its shape to look at."""
         cost = _IN_VAIN
         for start, window in self._windows(lines[number]):
-            line = window.decode("utf-8", "replace")
+            line = _plain(window)
             if found := self._sought.find(line):
                 cost = 1
                 self._note(found, data, lines, number, start, line)
@@ -185,6 +187,12 @@ class Scanner:
                     advice=one.start >= advice,
                 )
             )
+
+
+def _plain(line: bytes) -> str:
+    """A line as text, without colours and control characters."""
+    text = line.decode("utf-8", "replace")
+    return text if text.isprintable() else _CONTROL.sub(" ", _COLOR.sub("", text))
 
 
 def _unreadable(block: bytes) -> str | None:

@@ -1,0 +1,193 @@
+"""Explain a check, a pitfall or an error code; or a failing log: which rank failed first, of what, and the mend.
+
+examples:
+  npudoctor explain hccl.ports-free            why it matters, how it is found, how it is mended
+  npudoctor explain EI0006 507033 -8005 P003   codes in any spelling, and pitfalls
+  npudoctor explain --log train.log            a log of torch, torch_npu, CANN or MindSpore, of any size
+  npudoctor explain --log rank_*.log           one file for each rank
+  python train.py 2>&1 | npudoctor explain --log -
+
+exit codes: 0 explained, 1 nothing known is in the log, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from npudoctor import plugins
+from npudoctor.cli import UsageError, write
+
+if TYPE_CHECKING:
+    from npudoctor.explain.diagnosis import Diagnosis
+
+NOTHING_KNOWN = 1
+WIDTH = 24
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add what can be explained."""
+    parser.add_argument("ids", nargs="*", metavar="ID", help="a check, a pitfall (P003) or a code (EI0006, 507033, …)")
+    parser.add_argument(
+        "--log", nargs="+", metavar="FILE", help="failing logs, one or several of one job; folders; - reads stdin"
+    )
+    parser.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain."""
+    if args.log and args.ids:
+        raise UsageError("--log takes no ID: explain the log first, then what it shows")
+    if args.log:
+        return _explain_log(args)
+    if not args.ids:
+        raise UsageError("say what to explain: a check, a pitfall, a code, or --log FILE")
+    return _explain_topics(args)
+
+
+def _explain_topics(args: argparse.Namespace) -> int:
+    from npudoctor.explain import documents, topics
+
+    catalog = plugins.load()
+    names = args.ids
+    if len(names) > 1 and topics.code(" ".join(names)) and not all(map(topics.code, names)):
+        names = [" ".join(names)]
+    try:
+        found = [topics.find(name, catalog) for name in names]
+    except topics.Unknown as problem:
+        raise UsageError(str(problem)) from problem
+    document = documents.of_topics(found, catalog)
+    if args.json:
+        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        from npudoctor.cli import explained
+
+        write(explained.topics(document, no_color=args.no_color))
+    return 0
+
+
+def _explain_log(args: argparse.Namespace) -> int:
+    from npudoctor.explain import diagnosis, documents, scan
+
+    paths = [path for name in args.log for path in _files(name)]
+    sizes = [_size(path) for path in paths]
+    with Progress(None if None in sizes else sum(filter(None, sizes)), color=not args.no_color) as progress:
+        scanner = scan.Scanner(progress=progress.add)
+        for path in paths:
+            scanner.read("stdin" if path == "-" else path, _blocks(path, scan.BLOCK))
+    found = diagnosis.diagnose(scanner)
+    document = documents.of_log(found, plugins.load().checks)
+    if args.json:
+        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    elif found.knows:
+        from npudoctor.cli import explained
+
+        write(explained.log(document, no_color=args.no_color))
+    for line in _remarks(found):
+        print(f"npudoctor explain: {line}", file=sys.stderr)  # noqa: T201
+    return 0 if found.knows else NOTHING_KNOWN
+
+
+def _files(name: str) -> Iterator[str]:
+    """The file of this name; of a folder all files below it."""
+    if not os.path.isdir(name):
+        yield name
+        return
+    for folder, inner, files in os.walk(name):
+        inner.sort()
+        yield from (os.path.join(folder, file) for file in sorted(files))
+
+
+def _size(path: str) -> int | None:
+    """Bytes to read; None where that is not known beforehand. Raises UsageError for what cannot be read."""
+    if path == "-":
+        if sys.stdin is None:
+            raise UsageError("--log -: there is no stdin")
+        return None
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size or None
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from problem
+
+
+def _blocks(path: str, length: int) -> Iterator[bytes]:
+    descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY)
+    try:
+        while block := os.read(descriptor, length):
+            yield block
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from problem
+    finally:
+        if path != "-":
+            os.close(descriptor)
+
+
+def _remarks(found: Diagnosis) -> Iterator[str]:
+    """What is to be said beside the diagnosis: files that were not read, and what to send where nothing is known."""
+    read = [file for file in found.files if not file.problem]
+    for file in found.files:
+        if file.problem == "empty":
+            yield f"{file.name} is empty"
+        elif file.problem:
+            unpack = "; unpack it and pipe it into --log -" if file.problem.startswith("compressed") else ""
+            yield f"{file.name} is no log that can be read: {file.problem}{unpack}"
+    if found.knows or not read:
+        return
+    name = read[0].name if len(read) == 1 else f"{len(read)} files"
+    foreign = "; the text is in another language" if all(file.foreign for file in read) else ""
+    first = ""
+    if one := found.unexplained:
+        first = f"; the first exception is `{one.found.what}` ({found.files[one.file].name}:{one.line})"
+    yield (
+        f"nothing known is in {name}{foreign}{first}; to whoever helps, send the lines around the first ERROR or "
+        "Traceback and the newest files of ~/ascend/log/debug/plog"
+    )
+
+
+class Progress:
+    """How much of the logs is read: one line on a terminal that is gone at the end; nothing elsewhere."""
+
+    def __init__(self, total: int | None, *, color: bool) -> None:
+        self._total = total
+        self._read = 0
+        self._began = time.monotonic()
+        self._shown_at = self._began + 0.2
+        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._color = color and "NO_COLOR" not in os.environ
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def add(self, count: int) -> None:
+        """Take note of bytes that were read."""
+        self._read += count
+        now = time.monotonic()
+        if self._live and now > self._shown_at:
+            self._shown_at = now + 0.1
+            line = self._line(now)[: max(os.get_terminal_size(2).columns - 1, 1)]
+            sys.stderr.write(f"\r\x1b[K\x1b[2m{line}\x1b[0m" if self._color else f"\r\x1b[K{line}")
+            sys.stderr.flush()
+
+    def _line(self, now: float) -> str:
+        read = self._read / 1e6
+        speed = f"{read / max(now - self._began, 1e-3):.0f} MB/s"
+        if not self._total:
+            return f"{read:.0f} MB read, {speed}"
+        done = WIDTH * min(self._read, self._total) // self._total
+        share = 100 * min(self._read, self._total) // self._total
+        bar = "#" * done + "." * (WIDTH - done)
+        return f"[{bar}] {share} % of {self._total / 1e6:.0f} MB, {speed}"
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+__all__: Sequence[str] = ("Progress", "configure", "run")

@@ -1,0 +1,231 @@
+"""The text of `npudoctor explain`: what it is about in bold, then labelled paragraphs, commands ready to paste."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from npudoctor.report.text import look_of
+
+LABEL = 10
+"""Columns that a label takes."""
+
+_SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_ALSO = 4
+_QUOTED = 3
+_HOW = {
+    "time": "by the time stamps",
+    "launcher": "as the launcher says",
+    "order": "by the order of the lines",
+    "cause": "the others only wait for it or follow",
+}
+
+
+def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
+    """What was asked about."""
+    page = _Page(no_color)
+    for number, topic in enumerate(document["topics"]):
+        if number:
+            page.blank()
+        {"check": page.check, "pitfall": page.pitfall, "code": page.code}[topic["kind"]](topic)
+    return page.text()
+
+
+def log(document: Mapping[str, Any], *, no_color: bool = False) -> str:
+    """What a log shows."""
+    page = _Page(no_color)
+    page.log(document)
+    return page.text()
+
+
+class _Page:
+    def __init__(self, no_color: bool) -> None:
+        look = look_of(sys.stdout, no_color=no_color)
+        self._width = look.width
+        self._names: Mapping[str, str] = {}
+        self._out = io.StringIO()
+        self._console = Console(
+            file=self._out,
+            width=look.width,
+            force_terminal=look.color,
+            color_system="standard" if look.color else None,
+            no_color=not look.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def text(self) -> str:
+        return self._out.getvalue()
+
+    def blank(self) -> None:
+        self._console.print()
+
+    def _title(self, text: str, aside: str = "", style: str = "bold") -> None:
+        self._console.print(Text(text, style=style) + Text(f"  {aside}" if aside else "", style="dim"), soft_wrap=True)
+
+    def _item(self, label: str, text: str | Text | None, *, indent: int = 2) -> None:
+        """A labelled paragraph, wrapped below its own beginning; nothing where there is nothing to say."""
+        if not text:
+            return
+        body = text if isinstance(text, Text) else Text(re.sub(r"\s*\n\s*", " ", text))
+        lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan")
+        for number, piece in enumerate(body.wrap(self._console, max(self._width - indent - LABEL, 20))):
+            piece.rstrip()
+            self._console.print((lead if number == 0 else Text(" " * (indent + LABEL))) + piece, soft_wrap=True)
+
+    def _quote(self, label: str, text: str, *, indent: int = 2) -> None:
+        """A line of a log, as it is but cut to a few lines."""
+        room = _QUOTED * max(self._width - indent - LABEL, 20)
+        self._item(label, Text(text if len(text) <= room else text[: room - 3] + "...", style="dim"), indent=indent)
+
+    def _mend(self, steps: Iterable[Mapping[str, Any]], *, root: str | None, indent: int = 2) -> None:
+        label = "do"
+        for step in steps:
+            if step["command"]:
+                lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan") + Text("$ ", style="dim")
+                self._console.print(lead + Text(step["step"], style="green"), soft_wrap=True)
+            else:
+                self._item(label, step["step"], indent=indent)
+            label = ""
+        if root:
+            self._item("", f"(needs root {root})" if root != "always" else "(needs root)", indent=indent)
+
+    def _foreseen(self, checks: Iterable[str], *, indent: int = 2) -> None:
+        if names := " ".join(checks):
+            self._item("foreseen", Text(f"npudoctor check {names}", style="green"), indent=indent)
+
+    # Topics
+
+    def check(self, check: Mapping[str, Any]) -> None:
+        self._title(check["id"], check["title"])
+        self._item("why", check["why"])
+        found = f"profile {check['profile']}"
+        if check["facts"]:
+            found += f"; judges {', '.join(check['facts'])} (npudoctor facts NAME shows one)"
+        self._item("how", found)
+        self._item("after", ", ".join(check["after"]) and f"skipped behind an error of {', '.join(check['after'])}")
+        if check["fix"]:
+            self._item("fix", Text(f"npudoctor fix {check['fix']}", style="green"))
+        for pitfall in check["pitfalls"]:
+            self.blank()
+            self._title(f"  {pitfall['title']}", pitfall["id"])
+            self._item("cause", pitfall["cause"], indent=4)
+            self._mend(pitfall["mend"], root=_root(pitfall), indent=4)
+
+    def pitfall(self, pitfall: Mapping[str, Any]) -> None:
+        self._title(pitfall["title"], f"{pitfall['id']}, {pitfall['severity']}, frequency {pitfall['frequency']}")
+        self._item("cause", pitfall["cause"])
+        self._item("shows", pitfall["detect"])
+        self._item("codes", ", ".join(pitfall["codes"]))
+        self._mend(pitfall["mend"], root=_root(pitfall))
+        self._foreseen(pitfall["foreseen_by"])
+        self._sources(pitfall)
+
+    def code(self, code: Mapping[str, Any]) -> None:
+        self._title(code["code"], code["name"] or "")
+        self._item("means", code["meaning"])
+        if code["wraps_many_causes"]:
+            self._item("", "It wraps many causes: what stands beside it in the log says which.")
+        self._item("look at", code["look"])
+        self._item("newer", code["newer_code"])
+        for pitfall in code["pitfalls"]:
+            self._item("known", f"{pitfall['id']} {pitfall['title']}")
+            self._mend(pitfall["mend"], root=_root(pitfall), indent=4)
+        self._foreseen(code["foreseen_by"])
+        self._sources(code)
+
+    def _sources(self, row: Mapping[str, Any]) -> None:
+        for number, source in enumerate(row["sources"]):
+            self._console.print(
+                Text("  ")
+                + Text("" if number else "source", style="cyan")
+                + Text(" " * (LABEL if number else LABEL - 6))
+                + source,
+                style="dim",
+                soft_wrap=True,
+            )
+        self._item("as of", row["as_of"])
+
+    # Logs
+
+    def log(self, document: Mapping[str, Any]) -> None:
+        self._names = _short([file["name"] for file in document["files"]])
+        pitfalls = document["pitfalls"]
+        if pitfalls:
+            self._suspect(pitfalls[0])
+        for message in () if pitfalls else document["messages"]:
+            self._title(message["meaning"])
+            self._quote("seen", message["text"])
+            self._item("at", self._where(message))
+        self._ranks(document)
+        if len(pitfalls) > 1:
+            self.blank()
+            self._title("also possible")
+            for other in pitfalls[1 : 1 + _ALSO]:
+                self._item(other["id"], f"{other['title']} ({other['certainty']}; {self._where(other['evidence'][0])})")
+        if document["codes"]:
+            self.blank()
+            self._title("codes")
+            for code in document["codes"]:
+                self._code_seen(code)
+        if pitfalls:
+            self.blank()
+            self._console.print(f"npudoctor explain {pitfalls[0]['id']} tells more of it.", soft_wrap=True)
+
+    def _suspect(self, pitfall: Mapping[str, Any]) -> None:
+        aside = pitfall["id"] + ("" if pitfall["certainty"] == "clear" else f", {pitfall['certainty']}")
+        self._title(pitfall["title"], aside, style=_SEVERITY.get(pitfall["severity"], "bold"))
+        self._quote("seen", pitfall["evidence"][0]["text"])
+        self._item("at", self._where(pitfall["evidence"][0]))
+        self._item("cause", pitfall["cause"])
+        self._mend(pitfall["mend"], root=_root(pitfall))
+        self._foreseen(pitfall["foreseen_by"])
+
+    def _ranks(self, document: Mapping[str, Any]) -> None:
+        first, blamed = document["first_failure"], document["blamed"]
+        unexplained = document["unexplained"]
+        several = first and first["who"] and first["of"] > 1
+        if not (blamed or unexplained or several):
+            return
+        self.blank()
+        if several:
+            how = f"{first['who']}, of {first['of']} that failed ({_HOW[first['known_by']]})"
+            self._item("first", f"{how}: {first['shows']} ({self._where(first)})")
+        for one in blamed:
+            self._item("blamed", f"{one['culprit']}, by the log itself ({self._where(one)})")
+        if unexplained:
+            self._item("besides", f"{unexplained['shows']} ({self._where(unexplained)})")
+
+    def _where(self, one: Mapping[str, Any]) -> str:
+        """Where a line stands, and who and when as far as known."""
+        name = self._names[one["file"]]
+        parts = [f"{name}:{one['line']}" if name else f"line {one['line']}", one["who"]]
+        if one["time"]:
+            parts.append(("about " if one["time_of_a_line_nearby"] else "") + one["time"])
+        return ", ".join(filter(None, parts))
+
+    def _code_seen(self, code: Mapping[str, Any]) -> None:
+        meaning = code["meaning"] or f"not known to npudoctor; a code of {code['of']}"
+        look = f"; look at {code['look']}" if code["look"] else ""
+        self._item(code["code"], f"{meaning}{look} ({code['count']} ×, {self._where(code['first'])})")
+
+
+def _root(row: Mapping[str, Any]) -> str | None:
+    return row["root_when"] or ("always" if row["needs_root"] else None)
+
+
+def _short(names: Sequence[str]) -> dict[str, str]:
+    """How files are called in a text: not at all where there is one, else by as little of their paths as tells them."""
+    if len(names) < 2:
+        return dict.fromkeys(names, "")
+    common = os.path.commonpath([os.path.dirname(name) for name in names]) if all(map(os.path.isabs, names)) else ""
+    return {name: os.path.relpath(name, common) if common else name for name in names}

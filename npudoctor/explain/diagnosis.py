@@ -1,0 +1,205 @@
+"""What a failing log shows: the pitfalls, the codes, and which rank failed first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from npudoctor import knowledge
+from npudoctor.explain.lines import Source, source_of_file
+from npudoctor.explain.scan import FileRead, Scanner, Sighting
+from npudoctor.explain.sought import Kind
+from npudoctor.explain.weighing import STRONG, Suspect, Times, suspects
+from npudoctor.knowledge.codes import ErrorCode, ErrorText
+from npudoctor.records import dataclass, replace
+
+_NEIGHBOURS = 15
+"""Lines within which a line without a name belongs to the source of its neighbour."""
+
+_SAME_INSTANT_S = 1.0
+_REPORTED = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSeen:
+    """A code in the log: its row where it is known, else what prints codes like it."""
+
+    spelled: str
+    code: ErrorCode | None
+    family: str | None
+    count: int
+    first: Sighting
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    """Who of how many failed first, and with what. `by` is how that is known: time, launcher, order, or cause."""
+
+    who: str
+    sighting: Sighting
+    by: str
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All that the logs show. `unexplained` is the first exception that nothing known explains."""
+
+    suspects: tuple[Suspect, ...]
+    codes: tuple[CodeSeen, ...]
+    messages: tuple[tuple[ErrorText, Sighting], ...]
+    first_failure: FirstFailure | None
+    blamed: tuple[Sighting, ...]
+    unexplained: Sighting | None
+    files: tuple[FileRead, ...]
+    counts: Mapping[tuple[Kind, str], int]
+
+    @property
+    def knows(self) -> bool:
+        """Whether anything known was found."""
+        return bool(self.suspects or self.messages or any(seen.code for seen in self.codes))
+
+
+def diagnose(scanner: Scanner) -> Diagnosis:
+    """Draw the conclusions from what a scanner saw."""
+    seen = _attributed(scanner.sightings, scanner.files)
+    times = _times(seen)
+    ranked = suspects(seen, times)
+    unexplained = _unexplained(seen)
+    return Diagnosis(
+        suspects=ranked,
+        codes=_codes(seen, scanner),
+        messages=_messages(seen),
+        first_failure=_first_failure(seen, times, scanner.files, unexplained),
+        blamed=tuple({one.found.what: one for one in reversed(seen) if one.found.kind is Kind.BLAME}.values()),
+        unexplained=min(unexplained, key=_place, default=None),
+        files=tuple(scanner.files),
+        counts=scanner.counts,
+    )
+
+
+def _place(one: Sighting) -> tuple[int, int]:
+    return (one.file, one.offset)
+
+
+def _attributed(sightings: Iterable[Sighting], files: Sequence[FileRead]) -> list[Sighting]:
+    """Each sighting with its source: its own, that of the file's name, or that of a line close by."""
+    seen = sorted(sightings, key=_place)
+    ranks = {one.source.pid: one.source.rank for one in seen if one.source.pid and one.source.rank is not None}
+    names = [source_of_file(file.name) for file in files]
+    attributed = []
+    for file, group in groupby(seen, key=lambda one: one.file):
+        inside = list(group)
+        for one in inside:
+            source = one.source if one.source.known else names[file]
+            if not source.known:
+                near = [other for other in inside if other.source.known and abs(other.line - one.line) <= _NEIGHBOURS]
+                nearest = min(near, key=lambda other: abs(other.line - one.line), default=None)
+                source = nearest.source if nearest else source
+            if source.rank is None and source.pid in ranks:
+                source = Source(ranks[source.pid], None, source.pid)
+            attributed.append(replace(one, source=source))
+    return attributed
+
+
+def _times(seen: Sequence[Sighting]) -> Times:
+    year = max((one.moment.year or 0 for one in seen if one.moment), default=0) or 2000
+    return {id(one): one.moment.seconds(year) for one in seen if one.moment}
+
+
+def _codes(seen: Iterable[Sighting], scanner: Scanner) -> tuple[CodeSeen, ...]:
+    errors = knowledge.errors()
+    firsts: dict[str, Sighting] = {}
+    for one in seen:
+        if one.found.kind is Kind.CODE:
+            firsts.setdefault(one.found.what, one)
+    return tuple(
+        CodeSeen(spelled, errors.code(spelled), errors.family(spelled), scanner.counts[Kind.CODE, spelled], first)
+        for spelled, first in firsts.items()
+    )
+
+
+def _messages(seen: Iterable[Sighting]) -> tuple[tuple[ErrorText, Sighting], ...]:
+    firsts: dict[str, tuple[ErrorText, Sighting]] = {}
+    for one in seen:
+        text = knowledge.errors().message(one.found.what) if one.found.kind is Kind.MESSAGE else None
+        if text:
+            firsts.setdefault(text.text, (text, one))
+    return tuple(firsts.values())
+
+
+def _is_failure(one: Sighting) -> bool:
+    """Whether a line reports that something failed, not only that it was tried or what to do."""
+    if one.advice or one.gravity < _REPORTED:
+        return False
+    if one.found.kind is Kind.SYMPTOM:
+        pitfall = knowledge.pitfalls().pitfall(one.found.what)
+        return pitfall is not None and pitfall.severity == "error"
+    return one.found.kind in (Kind.CODE, Kind.EXCEPTION)
+
+
+def _unexplained(seen: Sequence[Sighting]) -> list[Sighting]:
+    """The exceptions beside which nothing known stands."""
+    known = [one for one in seen if one.found.kind in (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE)]
+    return [
+        one
+        for one in seen
+        if one.found.kind is Kind.EXCEPTION
+        and not any(
+            other.file == one.file
+            and abs(other.line - one.line) <= _NEIGHBOURS
+            and (other.source == one.source or not other.source.known)
+            for other in known
+        )
+    ]
+
+
+def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
+    """Whether a failure may be one that others follow from."""
+    if one.found.kind is Kind.EXCEPTION:
+        return one in unexplained
+    if one.found.kind is Kind.CODE:
+        code = knowledge.errors().code(one.found.what)
+        ids = code.pitfalls[:1] if code and not code.generic else ()
+    else:
+        ids = (one.found.what,)
+    pitfalls = [knowledge.pitfalls().pitfall(id) for id in ids]
+    return any(pitfall is not None and not pitfall.consequence for pitfall in pitfalls)
+
+
+def _first_failure(
+    seen: Sequence[Sighting], times: Times, files: Sequence[FileRead], unexplained: Sequence[Sighting]
+) -> FirstFailure | None:
+    failures: dict[str, list[Sighting]] = {}
+    for one in filter(_is_failure, seen):
+        who = one.source.label or (files[one.file].name if len(files) > 1 else "")
+        failures.setdefault(who, []).append(one)
+    if not failures:
+        return None
+    groups = list(failures.items())
+    causes = [(who, group) for who, group in groups if any(_is_cause(one, unexplained) for one in group)]
+    named = next((one for one in seen if one.found.kind is Kind.ROOT_CAUSE and one.source.known), None)
+    if len(groups) == 1:
+        return _failed(groups[0], "order", times, 1)
+    if all(any(id(one) in times for one in group) for _, group in groups):
+        began = {who: min(times[id(one)] for one in group if id(one) in times) for who, group in groups}
+        earliest = [item for item in groups if began[item[0]] <= min(began.values()) + _SAME_INSTANT_S]
+        first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
+        return _failed(first, "time", times, len(groups))
+    if named and named.source.label in failures:
+        return _failed((named.source.label, failures[named.source.label]), "launcher", times, len(groups))
+    one_file = len({one.file for _, group in groups for one in group}) == 1
+    if one_file or len(causes) == 1:
+        first = min(causes or groups, key=lambda item: _place(item[1][0]))
+        return _failed(first, "order" if one_file and len(causes) in (0, len(groups)) else "cause", times, len(groups))
+    return None
+
+
+def _failed(item: tuple[str, list[Sighting]], by: str, times: Times, of: int) -> FirstFailure:
+    who, group = item
+    first = min(group, key=lambda one: (times.get(id(one), float("inf")) if by == "time" else 0, _place(one)))
+    near = [one for one in group if one.file == first.file and abs(one.line - first.line) <= _NEIGHBOURS]
+    return FirstFailure(who, min(near, key=lambda one: (one.found.kind is not Kind.SYMPTOM, _place(one))), by, of)
+
+
+__all__ = ["STRONG", "CodeSeen", "Diagnosis", "FirstFailure", "Suspect", "diagnose"]

@@ -1,0 +1,162 @@
+"""What `explain` found out, as plain data: the JSON that it prints, and what its text is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from npudoctor import __version__, knowledge
+from npudoctor.explain import topics
+from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
+from npudoctor.explain.scan import Sighting
+from npudoctor.explain.weighing import STRONG, Suspect
+from npudoctor.knowledge.codes import ErrorCode
+from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Check
+
+TOPICS = "npudoctor.explain/1"
+LOG = "npudoctor.explain-log/1"
+_EVIDENCE = 5
+_LIKELY = 0.25
+
+Document = dict[str, Any]
+
+
+def of_topics(found: Iterable[topics.Topic], catalog: Catalog) -> Document:
+    """What was asked about."""
+    return {"schema": TOPICS, "tool_version": __version__, "topics": [_topic(one, catalog) for one in found]}
+
+
+def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
+    if isinstance(topic, Check):
+        return _check(topic, catalog)
+    return _pitfall(topic, catalog) if isinstance(topic, Pitfall) else _code(topic, catalog)
+
+
+def _check(check: Check, catalog: Catalog) -> Document:
+    return {
+        "kind": "check",
+        "id": check.id,
+        "title": check.title,
+        "why": check.why or None,
+        "tags": list(check.tags),
+        "profile": check.profile,
+        "facts": list(topics.facts_of(check, catalog)),
+        "after": list(check.after),
+        "fix": check.fix,
+        "pitfalls": [_pitfall(pitfall, catalog) for pitfall in topics.pitfalls_of(check)],
+    }
+
+
+def _pitfall(pitfall: Pitfall, catalog: Catalog) -> Document:
+    return {
+        "kind": "pitfall",
+        "id": pitfall.id,
+        "title": pitfall.title,
+        "severity": pitfall.severity,
+        "frequency": pitfall.frequency,
+        "cause": pitfall.cause,
+        "detect": pitfall.detect,
+        "mend": [{"step": step, "command": command} for step, command in topics.mended_by(pitfall)],
+        "needs_root": pitfall.needs_root,
+        "root_when": pitfall.root_when,
+        "reversible": pitfall.reversible,
+        "codes": list(pitfall.codes),
+        "foreseen_by": [check.id for check in topics.foreseeing([pitfall], catalog.checks)],
+        "sources": list(pitfall.sources),
+        "as_of": knowledge.pitfalls().as_of,
+    }
+
+
+def _code(code: ErrorCode, catalog: Catalog) -> Document:
+    found = topics.pitfalls_of(code)
+    return {
+        "kind": "code",
+        "code": code.code,
+        "of": code.kind,
+        "name": code.name,
+        "meaning": code.meaning,
+        "look": code.look,
+        "severity": code.severity,
+        "wraps_many_causes": code.generic,
+        "newer_code": code.same_as,
+        "confidence": code.confidence,
+        "pitfalls": [_pitfall(pitfall, catalog) for pitfall in found],
+        "foreseen_by": [check.id for check in topics.foreseeing(found, catalog.checks)],
+        "sources": list(code.sources),
+        "as_of": knowledge.errors().as_of,
+    }
+
+
+def of_log(diagnosis: Diagnosis, checks: Mapping[str, Check]) -> Document:
+    """What a log shows."""
+    names = [file.name for file in diagnosis.files]
+    return {
+        "schema": LOG,
+        "tool_version": __version__,
+        "as_of": knowledge.pitfalls().as_of,
+        "files": [
+            {"name": file.name, "bytes": file.bytes, "lines": file.lines, "problem": file.problem}
+            for file in diagnosis.files
+        ],
+        "first_failure": _first(diagnosis.first_failure, names),
+        "pitfalls": [_suspect(suspect, names, checks) for suspect in diagnosis.suspects],
+        "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
+        "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
+        "blamed": [{"culprit": one.found.what, **_sighting(one, names)} for one in diagnosis.blamed],
+        "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
+    }
+
+
+def _first(first: FirstFailure | None, names: list[str]) -> Document | None:
+    if first is None:
+        return None
+    return {**_sighting(first.sighting, names), "who": first.who or None, "known_by": first.by, "of": first.of}
+
+
+def _suspect(suspect: Suspect, names: list[str], checks: Mapping[str, Check]) -> Document:
+    pitfall = suspect.pitfall
+    certainty = "clear" if suspect.weight >= STRONG else "likely" if suspect.weight >= _LIKELY else "possible"
+    return {
+        "id": pitfall.id,
+        "title": pitfall.title,
+        "certainty": certainty,
+        "score": suspect.score,
+        "severity": pitfall.severity,
+        "cause": pitfall.cause,
+        "follows_from_another": pitfall.consequence,
+        "mend": [{"step": step, "command": command} for step, command in topics.mended_by(pitfall)],
+        "needs_root": pitfall.needs_root,
+        "root_when": pitfall.root_when,
+        "foreseen_by": [check.id for check in topics.foreseeing([pitfall], checks)],
+        "evidence": [_sighting(one, names) for one in suspect.evidence[:_EVIDENCE]],
+        "sources": list(pitfall.sources),
+    }
+
+
+def _code_seen(seen: CodeSeen, names: list[str]) -> Document:
+    code = seen.code
+    return {
+        "code": seen.spelled,
+        "known": code is not None,
+        "meaning": code.meaning if code else None,
+        "look": code.look if code else None,
+        "of": seen.family or (code.kind if code else None),
+        "pitfalls": list(code.pitfalls) if code else [],
+        "count": seen.count,
+        "first": _sighting(seen.first, names),
+    }
+
+
+def _sighting(one: Sighting, names: list[str]) -> Document:
+    return {
+        "file": names[one.file],
+        "line": one.line,
+        "offset": one.offset,
+        "who": one.source.label or None,
+        "time": str(one.moment) if one.moment else None,
+        "time_of_a_line_nearby": one.moment_near,
+        "shows": one.found.what,
+        "text": one.text,
+    }

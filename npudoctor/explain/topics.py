@@ -1,0 +1,89 @@
+"""What a check, a pitfall or a code is: found by whatever name a person has for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from npudoctor import knowledge
+from npudoctor.knowledge.codes import ErrorCode, spelled_in
+from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Check
+
+Topic = Check | Pitfall | ErrorCode
+
+_PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
+_COMMAND = re.compile(
+    r"(?:apt|chmod|chown|export|groupadd|hccn_tool|npu-smi|pip|reboot|rm|source|sysctl|ulimit|unset|usermod)(?:\s|$)"
+)
+_FOR_A_PERSON = re.compile(r"<[\w. -]+>|X\.Y\.Z| \(| or | then |\.\.\.")
+
+
+class Unknown(Exception):
+    """Nothing is called so; the text says what is nearest."""
+
+
+def find(name: str, catalog: Catalog) -> Topic:
+    """The check, pitfall or code that is called so, in any usual spelling; raises Unknown."""
+    text = name.strip()
+    known = catalog.checks.get(text) or _pitfall(text) or code(text)
+    if known is None:
+        raise Unknown(_nearest(text, catalog))
+    return known
+
+
+def _pitfall(text: str) -> Pitfall | None:
+    number = _PITFALL.fullmatch(text)
+    return knowledge.pitfalls().pitfall(f"P{int(number[1]):03}") if number else None
+
+
+def code(text: str) -> ErrorCode | None:
+    """A code by its number, its symbol, or a piece of the message that holds it."""
+    errors = knowledge.errors()
+    by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
+    known = errors.code(text) or next(by_symbol, None) or errors.code(f"-{text}")
+    return known or next((row for _, spelled in spelled_in(text) if (row := errors.code(spelled))), None)
+
+
+def _nearest(text: str, catalog: Catalog) -> str:
+    import difflib
+
+    errors, pitfalls = knowledge.errors(), knowledge.pitfalls()
+    names = [*catalog.checks, *(row.id for row in pitfalls.rows), *(row.code for row in errors.codes)]
+    folded = {each.lower(): each for each in names}
+    near = [folded[each] for each in difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.5)]
+    family = errors.family(text)
+    said = f"{text!r} is a code of {family} that is not known" if family else f"there is nothing called {text!r}"
+    return f"{said}; {f'the nearest is {near[0]}' if near else '`npudoctor list` names all checks'}"
+
+
+def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:
+    """The pitfalls that a check foresees, or that show a code, the likelier first."""
+    table = knowledge.pitfalls()
+    if isinstance(topic, Check):
+        return tuple(pitfall for pitfall in table.rows if topic.id in pitfall.foreseen_by)
+    named = (table.pitfall(id) for id in topic.pitfalls)
+    return tuple(dict.fromkeys(filter(None, (*named, *table.with_code(topic.code)))))
+
+
+def foreseeing(pitfalls: Iterable[Pitfall], checks: Mapping[str, Check]) -> tuple[Check, ...]:
+    """The checks of this installation that would have foreseen one of these."""
+    return tuple(dict.fromkeys(checks[id] for pitfall in pitfalls for id in pitfall.foreseen_by if id in checks))
+
+
+def facts_of(check: Check, catalog: Catalog) -> tuple[str, ...]:
+    """The names of the facts that a check judges, as `npudoctor facts` calls them."""
+    probes = catalog.probes
+    return tuple(probes[need.fact].name for need in check.needs if need.fact in probes)
+
+
+def is_command(step: str) -> bool:
+    """Whether a step of a mend can be pasted into a shell as it stands; else it is for a person to read."""
+    command = step.partition("   #")[0]
+    return bool(_COMMAND.match(command)) and not _FOR_A_PERSON.search(command)
+
+
+def mended_by(pitfall: Pitfall) -> tuple[tuple[str, bool], ...]:
+    """The steps of a mend, each with whether it is a command."""
+    return tuple((step, is_command(step)) for step in pitfall.fix)
