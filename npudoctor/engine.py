@@ -111,13 +111,16 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
     return tuple(check for check in catalog.checks.values() if chosen(check))
 
 
-def run(catalog: Catalog, host: Host, selection: Selection, *, every_fact: bool = False) -> Iterator[Event]:
+def run(
+    catalog: Catalog, host: Host, selection: Selection, *, every_fact: bool = False, workers: int = schedule.WORKERS
+) -> Iterator[Event]:
     """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run.
 
-    `every_fact`: also obtain the facts that no selected check asks for.
+    `every_fact`: also obtain the facts that no selected check asks for. `workers` is how much goes side by side.
     """
     chosen = select(catalog, selection)
     work = _Run(catalog, host, selection, chosen)
+    work.workers = workers
     if every_fact:
         work.add_facts(catalog.probes)
     return work.events()
@@ -148,6 +151,7 @@ _Node = type | str
 
 class _Run:
     def __init__(self, catalog: Catalog, host: Host, selection: Selection, chosen: Sequence[Check]) -> None:
+        self.workers = schedule.WORKERS
         self.catalog = catalog
         self.host = host
         self.selection = selection
@@ -208,7 +212,7 @@ class _Run:
             yield Done(self._report(started_at, time.monotonic() - began), facts)
 
     def _follow(self, deadline: float | None) -> Iterator[Event]:
-        work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None))
+        work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None), workers=self.workers)
         waiting = {check.id for check in self.chosen}
         for what, node, outcome in work.run(deadline):
             if what == "begun":

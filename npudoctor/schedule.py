@@ -37,8 +37,14 @@ class Schedule(Generic[Node]):
     """
 
     def __init__(
-        self, graph: Mapping[Node, set[Node]], work: Callable[[Node], Any], *, stop: Callable[[], None] | None = None
+        self,
+        graph: Mapping[Node, set[Node]],
+        work: Callable[[Node], Any],
+        *,
+        stop: Callable[[], None] | None = None,
+        workers: int = WORKERS,
     ) -> None:
+        self._workers = workers
         self._graph = graph
         self._do = work
         self._stop = stop
@@ -60,7 +66,7 @@ class Schedule(Generic[Node]):
         """
         sorter = graphlib.TopologicalSorter(self._graph)
         sorter.prepare()
-        for _ in range(WORKERS):
+        for _ in range(self._workers):
             threading.Thread(target=self._worker, daemon=True).start()
         try:
             while sorter.is_active():
@@ -76,7 +82,7 @@ class Schedule(Generic[Node]):
                 sorter.done(node)
                 yield "done", node, outcome
         finally:
-            for _ in range(WORKERS):
+            for _ in range(self._workers):
                 self._todo.put(None)
 
     def _late(self) -> Iterator[tuple[str, Node, Any]]:

@@ -240,7 +240,8 @@ def ask_each(
             except Unavailable as why:
                 answers[number] = why
 
-    others = [threading.Thread(target=work, daemon=True) for _ in range(min(SIDE_BY_SIDE, len(commands)) - 1)]
+    at_once = 1 if getattr(host, "instant", False) else min(SIDE_BY_SIDE, len(commands))
+    others = [threading.Thread(target=work, daemon=True) for _ in range(at_once - 1)]
     for other in others:
         other.start()
     work()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import posixpath
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO
 
 from npudoctor.host import BundleError
+from npudoctor.records import dataclass
 
 MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 256 << 20
@@ -26,18 +28,50 @@ def unpack(path: str, into: str) -> dict[str, str]:
     Raises BundleError, having unpacked nothing, for an absolute path, a `..`, a link that leaves the archive, a device
     node, more than 20,000 entries, more than 256 MiB unpacked, and for what is no such archive.
     """
+    with _explained(path), open(path, "rb") as file:
+        members = _look_through(file, path)
+        file.seek(0)
+        _extract(file, members, into)
+    return {name: member.linkname for name, member in members.items() if member.issym()}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is in an archive: files by name, the names of its folders, and its symbolic links by name."""
+
+    files: Mapping[str, bytes]
+    folders: Collection[str]
+    links: Mapping[str, str]
+
+
+def hold(path: str, most_bytes: int) -> Held | None:
+    """Read a .tar.gz into memory, with the same refusals as `unpack`; None where more than `most_bytes` are in it."""
+    files: dict[str, bytes] = {}
+    with _explained(path), open(path, "rb") as file:
+        members = _look_through(file, path, files, most_bytes)
+    if sum(member.size for member in members.values() if member.isreg()) > most_bytes:
+        return None
+    for name, member in members.items():
+        if member.islnk():
+            files[name] = files[posixpath.normpath(member.linkname)]
+    return Held(
+        files,
+        [name for name, member in members.items() if member.isdir()],
+        {name: member.linkname for name, member in members.items() if member.issym()},
+    )
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Say in one line what is wrong with an archive."""
     try:
-        with open(path, "rb") as file:
-            members = _look_through(file, path)
-            file.seek(0)
-            _extract(file, members, into)
+        yield
     except BundleError:
         raise
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
         raise BundleError(f"{path} is not a .tar.gz that can be read ({str(problem)[:80]})") from None
     except OSError as problem:
         raise BundleError(f"{path} cannot be unpacked: {problem.strerror or problem}") from None
-    return {name: member.linkname for name, member in members.items() if member.issym()}
 
 
 class _Forward:
@@ -66,6 +100,11 @@ class _Forward:
         self.header_left -= size
         return self._advance(self._stream.read(size))
 
+    def content(self, member: tarfile.TarInfo) -> bytes:
+        """The bytes of a file whose header was just read."""
+        self.seek(member.offset_data)
+        return self._advance(self._stream.read(member.size))
+
     def _advance(self, piece: bytes) -> bytes:
         self._at += len(piece)
         if self._at > MAX_UNPACKED_BYTES + _PAST_THE_FILES:
@@ -73,11 +112,17 @@ class _Forward:
         return piece
 
 
-def _look_through(file: BinaryIO, path: str) -> dict[str, tarfile.TarInfo]:
-    """The members by their cleaned names, after every one of them was found acceptable."""
+def _look_through(
+    file: BinaryIO, path: str, keep: dict[str, bytes] | None = None, most_bytes: int = 0
+) -> dict[str, tarfile.TarInfo]:
+    """The members by their cleaned names, after every one of them was found acceptable.
+
+    `keep` takes the contents of files, as long as they are at most `most_bytes` together.
+    """
     members: dict[str, tarfile.TarInfo] = {}
     total = 0
-    for count, member in enumerate(_members(_Forward(file, path)), 1):
+    stream = _Forward(file, path)
+    for count, member in enumerate(_members(stream), 1):
         if count > MAX_ENTRIES:
             raise BundleError(f"{path} is refused: it has more than 20,000 entries")
         name = _clean_name(member.name, path)
@@ -86,6 +131,8 @@ def _look_through(file: BinaryIO, path: str) -> dict[str, tarfile.TarInfo]:
         if total > MAX_UNPACKED_BYTES:
             raise BundleError(f"{path} is refused: it unpacks to more than 256 MiB")
         members[name] = member
+        if keep is not None and member.isreg() and total <= most_bytes:
+            keep[name] = stream.content(member)
     for name in members:
         above = posixpath.dirname(name)
         while above:

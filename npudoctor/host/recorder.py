@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Host, Unavailable, User, command_key
-from npudoctor.host.bundle import NO_ENVIRONMENT
+from npudoctor.host.bundle_reader import NO_ENVIRONMENT
 from npudoctor.host.recorded import OUTPUT_LIMIT_BYTES, failure_key
 from npudoctor.host.tree import MAX_LINKS, normal
 from npudoctor.records import dataclass, field, replace

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
 import tracemalloc
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Host, MutableHost, Refused, Unavailable, User
 from npudoctor.host import archive as archives
-from npudoctor.host.bundle import BundleError, BundleHost, open_bundle
+from npudoctor.host.bundle import BundleError, BundleHost, open_bundle, open_held
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared"
 MINIMAL = {"schema": "npudoctor.bundle/1", "machine": "aarch64"}
@@ -466,3 +467,57 @@ def test_recorded_nodes_are_read_whole() -> None:
         assert "60000" in host.read("/proc/sys/net/ipv4/ip_local_reserved_ports")
         assert host.measure("cpu")["logical"] == 192
         assert host.stat("/dev/davinci0").access == "rw"
+
+
+# Held in memory
+
+
+@pytest.mark.parametrize("prefix", ["", "node/", "./"])
+def test_an_archive_that_is_held_in_memory_answers_like_one_that_is_unpacked(
+    tmp_path: Path, temporary: Path, prefix: str
+) -> None:
+    path = archive(
+        tmp_path / "node.tar.gz",
+        {
+            f"{prefix}bundle.json": json.dumps(MINIMAL).encode(),
+            f"{prefix}root/opt/cann-8.5.0/version": b"8.5.0\n",
+            "link": member(f"{prefix}root/opt/cann", tarfile.SYMTYPE, "cann-8.5.0"),
+            "hard": member(f"{prefix}root/opt/same", tarfile.LNKTYPE, f"{prefix}root/opt/cann-8.5.0/version"),
+            "empty": member(f"{prefix}root/var/empty", tarfile.DIRTYPE),
+            f"{prefix}commands/npu-smi info/stdout": b"table\n",
+            "plain": member(f"{prefix}commands/lsmod", tarfile.DIRTYPE),
+        },
+        with_bundle=False,
+    )
+    held, unpacked = open_held(str(path)), open_bundle(str(path))
+    assert list(held.tree.walk()) == list(unpacked.tree.walk())
+    assert dict(held.commands) == dict(unpacked.commands)
+    assert held.read("/opt/cann/version") == held.read("/opt/same") == "8.5.0\n"
+    assert (held.exists("/var/empty"), held.list_dir("/var/empty")) == (True, ())
+    unpacked.close()
+    assert os.listdir(temporary) == []
+
+
+def test_an_archive_too_large_to_be_held_is_unpacked(tmp_path: Path, temporary: Path) -> None:
+    path = archive(tmp_path / "node.tar.gz", {"root/x": b"12345"})
+    host = open_held(str(path), most_bytes=20)
+    assert host.read("/x") == "12345"
+    assert len(os.listdir(temporary)) == 1
+
+
+@pytest.mark.parametrize(("members", "expected"), REFUSED)
+def test_a_dangerous_archive_is_not_held_either(
+    tmp_path: Path, temporary: Path, members: dict[str, bytes | tarfile.TarInfo], expected: str
+) -> None:
+    path = archive(tmp_path / "node.tar.gz", members)
+    with pytest.raises(BundleError, match=re.escape(expected)):
+        open_held(str(path))
+    assert os.listdir(temporary) == []
+
+
+def test_what_is_no_archive_is_not_held(tmp_path: Path, temporary: Path) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(b"not an archive")
+    with pytest.raises(BundleError, match=r"is not a \.tar\.gz that can be read"):
+        open_held(str(tmp_path / "x.tar.gz"))
+    with pytest.raises(BundleError, match="there is no such bundle"):
+        open_held(str(tmp_path / "nothing"))

@@ -1,0 +1,289 @@
+"""Reading the files of a bundle, from a folder or from memory, and saying in one line what is wrong with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from npudoctor.findings import Because
+from npudoctor.host import BundleError, Unavailable, User
+from npudoctor.host.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normal
+
+SCHEMA = "npudoctor.bundle/1"
+
+NO_ENVIRONMENT = "environ"
+"""The name of the failure that says why a recording holds no variables."""
+
+_NUMBER = (int, float)
+HOST_SHAPE: Mapping[str, Any] = {
+    "cpu": {"logical": int, "physical": int, "numa_nodes": {str: str}, "allowed": str},
+    "memory": {"total": _NUMBER, "available": _NUMBER},
+    "disks": [{"mount": str, "fstype": str, **dict.fromkeys(("total", "free", "files_total", "files_free"), _NUMBER)}],
+    "mounts": [{"mount": str, "fstype": str, "options": str, "total": _NUMBER, "free": _NUMBER}],
+    "interfaces": [{"name": str, "up": bool, "addresses": [str], "speed_mbps": _NUMBER, "mtu": _NUMBER}],
+    "sockets": [{"family": str, "type": str, "laddr": str, "status": str, "pid": int}],
+    "processes": [
+        {
+            "pid": int,
+            "ppid": int,
+            "name": str,
+            "username": str,
+            "status": str,
+            "cmdline": [str],
+            "create_time": _NUMBER,
+        }
+    ],
+    "limits": {str: [_NUMBER]},
+    "pci": [{"slot": str, "vendor": str, "device": str, "numa_node": int, "driver": str}],
+    "container": {"runtime": str, "cgroup": str},
+}
+_USER_SHAPE = {"name": str, "uid": int, "gid": int, "gids": [int], "groups": [str]}
+BUNDLE_SHAPE = {
+    "hostname": str,
+    "recorded_at": str,
+    "npudoctor": str,
+    "machine": str,
+    "user": _USER_SHAPE,
+    "environment": str,
+    "unrecorded": str,
+    "cwd": str,
+    "umask": str,
+    "npudoctor_prefix": str,
+    "tools": {str: str},
+}
+_STAT_SHAPE = {
+    "type": str,
+    "mode": str,
+    "uid": int,
+    "gid": int,
+    "access": str,
+    "mtime": _NUMBER,
+    "rdev": str,
+    "size": int,
+    "cut": bool,
+}
+_FAILURE_SHAPE = {"because": str, "reason": str}
+RESULT_SHAPE = {"returncode": int, "seconds": _NUMBER, "timed_out": bool, "truncated": bool}
+_WORDS = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
+
+
+class Place(Protocol):
+    """Where the files of a bundle lie."""
+
+    def content(self, name: str, limit: int = -1) -> bytes | None:
+        """The first `limit` bytes of a regular file; None where there is none."""
+        ...
+
+    def folders(self, name: str) -> list[str]:
+        """The names of the folders in a folder, sorted."""
+        ...
+
+    def store(self) -> Store:
+        """The node's own files."""
+        ...
+
+
+class OnDisk:
+    """A bundle that is a folder of this machine; no link in it is followed."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def content(self, name: str, limit: int = -1) -> bytes | None:
+        """The first `limit` bytes of a regular file; None where there is none."""
+        try:
+            path = os.path.join(self._folder, name)
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        with open(handle, "rb") as file:
+            return file.read(limit) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+
+    def folders(self, name: str) -> list[str]:
+        """The names of the folders in a folder, sorted."""
+        try:
+            with os.scandir(os.path.join(self._folder, name)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
+
+    def store(self) -> Store:
+        """The node's own files, below root/."""
+        return DiskStore(os.path.join(self._folder, "root"))
+
+
+class InMemory:
+    """A bundle that is held in memory: files by name, and the names of its folders."""
+
+    def __init__(self, files: Mapping[str, bytes], folders: Iterable[str]) -> None:
+        self._files = files
+        self._folders: dict[str, set[str]] = {}
+        for name in [*folders, *map(posixpath.dirname, files)]:
+            enter(self._folders, normal(name))
+
+    def content(self, name: str, limit: int = -1) -> bytes | None:
+        """The first `limit` bytes of a file; None where there is none."""
+        content = self._files.get(name)
+        return content if content is None or limit < 0 else content[:limit]
+
+    def folders(self, name: str) -> list[str]:
+        """The names of the folders in a folder, sorted."""
+        return sorted(self._folders.get(normal(name), ()))
+
+    def store(self) -> Store:
+        """The node's own files, below root/."""
+        files = {name[len("root") :]: content for name, content in self._files.items() if name.startswith("root/")}
+        folders = [
+            posixpath.join(folder, name)[len("/root") :]
+            for folder, names in self._folders.items()
+            for name in names
+            if posixpath.join(folder, name).startswith("/root/")
+        ]
+        return MemoryStore(files, folders)
+
+
+class Reader:
+    """Reads the JSON files of a bundle and says in one line what is wrong with them."""
+
+    def __init__(self, place: Place, shown: str) -> None:
+        self.place = place
+        self._shown = shown
+
+    def json(self, name: str, shape: Any, *, required: bool = False, null: bool = False) -> Any:
+        """JSON of a given shape, values null only where allowed; {} where the file is missing."""
+        where = f"{self._shown}/{name}"
+        try:
+            data = self.place.content(name)
+            if data is None and required:
+                raise BundleError(f"{where} does not exist: this is no bundle, or the folder above or below is meant")
+            value = {} if data is None else json.loads(data)
+        except BundleError:
+            raise
+        except OSError as problem:
+            raise BundleError(f"{where} cannot be read: {problem.strerror}") from None
+        except (ValueError, RecursionError) as problem:
+            raise BundleError(f"{where} is not valid JSON ({str(problem)[:80]}); record the node again") from None
+        _check(value, shape, where, null=null)
+        return value
+
+    def check_schema(self, schema: object) -> None:
+        """Refuse what this version cannot read."""
+        if schema == SCHEMA:
+            return
+        where = f"{self._shown}/bundle.json: schema is {json.dumps(schema)}"
+        kind, _, number = str(schema).partition("/")
+        if kind == SCHEMA.partition("/")[0] and number.isdecimal() and int(number) > 1:
+            raise BundleError(f"{where}, newer than this npudoctor understands ({SCHEMA}); update npudoctor")
+        raise BundleError(f"{where}; expected {json.dumps(SCHEMA)}")
+
+    def folders(self, name: str) -> list[str]:
+        """The names of the folders in a folder, sorted."""
+        try:
+            return self.place.folders(name)
+        except OSError as problem:
+            raise BundleError(f"{self._shown}/{name} cannot be read: {problem.strerror}") from None
+
+    def user(self, said: Mapping[str, Any]) -> User:
+        """Who asked; ids of groups that are only named are looked up in the node's own /etc/group."""
+        if not said:
+            return User()
+        uid = said.get("uid", 0)
+        groups = tuple(said.get("groups", ()))
+        gids = tuple(said.get("gids", ())) or self._gids(groups)
+        gid = said.get("gid", gids[0] if gids else uid)
+        return User(
+            name=said.get("name", str(uid)),
+            uid=uid,
+            gid=gid,
+            gids=tuple(dict.fromkeys((gid, *gids))),
+            groups=groups or (str(gid),),
+        )
+
+    def _gids(self, groups: Sequence[str]) -> tuple[int, ...]:
+        try:
+            text = (self.place.content("root/etc/group") or b"").decode("utf-8", "replace")
+        except OSError:
+            return ()
+        fields = [line.split(":") for line in text.splitlines()]
+        known = {row[0]: int(row[2]) for row in fields if len(row) > 2 and row[2].isdecimal()}
+        return tuple(known[group] for group in groups if group in known)
+
+    def stats(self) -> dict[str, Overlay]:
+        """What stat.json says of each path."""
+        said = self.json("stat.json", {str: _STAT_SHAPE})
+        return {path: self._overlay(path, entry) for path, entry in said.items()}
+
+    def _overlay(self, path: str, entry: Mapping[str, Any]) -> Overlay:
+        where = f"{self._shown}/stat.json: {path}"
+        kind, access, mode = entry.get("type"), entry.get("access"), entry.get("mode")
+        if kind is not None and kind not in KINDS:
+            raise BundleError(f"{where}: type is {json.dumps(kind)}; expected one of {', '.join(KINDS)}")
+        if access is not None and set(access) - set("rwx"):
+            raise BundleError(f"{where}: access is {json.dumps(access)}; expected any of the letters r, w, x")
+        try:
+            bits = None if mode is None else int(mode, 8)
+        except ValueError:
+            raise BundleError(f'{where}: mode is {json.dumps(mode)}; expected octal digits, "0660"') from None
+        return Overlay(
+            kind=kind,
+            mode=bits,
+            uid=entry.get("uid", 0),
+            gid=entry.get("gid", 0),
+            access=access,
+            mtime=entry.get("mtime"),
+            rdev=entry.get("rdev"),
+            size=entry.get("size"),
+            cut=entry.get("cut", False),
+        )
+
+    def failures(self) -> dict[str, Unavailable]:
+        """What was asked in vain when the node was recorded, with the reason that there was."""
+        said = self.json("failed.json", {str: _FAILURE_SHAPE})
+        kinds = {because.value: because for because in Because}
+        for asked, entry in said.items():
+            if entry.get("because") not in kinds:
+                where = f"{self._shown}/failed.json: {asked}: because is {json.dumps(entry.get('because'))}"
+                raise BundleError(f"{where}; expected one of {', '.join(kinds)}")
+        return {
+            asked: Unavailable(entry.get("reason", f"{asked} failed"), because=kinds[entry["because"]])
+            for asked, entry in said.items()
+        }
+
+    def missing(self) -> list[str]:
+        """The commands and paths that the recorder looked for and did not find."""
+        said = self.json("missing.json", None)
+        if isinstance(said, dict):
+            _check(said, {"commands": [str], "paths": [str]}, f"{self._shown}/missing.json")
+            return [*said.get("commands", ()), *said.get("paths", ())]
+        _check(said, [str], f"{self._shown}/missing.json")
+        return list(said)
+
+
+def _check(value: Any, shape: Any, where: str, *, null: bool = False) -> None:
+    """Compare JSON with its shape: {key: shape}, {str: shape} for any key, [shape], a type, or None for anything.
+
+    Keys that the shape does not name are left alone: a later 1.x may have written them.
+    """
+    if shape is None or (value is None and null):
+        return
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            raise BundleError(f"{where}: expected an object, found {_shown(value)}")
+        for key, inner in value.items():
+            _check(inner, shape.get(str, shape.get(key)), f"{where}: {key}", null=null)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise BundleError(f"{where}: expected a list, found {_shown(value)}")
+        for number, inner in enumerate(value):
+            _check(inner, shape[0], f"{where}[{number}]", null=null)
+    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
+        raise BundleError(f"{where}: expected {_WORDS[shape]}, found {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
