@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
+from npudoctor.facts import npu_smi
 from npudoctor.facts.cards import Cards, memory_of, subject_of
 from npudoctor.facts.cluster import Cluster
 from npudoctor.facts.container import Container
@@ -13,7 +14,7 @@ from npudoctor.facts.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu import Boards, HealthPages
-from npudoctor.facts.npu_smi import Chip, Health, NpuSmiInfo
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Unavailable, check
 
@@ -200,7 +201,9 @@ def every_chip_is_healthy(
         yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
 
 
-def _unhealthy(chip: Chip, subject: str, page: Health | None, family: str | None, *, single_node: bool) -> Finding:
+def _unhealthy(
+    chip: Chip, subject: str, page: npu_smi.Health | None, family: str | None, *, single_node: bool
+) -> Finding:
     word = chip.health or "nothing"
     known = {code: knowledge.errors().code(code) for code in (page.error_codes if page else ())}
     by_word = _BY_WORD.get(word.upper(), Severity.ERROR)

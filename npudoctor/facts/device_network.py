@@ -7,16 +7,15 @@ rights explains is one of rights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from npudoctor import knowledge
 from npudoctor.facts import hccn
 from npudoctor.facts.cards import Cards, subject_of
 from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.hccn import Address, Fec, Gateway, HccnConf, Link, LinkStat, Lldp, NetDetect, NetHealth, Speed, Tls
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe, run_each
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 TOOL = "hccn_tool"
 A = TypeVar("A")
@@ -54,83 +53,99 @@ def _own_number(chip: Chip) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[A]):
-    """The answers to one query by the number of the device, and why the others gave none."""
+class PortLinks:
+    """The answers of `-link` by the number of the device, and why the others gave none."""
 
-    by_device: Mapping[int, A]
+    by_device: Mapping[int, hccn.Link]
     failed: Mapping[int, str]
 
 
-class PortLinks(Answers[Link]):
-    """Of `-link`."""
-
-    __slots__ = ()
-
-
-class PortAddresses(Answers[Address]):
+@dataclass(frozen=True, slots=True)
+class PortAddresses:
     """Of `-ip`; an address that is not set is None."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Address]
+    failed: Mapping[int, str]
 
 
-class PortVnics(Answers[hccn.Vnic]):
+@dataclass(frozen=True, slots=True)
+class PortVnics:
     """Of `-vnic`: the addresses inside a SuperPoD."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Vnic]
+    failed: Mapping[int, str]
 
 
-class PortGateways(Answers[Gateway]):
+@dataclass(frozen=True, slots=True)
+class PortGateways:
     """Of `-gateway`; a gateway that is not set is None."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Gateway]
+    failed: Mapping[int, str]
 
 
-class PortHealth(Answers[NetHealth]):
+@dataclass(frozen=True, slots=True)
+class PortHealth:
     """Of `-net_health`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.NetHealth]
+    failed: Mapping[int, str]
 
 
-class PortDetection(Answers[NetDetect]):
+@dataclass(frozen=True, slots=True)
+class PortDetection:
     """Of `-netdetect`; a detect address that is not set is None."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.NetDetect]
+    failed: Mapping[int, str]
 
 
-class PortTls(Answers[Tls]):
+@dataclass(frozen=True, slots=True)
+class PortTls:
     """Of `-tls`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Tls]
+    failed: Mapping[int, str]
 
 
-class PortSpeeds(Answers[Speed]):
+@dataclass(frozen=True, slots=True)
+class PortSpeeds:
     """Of `-speed`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Speed]
+    failed: Mapping[int, str]
 
 
-class PortFec(Answers[Fec]):
+@dataclass(frozen=True, slots=True)
+class PortFec:
     """Of `-fec`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Fec]
+    failed: Mapping[int, str]
 
 
-class PortChanges(Answers[LinkStat]):
+@dataclass(frozen=True, slots=True)
+class PortChanges:
     """Of `-link_stat`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.LinkStat]
+    failed: Mapping[int, str]
 
 
-class PortCounters(Answers[Mapping[str, int]]):
+@dataclass(frozen=True, slots=True)
+class PortCounters:
     """Of `-stat`: counters by name."""
 
-    __slots__ = ()
+    by_device: Mapping[int, Mapping[str, int]]
+    failed: Mapping[int, str]
 
 
-class PortNeighbours(Answers[Lldp]):
+@dataclass(frozen=True, slots=True)
+class PortNeighbours:
     """Of `-lldp`."""
 
-    __slots__ = ()
+    by_device: Mapping[int, hccn.Lldp]
+    failed: Mapping[int, str]
 
 
 def _ask(
@@ -148,10 +163,12 @@ def _ask(
     failed: dict[int, str] = {}
     first: Unavailable | None = None
     commands = [(TOOL, "-i", str(device), f"-{query}", "-g") for device in devices.subjects]
-    answers = run_each(host, commands, timeout=options.tool_timeout_s)
-    for device, command, done in zip(devices.subjects, commands, answers, strict=True):
+    answers = ask_each(host, commands, timeout=options.tool_timeout_s)
+    for device, command, answer in zip(devices.subjects, commands, answers, strict=True):
         try:
-            found[device] = _answer(host, done, " ".join(command), parse, unset)
+            if isinstance(answer, Unavailable):
+                raise answer
+            found[device] = _answer(host, answer, " ".join(command), parse, unset)
         except Unavailable as why:
             failed[device] = why.reason
             first = first or why
@@ -194,7 +211,7 @@ def links(host: Host, options: Options, devices: NetworkDevices) -> PortLinks:
 @probe
 def addresses(host: Host, options: Options, devices: NetworkDevices) -> PortAddresses:
     """From `hccn_tool -ip -g`."""
-    return PortAddresses(*_ask(host, options, devices, "ip", hccn.parse_ip, Address()))
+    return PortAddresses(*_ask(host, options, devices, "ip", hccn.parse_ip, hccn.Address()))
 
 
 @probe
@@ -206,7 +223,7 @@ def vnics(host: Host, options: Options, devices: NetworkDevices) -> PortVnics:
 @probe
 def gateways(host: Host, options: Options, devices: NetworkDevices) -> PortGateways:
     """From `hccn_tool -gateway -g`."""
-    return PortGateways(*_ask(host, options, devices, "gateway", hccn.parse_gateway, Gateway()))
+    return PortGateways(*_ask(host, options, devices, "gateway", hccn.parse_gateway, hccn.Gateway()))
 
 
 @probe
@@ -218,7 +235,7 @@ def net_health(host: Host, options: Options, devices: NetworkDevices) -> PortHea
 @probe
 def detection(host: Host, options: Options, devices: NetworkDevices) -> PortDetection:
     """From `hccn_tool -netdetect -g`."""
-    return PortDetection(*_ask(host, options, devices, "netdetect", hccn.parse_netdetect, NetDetect()))
+    return PortDetection(*_ask(host, options, devices, "netdetect", hccn.parse_netdetect, hccn.NetDetect()))
 
 
 @probe
@@ -257,13 +274,21 @@ def neighbours(host: Host, options: Options, devices: NetworkDevices) -> PortNei
     return PortNeighbours(*_ask(host, options, devices, "lldp", hccn.parse_lldp))
 
 
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """What /etc/hccn.conf sets for each device by its number: address, netmask, gateway, netdetect and others."""
+
+    by_device: Mapping[int, Mapping[str, str]]
+
+
 @probe
-def configuration(host: Host) -> HccnConf:
+def settings(host: Host) -> PortSettings:
     """From /etc/hccn.conf; one that sets nothing names no device."""
     text = host.read(hccn.CONF_PATH)
     try:
-        return hccn.parse_conf(text)
+        cards = hccn.parse_conf(text).cards
     except ParseError:
         if any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
             raise
-        return HccnConf({})
+        cards = {}
+    return PortSettings({int(device): set_here for device, set_here in cards.items()})

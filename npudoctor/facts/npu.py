@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.device_access import DeviceAccess
-from npudoctor.facts.npu_smi import Board, Health, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
@@ -203,7 +203,7 @@ def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
 class HealthPages:
     """The health pages of the chips that are not OK, by NPU and chip; those that could not be had are missing."""
 
-    by_chip: Mapping[tuple[int, int | None], Health]
+    by_chip: Mapping[tuple[int, int | None], npu_smi.Health]
 
 
 @probe

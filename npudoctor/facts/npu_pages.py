@@ -7,67 +7,73 @@ with the reason in `failed`; where no card answers, the fact is unavailable for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.cards import subject_of
 from npudoctor.facts.npu import TOOL, answer_of
-from npudoctor.facts.npu_smi import Common, Ecc, Health, NpuMemory, NpuSmiInfo, PcieErrors, ProcessMemory, Usages
+from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Unavailable, probe, run_each
+from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 P = TypeVar("P")
 Words = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pages(Generic[P]):
-    """The pages of one query by the subject that findings name: `npu:3`, `npu:3/chip:1`."""
+class ChipHealth:
+    """The pages of `-t health` of every chip, by the subject that findings name: `npu:3`, `npu:3/chip:1`."""
 
-    by_subject: Mapping[str, P]
+    by_subject: Mapping[str, npu_smi.Health]
     failed: Mapping[str, str]
 
 
-class ChipHealth(Pages[Health]):
-    """Of `-t health`, for every chip."""
-
-    __slots__ = ()
-
-
-class ChipEcc(Pages[Ecc]):
+@dataclass(frozen=True, slots=True)
+class ChipEcc:
     """Of `-t ecc`."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.Ecc]
+    failed: Mapping[str, str]
 
 
-class ChipUsages(Pages[Usages]):
+@dataclass(frozen=True, slots=True)
+class ChipUsages:
     """Of `-t usages`."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.Usages]
+    failed: Mapping[str, str]
 
 
-class ChipMemory(Pages[NpuMemory]):
+@dataclass(frozen=True, slots=True)
+class ChipMemory:
     """Of `-t memory`."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.NpuMemory]
+    failed: Mapping[str, str]
 
 
-class ChipCommon(Pages[Common]):
+@dataclass(frozen=True, slots=True)
+class ChipCommon:
     """Of `-t common`."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.Common]
+    failed: Mapping[str, str]
 
 
-class CardProcessMemory(Pages[ProcessMemory]):
+@dataclass(frozen=True, slots=True)
+class CardProcessMemory:
     """Of `-t proc-mem`, of cards as a whole."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.ProcessMemory]
+    failed: Mapping[str, str]
 
 
-class CardPcieErrors(Pages[PcieErrors]):
+@dataclass(frozen=True, slots=True)
+class CardPcieErrors:
     """Of `-t pcie-err`, of cards as a whole."""
 
-    __slots__ = ()
+    by_subject: Mapping[str, npu_smi.PcieErrors]
+    failed: Mapping[str, str]
 
 
 def _chips(info: NpuSmiInfo) -> dict[str, Words]:
@@ -95,11 +101,12 @@ def _ask(
     found: dict[str, P] = {}
     failed: dict[str, str] = {}
     first: Unavailable | None = None
-    for subject, command, done in zip(
-        places, commands, run_each(host, commands, timeout=options.tool_timeout_s), strict=True
-    ):
+    answers = ask_each(host, commands, timeout=options.tool_timeout_s)
+    for subject, command, answer in zip(places, commands, answers, strict=True):
         try:
-            found[subject] = parse(answer_of(done, " ".join(command)))
+            if isinstance(answer, Unavailable):
+                raise answer
+            found[subject] = parse(answer_of(answer, " ".join(command)))
         except ParseError as problem:
             failed[subject] = f"`{' '.join(command)}` printed what npudoctor does not understand: {problem}"
             first = first or Unavailable(failed[subject], because=Because.FAILED)

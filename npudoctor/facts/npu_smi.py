@@ -1,21 +1,9 @@
 """What npu-smi prints, as facts: one name for its parsers, whichever module reads which output."""
 
+from typing import TYPE_CHECKING
+
+from npudoctor.facts.faces import lazily
 from npudoctor.facts.npu_smi_failure import NpuSmiFailure, parse_failure
-from npudoctor.facts.npu_smi_health import Health, parse_health
-from npudoctor.facts.npu_smi_links import (
-    Flash,
-    FlashPart,
-    HccsLinks,
-    HeldMemory,
-    PcieErrors,
-    PhyIdRemap,
-    ProcessMemory,
-    parse_flash,
-    parse_hccs,
-    parse_pcie_errors,
-    parse_phyid_remap,
-    parse_process_memory,
-)
 from npudoctor.facts.npu_smi_pages import (
     Board,
     ListedNpu,
@@ -29,19 +17,50 @@ from npudoctor.facts.npu_smi_pages import (
     parse_map,
     parse_tool_version,
 )
-from npudoctor.facts.npu_smi_queries import (
-    Common,
-    CommonChip,
-    Ecc,
-    NpuMemory,
-    Usages,
-    parse_common,
-    parse_ecc,
-    parse_memory,
-    parse_usages,
-)
 from npudoctor.facts.npu_smi_table import Chip, NpuProcess, NpuSmiInfo, parse_info
 from npudoctor.facts.npu_smi_topology import Topology, parse_topology
+
+if TYPE_CHECKING:
+    from npudoctor.facts.npu_queries.chips import (
+        Common,
+        CommonChip,
+        Ecc,
+        NpuMemory,
+        Usages,
+        parse_common,
+        parse_ecc,
+        parse_memory,
+        parse_usages,
+    )
+    from npudoctor.facts.npu_queries.health import Health, parse_health
+    from npudoctor.facts.npu_queries.links import (
+        Flash,
+        FlashPart,
+        HccsLinks,
+        HeldMemory,
+        PcieErrors,
+        PhyIdRemap,
+        ProcessMemory,
+        parse_flash,
+        parse_hccs,
+        parse_pcie_errors,
+        parse_phyid_remap,
+        parse_process_memory,
+    )
+else:
+    __getattr__ = lazily(
+        __name__,
+        {
+            "npudoctor.facts.npu_queries.chips": (
+                "Common CommonChip Ecc NpuMemory Usages parse_common parse_ecc parse_memory parse_usages"
+            ),
+            "npudoctor.facts.npu_queries.health": "Health parse_health",
+            "npudoctor.facts.npu_queries.links": (
+                "Flash FlashPart HccsLinks HeldMemory PcieErrors PhyIdRemap ProcessMemory parse_flash "
+                "parse_hccs parse_pcie_errors parse_phyid_remap parse_process_memory"
+            ),
+        },
+    )
 
 __all__ = [
     "Board",

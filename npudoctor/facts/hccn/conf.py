@@ -20,10 +20,6 @@ class HccnConf:
 
     cards: Mapping[str, Mapping[str, str]]
 
-    def of(self, device: int) -> Mapping[str, str]:
-        """The settings of one device."""
-        return self.cards.get(str(device), {})
-
 
 def parse_conf(text: str) -> HccnConf:
     """Read /etc/hccn.conf; raises ParseError where it sets nothing."""

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, refusal, word
-from npudoctor.facts.npu_smi_blocks import OF_THE_CARD, check_page, normal, pairs_of, read_blocks, titles
+from npudoctor.facts.npu_queries.blocks import OF_THE_CARD, check_page, normal, pairs_of, read_blocks, titles
 from npudoctor.records import dataclass
 
 

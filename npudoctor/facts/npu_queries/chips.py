@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from npudoctor.facts.cells import decimal, word
-from npudoctor.facts.npu_smi_blocks import Titles, check_page, pairs_of, read_blocks, titles
+from npudoctor.facts.npu_queries.blocks import Titles, check_page, pairs_of, read_blocks, titles
 from npudoctor.records import dataclass
 
 

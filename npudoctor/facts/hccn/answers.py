@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
-from npudoctor.facts.hccn_lines import is_elided, not_an_answer, pairs_of, parse_failure
+from npudoctor.facts.hccn.lines import is_elided, not_an_answer, pairs_of, parse_failure
 from npudoctor.records import dataclass
 
 _HEALTHY = "Success"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
-from npudoctor.facts.hccn_lines import not_an_answer, pairs_of
+from npudoctor.facts.hccn.lines import not_an_answer, pairs_of
 from npudoctor.records import dataclass
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, word
-from npudoctor.facts.hccn_lines import Pair, not_an_answer, pairs_of
+from npudoctor.facts.hccn.lines import Pair, not_an_answer, pairs_of
 from npudoctor.records import dataclass
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
-from npudoctor.facts.hccn_lines import not_an_answer
+from npudoctor.facts.hccn.lines import not_an_answer
 from npudoctor.records import dataclass
 
 

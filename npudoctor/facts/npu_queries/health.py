@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
-from npudoctor.facts.npu_smi_blocks import check_page, normal, read_blocks, titles
+from npudoctor.facts.npu_queries.blocks import check_page, normal, read_blocks, titles
 from npudoctor.records import dataclass
 
 
