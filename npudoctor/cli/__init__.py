@@ -21,6 +21,7 @@ COMMANDS = {
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),
+    "compare": ("npudoctor.cli.compare", "say what differs between nodes, and which is the odd one out"),
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
     "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
     "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),

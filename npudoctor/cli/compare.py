@@ -1,0 +1,314 @@
+"""Say what differs between nodes: recordings, reports of `npudoctor check --json`, or both.
+
+The first line names the odd ones out. Names, addresses, serial numbers and what changes by the minute are not compared.
+
+examples:
+  npudoctor compare nodes/*.tar.gz               who is unlike the others, and in what
+  npudoctor compare a.tar.gz b.json              what differs between two nodes
+  npudoctor compare --golden good.tar.gz *.json  each node against one that is known to be well
+
+exit codes: 0 all alike, 1 differences, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from npudoctor import compare, traits
+from npudoctor.cli import UsageError, write
+from npudoctor.traits import Node, Parts
+
+SIDE_BY_SIDE_FROM = 12
+"""So many recordings are worth further processes, which take a moment to start."""
+
+MOST_SHOWN = 10
+MOST_NAMED = 5
+WIDEST_VALUE = 100
+TIME_FOR_ONE_S = 60.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the nodes and how to show them."""
+    parser.add_argument(
+        "nodes", nargs="+", metavar="NODE", help="a recording (a folder or a .tar.gz), or a report as JSON"
+    )
+    parser.add_argument("--golden", metavar="NODE", help="the node that all others should be like")
+    parser.add_argument("--json", action="store_true", help="as JSON, with everything that differs")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="everything that differs, also what follows from it"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare the nodes; 1 where any differ."""
+    if len(args.nodes) < 2 and not args.golden:
+        raise UsageError("compare: give two nodes or more, or one and --golden NODE")
+    paths = [*([args.golden] if args.golden else []), *args.nodes]
+    nodes = _read_all(paths)
+    golden = nodes.pop(0) if args.golden else None
+    found = compare.compare(nodes, golden=golden)
+    names = _names([*nodes, *([golden] if golden else [])])
+    write(_as_json(found, names) if args.json else _as_text(found, names, verbose=args.verbose))
+    return 0 if found.alike else 1
+
+
+# Reading the nodes
+
+
+def _read_all(paths: Sequence[str]) -> list[Node]:
+    workers = min(len(os.sched_getaffinity(0)), 8)
+    if len(paths) < SIDE_BY_SIDE_FROM or workers < 2:
+        return list(_counted(map(read, paths), len(paths)))
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return list(_counted(pool.map(read, paths, chunksize=4), len(paths)))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _counted(nodes: Iterator[Node], total: int) -> Iterator[Node]:
+    """The nodes, with a count on the terminal while they come in."""
+    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    for number, node in enumerate(nodes, 1):
+        if live:
+            sys.stderr.write(f"\r\x1b[K{number}/{total} nodes" if number < total else "\r\x1b[K")
+            sys.stderr.flush()
+        yield node
+
+
+def read(path: str) -> Node:
+    """One node from a recording or a report; raises UsageError with one line for what is neither."""
+    from npudoctor.host import BundleError
+
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                if file.read(2) != b"\x1f\x8b":
+                    return _of_report(path)
+        return _of_recording(path)
+    except BundleError as problem:
+        raise UsageError(str(problem)) from None
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from None
+
+
+def _of_report(path: str) -> Node:
+    from pydantic import ValidationError
+
+    from npudoctor.findings import Report
+
+    with open(path, "rb") as file:
+        text = file.read()
+    try:
+        report = Report.model_validate_json(text)
+    except ValidationError as problem:
+        where = ".".join(map(str, problem.errors()[0]["loc"]))
+        raise UsageError(
+            f"{path} is neither a recording nor a report of `npudoctor check --json`"
+            + (f" ({where}: {problem.errors()[0]['msg']})" if where else "")
+        ) from None
+    return Node(
+        path=path,
+        hostname=report.host.hostname or "",
+        traits=dict(traits.of_report(report)),
+        known=frozenset({traits.FINDINGS}),
+    )
+
+
+def _of_recording(path: str) -> Node:
+    import gc
+
+    from npudoctor import engine
+    from npudoctor.host import bundle
+
+    host = bundle.open_held(path)
+    try:
+        selection = engine.Selection(deadline_s=TIME_FOR_ONE_S)
+        for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
+            if isinstance(event, engine.Done):
+                done = event
+    finally:
+        host.close()
+    told, known = traits.of_facts({probe.name: fact for probe, fact in done.facts.items()})
+    told |= dict(traits.of_report(done.report))
+    gc.collect(0)  # collecting is off in a command; here one node after the other goes by
+    return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {traits.FINDINGS})
+
+
+@functools.cache
+def _catalog() -> Any:
+    from npudoctor import plugins
+
+    return plugins.load()
+
+
+# Showing them
+
+
+def _names(nodes: Sequence[Node]) -> dict[str, str]:
+    """A name for each node by its path: its file's, or its whole path where files are named alike; and its host's."""
+    stems = {node.path: _stem(node.path) for node in nodes}
+    if len(set(stems.values())) < len(set(stems)):
+        stems = {path: path.rstrip("/") for path in stems}
+    hosts = [node.hostname for node in nodes]
+    telling = len(set(hosts)) == len(hosts)
+    return {
+        node.path: f"{stems[node.path]} ({node.hostname})"
+        if telling and node.hostname and node.hostname not in stems[node.path]
+        else stems[node.path]
+        for node in nodes
+    }
+
+
+def _stem(path: str) -> str:
+    name = os.path.basename(os.path.normpath(path))
+    return next((name.removesuffix(end) for end in (".tar.gz", ".tgz", ".json") if name.endswith(end)), name)
+
+
+def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bool) -> str:
+    lines = [_headline(found, names)]
+    for odd in found.odd:
+        lines += ["", _who(odd, found, names), *_listed(odd.differences, verbose=verbose)]
+    if len(found.groups) > 1:
+        lines += ["", f"The nodes fall into {len(found.groups)} groups:"]
+        lines += [f"  {_counting(len(group))}: {_kind(group)}\n    {_some(group, names)}" for group in found.groups]
+    if found.splits and (not found.odd or len(found.groups) > 1 or verbose):
+        lines += ["", "What differs:", *_split_lines(found, names, verbose=verbose)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(found: compare.Comparison, names: Mapping[str, str]) -> str:
+    count = len(found.nodes)
+    if found.alike:
+        if found.golden:
+            return f"{_counting(count)} like {names[found.golden.path]}."
+        return f"All {count} nodes are alike."
+    if found.odd:
+        told = [f"{names[odd.node.path]} ({_reason(odd)})" for odd in found.odd[:MOST_NAMED]]
+        more = f", and {len(found.odd) - MOST_NAMED} more" if len(found.odd) > MOST_NAMED else ""
+        if found.golden:
+            golden = names[found.golden.path]
+            return f"Unlike {golden} {'is' if len(told) == 1 else 'are'} {', '.join(told)}{more}."
+        if len(found.odd) == 1:
+            return f"The odd one out of {count} nodes is {told[0]}."
+        return f"The odd ones out of {count} nodes are {', '.join(told)}{more}."
+    things = "one thing" if len(found.splits) == 1 else f"{len(found.splits)} things"
+    if count == 2:
+        return f"{names[found.nodes[0].path]} and {names[found.nodes[1].path]} differ in {things}."
+    if len(found.groups) == count:
+        return f"No two of the {count} nodes are alike: they differ in {things}."
+    return f"None of the {count} nodes is odd by itself, but they differ in {things}."
+
+
+def _reason(odd: compare.Odd) -> str:
+    first = odd.differences[0]
+    return f"{first.trait.title}: {_brief(first.value, first.expected)}"
+
+
+def _who(odd: compare.Odd, found: compare.Comparison, names: Mapping[str, str]) -> str:
+    if found.golden:
+        return f"{names[odd.node.path]}:"
+    return f"{names[odd.node.path]}, unlike {'its peer' if odd.peers == 1 else f'its {odd.peers} peers'}:"
+
+
+def _listed(differences: Sequence[compare.Difference], *, verbose: bool) -> list[str]:
+    chosen = differences if verbose else compare.distinct(differences)
+    shown = chosen if verbose else chosen[:MOST_SHOWN]
+    lines = [
+        f"  {one.trait.title}: {_brief(one.value, one.expected)}, not {_brief(one.expected, one.value)}"
+        for one in shown
+    ]
+    if len(shown) < len(differences):
+        lines.append(f"  … and {len(differences) - len(shown)} more, some of which follow from these (--verbose)")
+    return lines
+
+
+def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose: bool) -> list[str]:
+    shown = found.splits if verbose else found.splits[: 2 * MOST_SHOWN]
+    lines = []
+    for split in shown:
+        lines.append(f"  {split.trait.title}")
+        common = split.values[0][0]
+        for place, (value, having) in enumerate(split.values):
+            other = split.values[1][0] if place == 0 else common
+            lines.append(f"    {_brief(value, other)}: {_some(having, names)}")
+    if len(shown) < len(found.splits):
+        lines.append(f"  … and {len(found.splits) - len(shown)} more (--verbose)")
+    return lines
+
+
+def _brief(value: Parts, other: Parts) -> str:
+    """A value; of a long one only the parts that another one does not have."""
+    if max(len(value), len(other)) > 3 and value and other:
+        own = [part for part in value if part not in other]
+        lacking = [part for part in other if part not in value]
+        text = f"with {', '.join(own)}" if own else f"without {', '.join(lacking)}" if lacking else "in another order"
+    else:
+        text = ", ".join(value) or "none"
+    return text if len(text) <= WIDEST_VALUE else text[: WIDEST_VALUE - 1] + "…"
+
+
+def _some(nodes: Sequence[Node], names: Mapping[str, str]) -> str:
+    told = ", ".join(names[node.path] for node in nodes[:MOST_NAMED])
+    return told + (f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else "")
+
+
+def _counting(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _kind(group: Sequence[Node]) -> str:
+    """What a group is, in a few words."""
+    wanted = {"cards": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
+    told = {trait.title: ", ".join(value) for trait, value in group[0].traits.items()}
+    words = [f"{word}{told[title]}" for title, word in wanted.items() if title in told]
+    return ", ".join(words) or "no cards"
+
+
+def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> str:
+    def named(nodes: Sequence[Node]) -> list[str]:
+        return [names[node.path] for node in nodes]
+
+    said = {
+        "schema": "npudoctor.comparison/1",
+        "alike": found.alike,
+        "golden": names[found.golden.path] if found.golden else None,
+        "nodes": [{"name": names[node.path], "path": node.path, "hostname": node.hostname} for node in found.nodes],
+        "groups": [named(group) for group in found.groups],
+        "odd": [
+            {
+                "name": names[odd.node.path],
+                "path": odd.node.path,
+                "peers": odd.peers,
+                "differences": [
+                    {
+                        "title": one.trait.title,
+                        "source": one.trait.source,
+                        "value": list(one.value),
+                        "expected": list(one.expected),
+                    }
+                    for one in odd.differences
+                ],
+            }
+            for odd in found.odd
+        ],
+        "differences": [
+            {
+                "title": split.trait.title,
+                "source": split.trait.source,
+                "values": [{"value": list(value), "nodes": named(having)} for value, having in split.values],
+            }
+            for split in found.splits
+        ],
+    }
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
