@@ -15,7 +15,7 @@ _RANKS = (
     re.compile(r"^\[default(\d+)\]:"),
     re.compile(r"\brankId\[(\d+)\]"),
 )
-_WORKER = re.compile(r"^\W*(?:[-\d: ]{19} |\w*Worker\w*[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b")
+_WORKER = re.compile(r"^\W*(?:[-\d: ]{19} |[A-Za-z]*Worker[A-Za-z]*[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b")
 _PIDS = (
     re.compile(r"\(PID: ?(\d+)"),
     re.compile(r"\[PID: ?(\d+)"),

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from npudoctor.explain.lines import Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.sought import Found, Kind, Sought
 from npudoctor.records import dataclass
 
@@ -30,6 +30,7 @@ _SHOWN = 400
 _LONGEST_LINE = 8192
 _WINDOWS = 300
 _NEAR = 6
+_TRACEBACK = 200
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -112,7 +113,7 @@ class Scanner:
         lines = text.split(b"\n")
         shapes = text.translate(None, _VARYING).split(b"\n")
         known = self._left
-        wanted = self._sought.sieve.search
+        wanted = self._sought.sieve.passes
         for number, left in enumerate(map(known.get, shapes)):
             if left == 0:
                 continue
@@ -145,7 +146,7 @@ class Scanner:
         """The line, or where it is a giant the surroundings of what might be sought."""
         if len(line) <= _LONGEST_LINE:
             return [(0, line)]
-        starts = [match.start() for match in self._sought.sieve.finditer(line)]
+        starts = [match.start() for match in self._sought.sieve.expression.finditer(line)]
         windows, end = [], -1
         for start in starts[:_WINDOWS]:
             if start >= end:
@@ -156,6 +157,8 @@ class Scanner:
 
     def _note(self, found: list[Found], data: bytes, lines: list[bytes], number: int, start: int, line: str) -> None:
         source = source_of(line)
+        if not source.known:
+            source = _source_of_traceback(lines, number)
         file = len(self.files)
         new: list[Found] = []
         for one in found:
@@ -216,6 +219,18 @@ def _moment_near(lines: list[bytes], number: int) -> Moment | None:
     near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
     stamps = (moment_of(line[:300].decode("utf-8", "replace")) for line in near)
     return next(filter(None, stamps), None)
+
+
+def _source_of_traceback(lines: list[bytes], number: int) -> Source:
+    """Who began the traceback that this line ends; some name themselves in its first line alone."""
+    if lines[number][:1].isspace():
+        return NOBODY
+    for line in reversed(lines[max(number - _TRACEBACK, 0) : number]):
+        if b"Traceback (most recent call last)" in line:
+            return source_of(_plain(line[:300]))
+        if not line[:1].isspace():
+            break
+    return NOBODY
 
 
 def _blamed_below(lines: list[bytes], number: int) -> Source | None:

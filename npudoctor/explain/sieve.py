@@ -18,7 +18,7 @@ except ImportError:  # Python 3.10
 SHORTEST = 4
 """A word of fewer letters says too little to sift by."""
 
-LONGEST = 9
+LONGEST = 10
 """More letters than these tell no more lines apart."""
 
 _FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n", 8: "y[]_b3458xk-67w()|9"}
@@ -63,30 +63,53 @@ def _telling(words: frozenset[str]) -> tuple[int, int]:
     return min(*map(len, words), LONGEST), -len(words)
 
 
-def sieve(words: Iterable[str], further: Sequence[str] = ()) -> re.Pattern[bytes]:
-    """An expression for all lines with one of these words, or with one of the `further` expressions.
+class Sieve:
+    """Passes all lines with one of these words, or with one of the `further` expressions, and no others.
 
-    A search passes at full speed where none of the characters stands that the alternatives begin with: of each word
-    that part is taken which begins with one of few, rare characters.
+    A search runs at full speed where none of the characters stands that its alternatives begin with: of each word
+    that part is sought which begins with one of few, rare characters; where it stands, the whole word is looked for.
     """
-    wanted = set(words)
-    beginnings = {expression[0] for expression in further}
-    pieces: set[str] = set()
+
+    def __init__(self, words: Iterable[str], further: Sequence[str] = ()) -> None:
+        pieces = _pieces(set(words), {expression[0] for expression in further})
+        firsts = {text[0] for text in (*pieces.values(), *further)}
+        choices = []
+        for first in sorted(firsts, key=lambda first: (-_PER_MILLE.get(first, 0), first)):
+            rests = _branches(sorted({piece[1:] for piece in pieces.values() if piece[0] == first}))
+            rests += [expression[1:] for expression in further if expression[0] == first]
+            choices.append(f"{re.escape(first)}(?:{'|'.join(rests)})")
+        self.expression = re.compile("|".join(choices).encode())
+        self._words: dict[bytes, list[bytes]] = {}
+        for piece in pieces.values():
+            meant = sorted(word.encode() for word, part in pieces.items() if part.startswith(piece))
+            self._words[piece.encode()] = meant
+
+    def passes(self, line: bytes) -> bool:
+        """Whether one of the words or expressions stands in a line."""
+        search = self.expression.search
+        match = search(line)
+        while match:
+            words = self._words.get(match[0])
+            if words is None or any(word in line for word in words):
+                return True
+            match = search(line, match.start() + 1)
+        return False
+
+
+def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, str]:
+    """For each word a part that begins with one of as few and as rare characters as will do for all."""
+    pieces: dict[str, str] = {}
+    taken = set(beginnings)
     while wanted:
         reach: dict[str, list[str]] = {}
         for word in sorted(wanted):
             for first in dict.fromkeys(_firsts(word)):
                 reach.setdefault(first, []).append(word)
-        best = min(sorted(reach), key=lambda first: _cost(first, beginnings) / len(reach[first]))
-        beginnings.add(best)
-        pieces.update(_piece(word, best) for word in reach[best])
-        wanted.difference_update(reach[best])
-    choices = []
-    for first in sorted(beginnings, key=lambda first: -_PER_MILLE.get(first, 0)):
-        rests = _branches(sorted(piece[1:] for piece in pieces if piece[0] == first))
-        rests += [expression[1:] for expression in further if expression[0] == first]
-        choices.append(f"{re.escape(first)}(?:{'|'.join(rests)})")
-    return re.compile("|".join(choices).encode())
+        best = min(sorted(reach), key=lambda first: _cost(first, taken) / len(reach[first]))
+        taken.add(best)
+        pieces |= {word: _piece(word, best) for word in reach[best]}
+        wanted = wanted - set(reach[best])
+    return pieces
 
 
 def _firsts(word: str) -> str:

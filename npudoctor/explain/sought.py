@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from npudoctor import knowledge
-from npudoctor.explain.sieve import sieve, words_of
+from npudoctor.explain.sieve import Sieve, words_of
 from npudoctor.knowledge.codes import normalised, spelled_in
 from npudoctor.records import dataclass
 
@@ -16,6 +16,7 @@ _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\
 
 _CODE_WORDS = ("rror code", "ror Code", "etCode", "ret[", "ret is ", "result = ", "failed: ", "hcclRet")
 _CODE_FORMS = (r"E[A-Z]\d{4}", r"ERR\d{5}", r"E\d{5}", r"E\d[A-F]\d{3}", r"x8[01C]", r"C[\dBF][\dA-F]{4}")
+_MAYBE_CODE = re.compile(r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|ret|esult|failed|hcclRet")
 _PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
 _WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
@@ -66,7 +67,7 @@ class Sought:
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
         blamed = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
-        self.sieve = sieve({*self._phrases, *_CODE_WORDS, *blamed, "Error: ", "Exception: ", _ROOT_CAUSE}, _CODE_FORMS)
+        self.sieve = Sieve({*self._phrases, *_CODE_WORDS, *blamed, "Error: ", "Exception: ", _ROOT_CAUSE}, _CODE_FORMS)
 
     def find(self, line: str) -> list[Found]:
         """Everything that a line shows."""
@@ -96,6 +97,8 @@ def _compiled(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Ph
 
 
 def _codes(line: str) -> Iterator[Found]:
+    if not _MAYBE_CODE.search(line):
+        return
     for start, spelled in spelled_in(line):
         if _meant(spelled):
             yield Found(Kind.CODE, normalised(spelled), normalised(spelled), start)

@@ -1,0 +1,119 @@
+"""Reading logs of any size: the same in whatever pieces they come, in bounded memory, with true places."""
+
+import gzip
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npudoctor.explain.scan import Scanner
+from npudoctor.explain.sought import Kind, Sought
+
+SOUGHT = Sought()
+LOGS = Path(__file__).parent / "data" / "logs"
+BIND = b"EJ0003: Failed to bind the IP port. Reason: The IP address and port have been bound already.\n"
+
+
+def scanned(data: bytes | Iterable[bytes]) -> Scanner:
+    scanner = Scanner(SOUGHT)
+    scanner.read("log", [data] if isinstance(data, bytes) else data)
+    return scanner
+
+
+def places(scanner: Scanner) -> list[tuple[object, ...]]:
+    return [(one.found.kind, one.found.what, one.line, one.offset, one.text) for one in scanner.sightings]
+
+
+@given(st.lists(st.integers(1, 400), max_size=40))
+def test_the_pieces_in_which_a_log_comes_change_nothing(sizes: list[int]) -> None:
+    data = (LOGS / "P023-two-processes-on-a-card.txt").read_bytes() + (LOGS / "P006-slim-image.txt").read_bytes()
+
+    def pieces() -> Iterator[bytes]:
+        rest = data
+        for size in sizes:
+            yield rest[:size]
+            rest = rest[size:]
+        yield rest
+
+    assert places(scanned(piece for piece in pieces() if piece)) == places(scanned(data)) != []
+
+
+def test_line_and_offset_lead_to_the_line() -> None:
+    data = b"".join(b"step %d loss %f\n" % (number, number / 7) for number in range(30_000)) + BIND + b"end\n"
+    for one in scanned(data).sightings:
+        assert data.split(b"\n")[one.line - 1] == BIND.strip()
+        assert data[one.offset :].startswith(BIND)
+
+
+def test_carriage_returns_neither_hide_lines_nor_shift_their_numbers() -> None:
+    scanner = scanned(b"one\r\n 10%\r 20%\r" + BIND.replace(b"\n", b"\r\n") + b"two\r\n")
+    assert {one.line for one in scanner.sightings} == {2}
+    assert {one.found.what for one in scanner.sightings} == {"EJ0003", "P003"}
+
+
+def test_colours_and_control_characters_do_not_hide_and_are_not_shown() -> None:
+    scanner = scanned(b"\x1b[31mERROR\x1b[0m Failed to\x1b[1m bind the IP port\x07\n")
+    assert [one.found.what for one in scanner.sightings] == ["P003"]
+    assert scanner.sightings[0].text == "ERROR Failed to bind the IP port"
+
+
+def test_the_first_of_each_rank_is_kept_and_the_rest_counted() -> None:
+    data = b"".join(b"[rank%d]: %s" % (number % 4, BIND) for number in range(1000))
+    scanner = scanned(data)
+    codes = [one for one in scanner.sightings if one.found.kind is Kind.CODE]
+    assert [(one.source.rank, one.line) for one in codes] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert scanner.counts[Kind.CODE, "EJ0003"] == 1000
+
+
+def test_a_rank_that_is_late_is_not_lost_in_a_flood_of_the_same() -> None:
+    data = b"[rank0]: EZ9999: Inner Error!\n" * 1500 + b"[rank1]: EZ9999: Inner Error!\n"
+    assert [one.source.rank for one in scanned(data).sightings] == [0, 1]
+
+
+def test_a_code_after_many_lines_that_differ_in_nothing_but_the_number() -> None:
+    data = b"call rtMalloc failed, ret[0]\n" * 200 + b"call rtMalloc failed, ret[207001]\n"
+    assert [one.found.what for one in scanned(data).sightings] == ["207001"]
+
+
+def test_a_flood_of_different_errors_stays_bounded() -> None:
+    data = b"".join(b"[rank%d]: ValueError: %s\n" % (number, bytes([97 + number % 26]) * (number % 50)) for number in range(9000))
+    scanner = scanned(data)
+    assert 1000 < len(scanner.sightings) <= 4000
+
+
+def test_a_line_without_end_is_searched_and_quoted_in_part() -> None:
+    data = b"x" * 3_000_000 + b" Failed to bind the IP port " + b"y" * 3_000_000
+    scanner = scanned(data[start : start + 65536] for start in range(0, len(data), 65536))
+    assert {one.found.what for one in scanner.sightings} == {"P003"}
+    assert all(len(one.text) < 500 and "Failed to bind the IP port" in one.text for one in scanner.sightings)
+    assert all(one.line == 1 for one in scanner.sightings)
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
+        (gzip.compress(BIND), "compressed (gzip)"),
+        ("日志".encode("utf-16"), "text in UTF-16"),
+        (b"", "empty"),
+    ],
+)
+def test_what_is_no_log_is_named_and_not_searched(data: bytes, problem: str) -> None:
+    scanner = scanned([data] if data else [])
+    assert [file.problem for file in scanner.files] == [problem]
+    assert scanner.sightings == []
+
+
+def test_another_language_is_noticed_and_searched_all_the_same() -> None:
+    chinese = "程序启动失败，请检查环境变量设置是否正确。\n" * 50
+    assert scanned(chinese.encode()).files[0].foreign
+    assert scanned((chinese + "报错：EJ0003 端口被占用\n").encode()).counts[Kind.CODE, "EJ0003"] == 1
+    assert not scanned(BIND * 3).files[0].foreign
+
+
+@given(st.binary(max_size=3000))
+def test_no_bytes_upset_it(data: bytes) -> None:
+    scanner = scanned([data] if data else [])
+    assert all(1 <= one.line <= data.count(b"\n") + 1 and 0 <= one.offset < len(data) for one in scanner.sightings)
