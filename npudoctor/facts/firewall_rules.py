@@ -139,7 +139,8 @@ def parse_iptables(text: str) -> tuple[FirewallChain, ...]:
 _HOOKS = {"INPUT": "input", "OUTPUT": "output", "FORWARD": "forward"}
 _IPTABLES_VERDICTS = frozenset({"ACCEPT", "DROP", "REJECT", "RETURN"})
 _SILENT_MODULES = frozenset({"tcp", "udp", "multiport", "comment"})
-_SILENT = frozenset({"--comment", "--reject-with", "--log-prefix", "--log-level"})
+_TAKES_ANY_TEXT = frozenset({"--comment", "--log-prefix"})
+_SILENT = _TAKES_ANY_TEXT | {"--reject-with", "--log-level"}
 
 
 def _iptables_rule(said: str) -> FirewallRule:
@@ -154,7 +155,8 @@ def _iptables_rule(said: str) -> FirewallRule:
         option = words.pop(0)
         negated = option == "!" and bool(words)
         option = words.pop(0) if negated else option
-        value = words.pop(0) if words and not words[0].startswith("-") and words[0] != "!" else ""
+        takes = bool(words) and (option in _TAKES_ANY_TEXT or not (words[0].startswith("-") or words[0] == "!"))
+        value = words.pop(0) if takes else ""
         if option in ("-j", "-g"):
             verdict = value.lower() if value in _IPTABLES_VERDICTS else f"jump {value}"
         elif option == "-p" and not negated:

@@ -232,3 +232,12 @@ def test_every_measure_has_the_shape_of_a_recording(key: str) -> None:
 
 def test_not_applicable_is_its_own_reason() -> None:
     assert NotApplicable("not a container").because is Because.NOT_APPLICABLE
+
+
+def test_hccn_tool_which_bears_no_second_call_runs_alone(tool: Tool, tmp_path: Path) -> None:
+    tool(
+        f"#!/bin/sh\nmkdir {tmp_path}/on.$$\nls -d {tmp_path}/on.* | wc -l >> {tmp_path}/seen\n"
+        f"sleep 0.05\nrmdir {tmp_path}/on.$$\n"
+    ).rename(tmp_path / "bin" / "hccn_tool")
+    run_each(LocalHost(), [["hccn_tool", "-i", str(device), "-link", "-g"] for device in range(6)])
+    assert (tmp_path / "seen").read_text().split() == ["1"] * 6

@@ -1,0 +1,118 @@
+"""What npu-smi says of each chip by itself, asked in the forms that recordings hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from npudoctor import sim
+from npudoctor.facts import npu_pages
+from npudoctor.facts.npu import npu_smi_answer
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.host import Completed, Host
+from npudoctor.host.recorded import FakeHost
+from npudoctor.sdk import Because, NotApplicable, Options, Probe, Unavailable
+
+ONE_EACH = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0), Chip(npu_id=7, chip_id=0)))
+TWO_EACH = NpuSmiInfo(npus=tuple(Chip(npu_id=npu, chip_id=chip) for npu in (0, 1) for chip in (0, 1)))
+ECC = "\tNPU ID : {}\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : 3\n\tChip ID : 0\n"
+PER_CHIP = {
+    "health": npu_pages.health,
+    "ecc": npu_pages.ecc,
+    "usages": npu_pages.usages,
+    "memory": npu_pages.memory,
+    "common": npu_pages.common,
+}
+PER_CARD = {"proc-mem": npu_pages.process_memory, "pcie-err": npu_pages.pcie_errors}
+EVERY = PER_CHIP | PER_CARD
+SCENARIOS = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "sick-cards", "in-service")
+
+
+class Listening(FakeHost):
+    """A host without a single answer that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Completed:
+        self.asked.append(" ".join(argv))
+        return Completed(returncode=0, stdout="Command or option is not found.\n")
+
+
+def ask(probe: Probe, host: Host, info: NpuSmiInfo = ONE_EACH, **options: Any) -> Any:
+    return probe.function(host, Options(**options), info)
+
+
+def asked(probe: Probe, info: NpuSmiInfo) -> list[str]:
+    host = Listening()
+    with pytest.raises(NotApplicable):
+        ask(probe, host, info)
+    return sorted(host.asked)
+
+
+@pytest.mark.parametrize("query", PER_CHIP)
+def test_a_chip_is_named_only_where_its_card_has_several(query: str) -> None:
+    assert asked(PER_CHIP[query], ONE_EACH) == [f"npu-smi info -t {query} -i {npu}" for npu in (4, 7)]
+    several = [f"npu-smi info -t {query} -i {npu} -c {chip}" for npu in (0, 1) for chip in (0, 1)]
+    assert asked(PER_CHIP[query], TWO_EACH) == several
+
+
+@pytest.mark.parametrize("query", PER_CARD)
+def test_processes_and_the_bus_are_asked_once_a_card(query: str) -> None:
+    assert asked(PER_CARD[query], TWO_EACH) == [f"npu-smi info -t {query} -i {npu}" for npu in (0, 1)]
+
+
+@pytest.mark.parametrize("query", EVERY)
+def test_quick_asks_no_card_by_itself(query: str) -> None:
+    with pytest.raises(NotApplicable, match="profile quick"):
+        ask(EVERY[query], FakeHost(), profile="quick")
+
+
+def test_a_page_that_fails_is_left_out_with_its_reason() -> None:
+    commands: dict[str, str | Completed] = {
+        "npu-smi info -t ecc -i 4": ECC.format(4),
+        "npu-smi info -t ecc -i 7": Completed(returncode=1, stdout="Invalid card id.\n"),
+    }
+    found = ask(npu_pages.ecc, FakeHost(commands=commands))
+    assert found.by_subject["npu:4"].hbm_double == 3
+    assert found.failed == {"npu:7": "`npu-smi info -t ecc -i 7` failed: Invalid card id."}
+
+
+def test_a_page_that_nobody_recorded_spoils_no_other() -> None:
+    found = ask(npu_pages.ecc, FakeHost(commands={"npu-smi info -t ecc -i 4": ECC.format(4)}))
+    assert list(found.by_subject) == ["npu:4"]
+    assert "not in this recording" in found.failed["npu:7"]
+
+
+@pytest.mark.parametrize(
+    ("given", "because"),
+    [
+        (Completed(returncode=None, timed_out=True, seconds=10.0), Because.TIMED_OUT),
+        (Completed(returncode=1, stdout="dcmi module initialize failed. ret is -8005\n"), Because.FAILED),
+        (Completed(returncode=0, stdout="what is this?\n"), Because.FAILED),
+        (Completed(returncode=0, stdout="This device does not support querying ecc.\n"), Because.NOT_APPLICABLE),
+    ],
+)
+def test_where_no_card_answers_the_fact_is_unavailable_for_that_reason(given: Completed, because: Because) -> None:
+    commands = {f"npu-smi info -t ecc -i {npu}": given for npu in (4, 7)}
+    with pytest.raises(Unavailable) as caught:
+        ask(npu_pages.ecc, FakeHost(commands=commands))
+    assert caught.value.because is because
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_simulator_s_pages_are_read(name: str) -> None:
+    host = sim.simulate(name)
+    info = npu_smi_answer.function(host, Options()).info
+    assert info is not None
+    chips = len(info.npus)
+    for query, probe in PER_CHIP.items():
+        found = ask(probe, host, info)
+        assert (len(found.by_subject), found.failed) == (chips, {}), query
+    held = {subject: page.processes for subject, page in ask(npu_pages.process_memory, host, info).by_subject.items()}
+    assert {process.pid for processes in held.values() for process in processes} == {row.pid for row in info.processes}
+    common = ask(npu_pages.common, host, info).by_subject.values()
+    assert [page.chips[0].temp_c for page in common] == [chip.temp_c for chip in info.npus]
