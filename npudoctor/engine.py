@@ -175,7 +175,7 @@ class _Run:
         facts = [*check.requires, *(need.fact for need in _needs(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
             facts.append(Service)
-        self._graph[check.id] = {*(blocker.id for blocker in before), *facts}
+        self._graph[check.id] = {*(blocker.id for blocker in before), *facts} - self.values.keys()
         self.add_facts(facts)
         for blocker in before:
             self._add_check(blocker)
@@ -183,11 +183,11 @@ class _Run:
     def add_facts(self, facts: Iterable[type]) -> None:
         """Have these facts obtained, and the ones that they are made of."""
         for fact in facts:
-            if fact in self._graph:
+            if fact in self._graph or fact in self.values:
                 continue
             probe = self.catalog.probes.get(fact)
             needed = {need.fact for need in _needs(probe) if need.fact is not Host} if probe else set()
-            self._graph[fact] = set(needed)
+            self._graph[fact] = needed - self.values.keys()
             self.add_facts(needed)
 
     # The run
@@ -241,8 +241,6 @@ class _Run:
         return self._judge(self.catalog.checks[node]) if isinstance(node, str) else self._obtain(node)
 
     def _obtain(self, fact: type) -> Any:
-        if fact is Options:
-            return self.selection.options
         probe = self.catalog.probes.get(fact)
         if probe is None:
             return Crash(f"no probe provides {fact.__name__}", "")
