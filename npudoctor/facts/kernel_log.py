@@ -46,8 +46,11 @@ def _why_nothing(done: Completed) -> Unavailable | None:
     if done.timed_out:
         return Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
     text = done.stdout + done.stderr
-    if not parse(done.stdout).seen and re.search(_HIDDEN, text):
+    seen = parse(done.stdout).seen
+    if not seen and re.search(_HIDDEN, text):
         return Unavailable("this user may not read the kernel log", because=Because.NO_RIGHT)
+    if not seen and "No journal files were found" in text:
+        return Unavailable("no journal of the kernel is kept here")
     if done.returncode:
         said = next((line.strip()[:160] for line in text.splitlines() if line.strip()), "it printed nothing")
         return Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)

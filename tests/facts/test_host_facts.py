@@ -95,7 +95,8 @@ HINT = "Hint: You are currently not seeing messages from other users and the sys
         (None, Because.ABSENT),
         (failed("No journal files were opened due to insufficient permissions.\n"), Because.NO_RIGHT),
         (Completed(returncode=0, stdout="-- No entries --\n", stderr=HINT), Because.NO_RIGHT),
-        (failed("No journal files were found.\n"), Because.FAILED),
+        (Completed(returncode=0, stdout="-- No entries --\n", stderr="No journal files were found.\n"), Because.ABSENT),
+        (failed("Failed to add filter.\n"), Because.FAILED),
         (Completed(returncode=None, timed_out=True, seconds=10.0), Because.TIMED_OUT),
     ],
 )

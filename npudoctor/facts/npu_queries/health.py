@@ -53,16 +53,16 @@ def parse_health(text: str) -> Health:
 
 
 def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values; a line that has no key and begins with a colon is the next fault, any other goes on."""
+    """Keys and values; below the text of a fault a line that begins with a colon is the next, any other goes on."""
     title, value, margin = "", "", 0
     for line in filter(str.strip, lines_of(text)):
         found = re.fullmatch(r"\s*([A-Z][A-Za-z ]{1,40}?)\s*:\s*(.*?)\s*", line)
         indent = len(line) - len(line.lstrip())
-        more = line.strip().removeprefix(":").strip()
-        if title and line.lstrip().startswith(":"):
-            value += "\n" + more
-        elif title and not found and indent > margin + 1:
-            value += " " + more
+        in_fault = title == normal("Error Information")
+        if in_fault and line.lstrip().startswith(":"):
+            value += "\n" + line.strip().removeprefix(":").strip()
+        elif in_fault and not found and indent > margin + 1:
+            value += " " + line.strip()
         else:
             yield title, value
             title, value, margin = (normal(found[1]), found[2], indent) if found else ("", "", 0)
