@@ -100,6 +100,7 @@ def invented(kind: str, found: dict[str, Any], text: str) -> list[str]:
 INFERRED = {
     ("npu-smi-error", "cause"),
     ("npu-smi-version", "component"),
+    ("npu-smi-health", "error_codes"),  # in capitals
     ("npu-smi-health", "error_info"),  # several lines as one, without their colons
     ("npu-smi-health", "error_info_count"),
     ("npu-smi-health", "chips"),
