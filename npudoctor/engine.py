@@ -175,20 +175,24 @@ class _Run:
         facts = [*check.requires, *(need.fact for need in _needs(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
             facts.append(Service)
-        self._graph[check.id] = {*(blocker.id for blocker in before), *facts} - self.values.keys()
+        self._graph[check.id] = {*(blocker.id for blocker in before), *self._unknown(facts)}
         self.add_facts(facts)
         for blocker in before:
             self._add_check(blocker)
 
     def add_facts(self, facts: Iterable[type]) -> None:
         """Have these facts obtained, and the ones that they are made of."""
-        for fact in facts:
-            if fact in self._graph or fact in self.values:
+        for fact in self._unknown(facts):
+            if fact in self._graph:
                 continue
             probe = self.catalog.probes.get(fact)
             needed = {need.fact for need in _needs(probe) if need.fact is not Host} if probe else set()
-            self._graph[fact] = needed - self.values.keys()
+            self._graph[fact] = {*self._unknown(needed)}
             self.add_facts(needed)
+
+    def _unknown(self, facts: Iterable[type]) -> list[type]:
+        """Those that have to be obtained; what the person who asked has decided is known from the start."""
+        return [fact for fact in facts if fact not in self.values]
 
     # The run
 
