@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from npudoctor.facts.versions import Version
 from npudoctor.findings import Report, Severity, Status
@@ -23,8 +23,7 @@ Parts = tuple[str, ...]
 """A value: its parts in order."""
 
 
-@dataclass(frozen=True, order=True)
-class Trait:
+class Trait(NamedTuple):
     """One thing to compare. `rank` is its place in a listing; `source` the probe that it comes from."""
 
     rank: int
