@@ -51,12 +51,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain_topics(args: argparse.Namespace) -> int:
+    from npudoctor import knowledge
     from npudoctor.explain import documents, topics
 
     catalog = plugins.load()
-    names = args.ids
-    if len(names) > 1 and topics.code(" ".join(names)) and not all(map(topics.code, names)):
-        names = [" ".join(names)]
+    together = " ".join(args.ids)
+    names = [together] if knowledge.errors().code(together) else args.ids
     try:
         found = [topics.find(name, catalog) for name in names]
     except topics.Unknown as problem:
@@ -170,7 +170,7 @@ class Progress:
         now = time.monotonic()
         if self._live and now > self._shown_at:
             self._shown_at = now + 0.1
-            line = self._line(now)[: max(os.get_terminal_size(2).columns - 1, 1)]
+            line = self._line(now)[: (os.get_terminal_size(2).columns or 80) - 1]
             sys.stderr.write(f"\r\x1b[K\x1b[2m{line}\x1b[0m" if self._color else f"\r\x1b[K{line}")
             sys.stderr.flush()
 

@@ -171,7 +171,8 @@ class _Page:
             self.blank()
             self._title("also possible")
             for other in pitfalls[1 : 1 + _ALSO]:
-                self._item(other["id"], f"{other['title']} ({other['certainty']}; {self._where(other['evidence'][0])})")
+                how = "follows from another, as a rule" if other["follows_from_another"] else other["certainty"]
+                self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
         if document["codes"]:
             self.blank()
             self._title("codes")
@@ -227,5 +228,6 @@ def _short(names: Sequence[str]) -> dict[str, str]:
     """How files are called in a text: not at all where there is one, else by as little of their paths as tells them."""
     if len(names) < 2:
         return dict.fromkeys(names, "")
-    common = os.path.commonpath([os.path.dirname(name) for name in names]) if all(map(os.path.isabs, names)) else ""
+    alike = all(map(os.path.isabs, names)) or not any(map(os.path.isabs, names))
+    common = os.path.commonpath([os.path.dirname(name) for name in names]) if alike else ""
     return {name: os.path.relpath(name, common) if common else name for name in names}

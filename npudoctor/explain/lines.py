@@ -88,9 +88,10 @@ class Moment:
         return (((self.year or year) * 12 + self.month) * 31 + self.day) * 86400 + self.second
 
     def __str__(self) -> str:
-        minute, second = divmod(self.second, 60)
+        milliseconds = round(self.second * 1e6) // 1000
+        minutes, rest = divmod(milliseconds, 60_000)
         date = f"{self.month:02}-{self.day:02}"
-        clock = f"{int(minute) // 60:02}:{int(minute) % 60:02}:{second:06.3f}"
+        clock = f"{minutes // 60:02}:{minutes % 60:02}:{rest // 1000:02}.{rest % 1000:03}"
         return f"{date if self.year is None else f'{self.year}-{date}'} {clock.removesuffix('.000')}"
 
 

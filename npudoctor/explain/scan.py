@@ -7,8 +7,10 @@ and the letters a to f, is looked at when it is new; lines of shapes that hold n
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.sought import Found, Kind, Sought
@@ -31,6 +33,7 @@ _LONGEST_LINE = 8192
 _WINDOWS = 300
 _NEAR = 6
 _TRACEBACK = 200
+_VARIED_BLOCKS = 31
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -80,11 +83,11 @@ class Scanner:
         self._progress = progress
         self._left: dict[bytes, int] = {}
         self._seen: set[tuple[Kind, str, str, Source, int]] = set()
-        self._lines = self._offset = 0
+        self._lines = self._offset = self._varied = 0
 
     def read(self, name: str, blocks: Iterable[bytes]) -> FileRead:
         """Read one file, given in blocks of any size."""
-        self._lines = self._offset = 0
+        self._lines = self._offset = self._varied = 0
         tail = b""
         first = True
         foreign = False
@@ -110,17 +113,13 @@ class Scanner:
     def _look(self, data: bytes) -> None:
         """Look at whole lines."""
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
-        lines = text.split(b"\n")
-        shapes = text.translate(None, _VARYING).split(b"\n")
+        lines, numbers = self._sifted(text) if self._varied else self._unlike(text)
         known = self._left
-        wanted = self._sought.sieve.passes
-        for number, left in enumerate(map(known.get, shapes)):
-            if left == 0:
-                continue
-            shape = shapes[number]
+        for number in numbers:
+            shape = lines[number].translate(None, _VARYING)
             left = known.get(shape)
             if left is None:
-                left = _LOOKS if wanted(lines[number]) else 0
+                left = _LOOKS if self._sought.sieve.passes(lines[number]) else 0
             if left:
                 left = self._examine(data, lines, number, left)
             if len(shape) < _LONGEST_LINE:
@@ -131,6 +130,25 @@ class Scanner:
                 self._left = {}
         self._lines += data.count(b"\n")
         self._offset += len(data)
+
+    def _unlike(self, text: bytes) -> tuple[list[bytes], list[int]]:
+        """The lines, and the numbers of those whose shapes are new or show something."""
+        lines = text.split(b"\n")
+        shapes = text.translate(None, _VARYING).split(b"\n")
+        numbers = [number for number, left in enumerate(map(self._left.get, shapes)) if left != 0]
+        if len(numbers) > len(lines) / 2 and len(set(shapes)) > len(lines) / 2:
+            self._varied = _VARIED_BLOCKS
+        return lines, numbers
+
+    def _sifted(self, text: bytes) -> tuple[list[bytes], list[int]]:
+        """The same by the sieve alone: faster where hardly a line is like another."""
+        self._varied -= 1
+        starts = [match.start() for match in self._sought.sieve.expression.finditer(text)]
+        if not starts:
+            return [], []
+        lines = text.split(b"\n")
+        ends = list(accumulate(len(line) + 1 for line in lines))
+        return lines, sorted({bisect_right(ends, start) for start in starts})
 
     def _examine(self, data: bytes, lines: list[bytes], number: int, left: int) -> int:
         """Look closely at a line that may show something; how many more of its shape to look at."""

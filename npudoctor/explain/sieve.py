@@ -123,7 +123,7 @@ def _piece(word: str, first: str) -> str:
 
 
 def _cost(first: str, taken: set[str]) -> float:
-    return 0 if first in taken else _PER_MILLE.get(first, 0) + 8
+    return 0 if first in taken else _PER_MILLE.get(first, 0) + 2
 
 
 def _branches(words: Sequence[str]) -> list[str]:

@@ -14,8 +14,16 @@ from npudoctor.records import dataclass
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
 """A symptom that is nothing but a code: codes are sought anyhow."""
 
-_CODE_WORDS = ("rror code", "ror Code", "etCode", "ret[", "ret is ", "result = ", "failed: ", "hcclRet")
-_CODE_FORMS = (r"E[A-Z]\d{4}", r"ERR\d{5}", r"E\d{5}", r"E\d[A-F]\d{3}", r"x8[01C]", r"C[\dBF][\dA-F]{4}")
+_CODE_WORDS = ("fail", "ror Code", "etCode", "hcclRet -> ")
+_CODE_FORMS = (
+    r"E[A-Z]\d{4}",
+    r"ERR\d{5}",
+    r"E\d{5}",
+    r"E\d[A-F]\d{3}",
+    r"x8[01C]",
+    r"C[\dBF][\dA-F]{4}",
+    r"code(?: is | ?[=:\[])",
+)
 _MAYBE_CODE = re.compile(r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|ret|esult|failed|hcclRet")
 _PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")

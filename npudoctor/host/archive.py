@@ -7,12 +7,12 @@ import gzip
 import os
 import posixpath
 import shutil
-import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO
 
 from npudoctor.host import BundleError
+from npudoctor.host.tar_headers import BrokenTar, Member, members
 from npudoctor.records import dataclass
 
 MAX_ENTRIES = 20_000
@@ -29,10 +29,10 @@ def unpack(path: str, into: str) -> dict[str, str]:
     node, more than 20,000 entries, more than 256 MiB unpacked, and for what is no such archive.
     """
     with _explained(path), open(path, "rb") as file:
-        members = _look_through(file, path)
+        found = _look_through(file, path)
         file.seek(0)
-        _extract(file, members, into)
-    return {name: member.linkname for name, member in members.items() if member.issym()}
+        _extract(file, path, found, into)
+    return _links(found)
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,19 @@ def hold(path: str, most_bytes: int) -> Held | None:
     """Read a .tar.gz into memory, with the same refusals as `unpack`; None where more than `most_bytes` are in it."""
     files: dict[str, bytes] = {}
     with _explained(path), open(path, "rb") as file:
-        members = _look_through(file, path, files, most_bytes)
-    if sum(member.size for member in members.values() if member.isreg()) > most_bytes:
+        found = _look_through(file, path, files, most_bytes)
+    own = {name: files.get(name) for name, member in found.items() if member.kind == "file"}
+    for name, member in found.items():
+        if member.kind == "hard link":
+            own[name] = own[posixpath.normpath(member.target)]
+    if None in own.values():
         return None
-    for name, member in members.items():
-        if member.islnk():
-            files[name] = files[posixpath.normpath(member.linkname)]
-    return Held(
-        files,
-        [name for name, member in members.items() if member.isdir()],
-        {name: member.linkname for name, member in members.items() if member.issym()},
-    )
+    folders = [name for name, member in found.items() if member.kind == "dir"]
+    return Held({name: content for name, content in own.items() if content is not None}, folders, _links(found))
+
+
+def _links(found: Mapping[str, Member]) -> dict[str, str]:
+    return {name: member.target for name, member in found.items() if member.kind == "link"}
 
 
 @contextlib.contextmanager
@@ -68,7 +70,7 @@ def _explained(path: str) -> Iterator[None]:
         yield
     except BundleError:
         raise
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
+    except (BrokenTar, EOFError, zlib.error, gzip.BadGzipFile) as problem:
         raise BundleError(f"{path} is not a .tar.gz that can be read ({str(problem)[:80]})") from None
     except OSError as problem:
         raise BundleError(f"{path} cannot be unpacked: {problem.strerror or problem}") from None
@@ -84,26 +86,29 @@ class _Forward:
         self.header_left = _MAX_HEADER_BYTES
 
     def tell(self) -> int:
+        """How far it was read."""
         return self._at
 
-    def seek(self, position: int) -> int:
-        if position < self._at:
-            raise BundleError(f"{self._path} is refused: its headers point backwards")
-        while self._at < position:
-            if not self._advance(self._stream.read(min(_PIECE, position - self._at))):
-                break
-        return self._at
+    def skip(self, position: int) -> None:
+        """Read on to a position."""
+        for _ in self.pieces(position - self._at):
+            pass
 
-    def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > self.header_left:
+    def header(self, size: int) -> bytes:
+        """The next bytes of a header."""
+        if size > self.header_left:
             raise BundleError(f"{self._path} is refused: one of its headers is larger than 1 MiB")
         self.header_left -= size
         return self._advance(self._stream.read(size))
 
-    def content(self, member: tarfile.TarInfo) -> bytes:
-        """The bytes of a file whose header was just read."""
-        self.seek(member.offset_data)
-        return self._advance(self._stream.read(member.size))
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The next bytes, piece by piece; raises BrokenTar where there are not so many."""
+        while size > 0:
+            piece = self._advance(self._stream.read(min(_PIECE, size)))
+            if not piece:
+                raise BrokenTar("unexpected end of data")
+            size -= len(piece)
+            yield piece
 
     def _advance(self, piece: bytes) -> bytes:
         self._at += len(piece)
@@ -114,39 +119,41 @@ class _Forward:
 
 def _look_through(
     file: BinaryIO, path: str, keep: dict[str, bytes] | None = None, most_bytes: int = 0
-) -> dict[str, tarfile.TarInfo]:
+) -> dict[str, Member]:
     """The members by their cleaned names, after every one of them was found acceptable.
 
     `keep` takes the contents of files, as long as they are at most `most_bytes` together.
     """
-    members: dict[str, tarfile.TarInfo] = {}
+    found: dict[str, Member] = {}
     total = 0
     stream = _Forward(file, path)
-    for count, member in enumerate(_members(stream), 1):
+    for count, member in enumerate(members(stream), 1):
         if count > MAX_ENTRIES:
             raise BundleError(f"{path} is refused: it has more than 20,000 entries")
         name = _clean_name(member.name, path)
         _accept(member, name, path)
-        total += _size(member, members, path)
+        total += _size(member, found, path)
         if total > MAX_UNPACKED_BYTES:
             raise BundleError(f"{path} is refused: it unpacks to more than 256 MiB")
-        members[name] = member
-        if keep is not None and member.isreg() and total <= most_bytes:
-            keep[name] = stream.content(member)
-    for name in members:
-        above = posixpath.dirname(name)
+        found[name] = member
+        if keep is not None and member.kind == "file" and total <= most_bytes:
+            keep[name] = b"".join(stream.pieces(member.size))
+        stream.header_left = _MAX_HEADER_BYTES
+    _must_be_a_tree(found, path)
+    return found
+
+
+def _must_be_a_tree(found: Mapping[str, Member], path: str) -> None:
+    """Refuse what lies below something that is no folder."""
+    leaves = {name for name, member in found.items() if member.kind != "dir"}
+    folders = {posixpath.dirname(name) for name in found}
+    for folder in folders:
+        above = folder
         while above:
-            if above in members and not members[above].isdir():
-                raise BundleError(f"{path} is refused: {name} lies below {above}, which is no folder")
+            if above in leaves:
+                below = next(name for name in found if name.startswith(f"{above}/"))
+                raise BundleError(f"{path} is refused: {below} lies below {above}, which is no folder")
             above = posixpath.dirname(above)
-    return members
-
-
-def _members(stream: _Forward) -> Iterator[tarfile.TarInfo]:
-    with tarfile.open(fileobj=stream, mode="r:") as tar:  # type: ignore[call-overload]
-        while (member := tar.next()) is not None:
-            yield member
-            stream.header_left = _MAX_HEADER_BYTES
 
 
 def _clean_name(name: str, path: str) -> str:
@@ -154,42 +161,42 @@ def _clean_name(name: str, path: str) -> str:
         raise BundleError(f"{path} is refused: {name!r} is an absolute path")
     if ".." in name.split("/"):
         raise BundleError(f"{path} is refused: {name!r} has a .. in it")
-    if "\0" in name:
+    if "\0" in name or not name:
         raise BundleError(f"{path} is refused: {name!r} is no file name")
     return posixpath.normpath(name)
 
 
-def _accept(member: tarfile.TarInfo, name: str, path: str) -> None:
-    if member.issym():
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
-        if member.linkname.startswith("/") or target.split("/")[0] == "..":
-            raise BundleError(f"{path} is refused: the link {name} leaves the bundle (to {member.linkname!r})")
-    elif not (member.isreg() or member.isdir() or member.islnk()) or member.issparse():
+def _accept(member: Member, name: str, path: str) -> None:
+    if member.kind == "link":
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.target))
+        if member.target.startswith("/") or target.split("/")[0] == "..":
+            raise BundleError(f"{path} is refused: the link {name} leaves the bundle (to {member.target!r})")
+    elif member.kind == "other":
         raise BundleError(f"{path} is refused: {name} is neither a file nor a folder nor a link")
 
 
-def _size(member: tarfile.TarInfo, before: dict[str, tarfile.TarInfo], path: str) -> int:
+def _size(member: Member, before: Mapping[str, Member], path: str) -> int:
     """What a member will take on disk, in bytes: a hard link is unpacked as a copy of the file that it names."""
-    if not member.islnk():
-        return max(0, member.size) if member.isreg() else 0
-    original = before.get(_clean_name(member.linkname, path))
-    if original is None or not original.isreg():
-        raise BundleError(f"{path} is refused: the link {member.name} leaves the bundle (to {member.linkname!r})")
+    if member.kind != "hard link":
+        return member.size if member.kind == "file" else 0
+    original = before.get(_clean_name(member.target, path))
+    if original is None or original.kind != "file":
+        raise BundleError(f"{path} is refused: the link {member.name} leaves the bundle (to {member.target!r})")
     return original.size
 
 
-def _extract(file: BinaryIO, members: dict[str, tarfile.TarInfo], into: str) -> None:
+def _extract(file: BinaryIO, path: str, found: Mapping[str, Member], into: str) -> None:
     """Write folders and files with plain permissions; nothing that the archive says of owners and modes is used."""
-    in_order = sorted(members.items(), key=lambda item: (item[1].islnk(), item[1].offset_data))
-    with gzip.GzipFile(fileobj=file) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-        for name, member in in_order:
-            target = os.path.join(into, name)
-            if member.isdir():
-                os.makedirs(target, exist_ok=True)
-                continue
+    stream = _Forward(file, path)
+    for name, member in sorted(found.items(), key=lambda item: (item[1].kind == "hard link", item[1].offset)):
+        target = os.path.join(into, name)
+        if member.kind == "dir":
+            os.makedirs(target, exist_ok=True)
+        elif member.kind == "file":
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            if member.islnk():
-                shutil.copyfile(os.path.join(into, posixpath.normpath(member.linkname)), target)
-            elif member.isreg() and (source := tar.extractfile(member)) is not None:
-                with source, open(target, "xb") as copy:
-                    shutil.copyfileobj(source, copy, _PIECE)
+            stream.skip(member.offset)
+            with open(target, "xb") as copy:
+                copy.writelines(stream.pieces(member.size))
+        elif member.kind == "hard link":
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(os.path.join(into, posixpath.normpath(member.target)), target)

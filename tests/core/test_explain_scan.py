@@ -78,7 +78,9 @@ def test_a_code_after_many_lines_that_differ_in_nothing_but_the_number() -> None
 
 
 def test_a_flood_of_different_errors_stays_bounded() -> None:
-    data = b"".join(b"[rank%d]: ValueError: %s\n" % (number, bytes([97 + number % 26]) * (number % 50)) for number in range(9000))
+    data = b"".join(
+        b"[rank%d]: ValueError: %s\n" % (number, bytes([97 + number % 26]) * (number % 50)) for number in range(9000)
+    )
     scanner = scanned(data)
     assert 1000 < len(scanner.sightings) <= 4000
 

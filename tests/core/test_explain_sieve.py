@@ -72,7 +72,7 @@ def test_every_symptom_that_is_no_code_has_a_word_without_digits() -> None:
     "line",
     [
         "iteration 17/5000 | loss 2.31 | grad norm 0.4",
-        "[INFO] HCCL(12,python3):2025-11-03-10:00:02.100.100 [op_base.cc:1292] [12]Entry-HcclAllReduce: tag[x], count[9]",
+        "[INFO] HCCL(12,python3):2025-11-03-10:00:02.100.100 [op_base.cc:1292] [12]Entry-HcclAllReduce: tag[x], n[9]",
         "Downloading shards: 100%",
         "the quick brown fox jumps over the lazy dog",
     ],

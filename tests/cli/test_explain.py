@@ -1,0 +1,195 @@
+"""`npudoctor explain` as a person runs it."""
+
+import gzip
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Command
+
+LOGS = Path(__file__).resolve().parents[1] / "core" / "data" / "logs"
+
+
+def test_a_check_says_why_how_and_what_to_do(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "hccl.ports-free")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("hccl.ports-free  Nobody holds a host port of HCCL\n")
+    for piece in ("why ", "EJ0003", "profile quick; judges ", "P003", "$ export HCCL_IF_BASE_PORT=60100"):
+        assert piece in ran.out, piece
+
+
+def test_a_pitfall_says_which_checks_foresee_it(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "P003")
+    assert ran.code == 0
+    assert "foreseen  npudoctor check hccl.base-port" in ran.out
+    assert "as of     20" in ran.out
+
+
+@pytest.mark.parametrize("code", ["EI0006", "507033", "-8005", "0x80E3A203", "ERR02200", "EJ0003", "107001"])
+def test_a_code_is_explained(npudoctor: Command, code: str) -> None:
+    ran = npudoctor("explain", code)
+    assert (ran.code, ran.err) == (0, "")
+    assert "means " in ran.out and "source " in ran.out and "as of " in ran.out
+
+
+def test_several_are_explained_one_after_the_other_and_two_words_may_be_one_code(npudoctor: Command) -> None:
+    assert npudoctor("explain", "EI0006", "P003").out.count("as of") == 2
+    assert npudoctor("explain", "HCCL", "7").out.startswith("HCCL 7  HCCL_E_UNAVAIL\n")
+
+
+def test_topics_as_json(npudoctor: Command) -> None:
+    document = npudoctor("explain", "--json", "hccl.ports-free", "P003", "EI0006").json
+    assert document["schema"] == "npudoctor.explain/1"
+    check, pitfall, code = document["topics"]
+    assert (check["kind"], check["id"], check["after"]) == ("check", "hccl.ports-free", ["hccl.base-port"])
+    assert "ports.sockets" in check["facts"]
+    assert pitfall["mend"][0] == {"step": pitfall["mend"][0]["step"], "command": True}
+    assert [each["id"] for each in code["pitfalls"]] == ["P005", "P016", "P025"]
+
+
+BAD = {
+    ("EI0099",): "'EI0099' is a code of HCCL that is not known; the nearest is EI0",
+    ("hccl.port-free",): "the nearest is hccl.ports-free",
+    ("P003", "--log", "x"): "--log takes no ID",
+    (): "say what to explain",
+    ("--log", "/no/such/file"): "/no/such/file: No such file or directory",
+    ("--log",): "expected at least one argument",
+}
+
+
+@pytest.mark.parametrize(("argv", "said"), BAD.items())
+def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, ...], said: str) -> None:
+    ran = npudoctor("explain", *argv)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    assert said in ran.err
+
+
+def test_a_log_is_diagnosed(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "--log", str(LOGS / "P023-two-processes-on-a-card.txt"))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("NPU side port 16666 already in use (several processes per NPU)  P023\n")
+    for piece in (
+        "seen  ",
+        "at        line 1, process 41200, 2025-12-24 01:02:03.400",
+        "cause  ",
+        "do  ",
+        "$ export HCCL_",
+    ):
+        assert piece in ran.out, piece
+    assert "npudoctor check npu.processes" in ran.out
+    assert "EI0019    a port could not be bound" in ran.out
+
+
+def test_several_ranks_at_once_name_the_first_that_failed(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "--log", *map(str, sorted((LOGS / "four-ranks").glob("*.log"))))
+    assert ran.code == 0
+    said = " ".join(ran.out.split())
+    assert "first rank 3, of 4 that failed (by the time stamps): P017 (rank_3.log:7, rank 3, about 2025-04-08" in said
+    assert ran.out == npudoctor("explain", "--log", str(LOGS / "four-ranks")).out, "a folder is all its files"
+
+
+def test_a_log_as_one_json_document(npudoctor: Command) -> None:
+    document = npudoctor("explain", "--json", "--log", *map(str, sorted((LOGS / "four-ranks").glob("*.log")))).json
+    assert document["schema"] == "npudoctor.explain-log/1"
+    assert [file["problem"] for file in document["files"]] == [None] * 4
+    first = document["first_failure"]
+    assert (first["who"], first["known_by"], first["of"], first["line"]) == ("rank 3", "time", 4, 7)
+    assert [pitfall["id"] for pitfall in document["pitfalls"]] == ["P017", "P019"]
+    top = document["pitfalls"][0]
+    assert top["certainty"] == "clear" and top["foreseen_by"] == ["npu.memory-free"]
+    assert top["evidence"][0]["text"].startswith("RuntimeError: NPU out of memory")
+    assert {code["code"] for code in document["codes"]} == {"507048", "ERR00100", "EI0002"}
+
+
+def test_a_log_from_a_pipe() -> None:
+    command = f"cat '{LOGS}/P004-run-after-a-kill.txt' | '{sys.executable}' -m npudoctor explain --log -"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "P004" in done.stdout.splitlines()[0]
+
+
+def test_a_known_message_without_a_pitfall_is_a_diagnosis(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("Device ID is out of the valid range.\nCmd execute failed!\n")
+    ran = npudoctor("explain", "--log", str(tmp_path / "out"))
+    assert ran.code == 0
+    assert ran.out.startswith("hccn_tool wants the device id")
+
+
+NOTHING = {
+    b"": "is empty",
+    b"\x7fELF\0\0\0": "is no log that can be read: binary",
+    gzip.compress(b"x"): "is no log that can be read: compressed (gzip); unpack it and pipe it into --log -",
+    "程序启动失败，请检查环境变量。\n".encode() * 30: "the text is in another language; to whoever helps, send",
+    b"step 1\nKeyError: 'x'\n": "the first exception is `KeyError: 'x'` (LOG:2); to whoever helps, send",
+    b"all is well\n": "nothing known is in LOG; to whoever helps, send the lines around the first ERROR",
+}
+
+
+@pytest.mark.parametrize(("data", "said"), NOTHING.items(), ids=range(len(NOTHING)))
+def test_a_log_that_shows_nothing_known_is_one_line_and_exit_1(
+    npudoctor: Command, tmp_path: Path, data: bytes, said: str
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    ran = npudoctor("explain", "--log", str(path))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), ran
+    assert said.replace("LOG", str(path)) in ran.err
+    document = npudoctor("explain", "--json", "--log", str(path)).json
+    assert document["pitfalls"] == []
+
+
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "core").write_bytes(b"\x7fELF\0\0\0")
+    ran = npudoctor("explain", "--log", str(tmp_path / "core"), str(LOGS / "P065-home-is-full.txt"))
+    assert ran.code == 0
+    assert "P065" in ran.out.splitlines()[0]
+    assert ran.err == f"npudoctor explain: {tmp_path}/core is no log that can be read: binary\n"
+
+
+def on_a_terminal(argv: list[str], columns: int = 60) -> tuple[int, str]:
+    """Run with stderr on a terminal; exit code and what it showed there."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=follower, env=environment)
+    os.close(follower)
+    shown = b""
+    while select.select([leader], [], [], 20)[0]:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(leader)
+    return process.wait(timeout=20), shown.decode()
+
+
+def test_progress_is_shown_on_a_terminal_and_gone_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "big.log"
+    with path.open("wb") as file:
+        for _ in range(900):
+            file.write(b"".join(b"%s unlike the others\n" % os.urandom(24).hex().encode() for _ in range(800)))
+    code, shown = on_a_terminal([sys.executable, "-m", "npudoctor", "explain", "--log", str(path)])
+    assert code == 1
+    assert "% of" in shown and "MB/s" in shown
+    last = shown.rstrip("\r\n").rpartition("\x1b[K")[2]
+    assert last.startswith("npudoctor explain: nothing known"), "the bar is wiped before anything is said"
+
+
+def test_colours_only_on_a_terminal(process: Command) -> None:
+    assert "\x1b" not in process("explain", "P003").out
+    assert "\x1b[" in process("explain", "P003", environment={"FORCE_COLOR": "1"}).out
+    assert "\x1b" not in process("explain", "--no-color", "P003", environment={"FORCE_COLOR": "1"}).out
+
+
+def test_a_narrow_terminal_wraps_the_text_and_leaves_commands_whole(process: Command) -> None:
+    out = process("explain", "--log", str(LOGS / "P003-second-service.txt"), environment={"COLUMNS": "50"}).out
+    prose = [line for line in out.splitlines() if "$ " not in line]
+    assert max(map(len, prose[1:])) <= 50
+    assert any(line.endswith("another for each job") for line in out.splitlines())

@@ -1,0 +1,114 @@
+"""Checks, pitfalls and codes under every name; and that pitfalls and checks know each other."""
+
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from npudoctor import knowledge, plugins
+from npudoctor.explain import topics
+from npudoctor.knowledge.codes import ErrorCode
+from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.sdk import Check
+
+CATALOG = plugins.load()
+
+
+def called(topic: topics.Topic) -> str:
+    return topic.code if isinstance(topic, ErrorCode) else topic.id
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "found"),
+    [
+        ("hccl.ports-free", Check, "hccl.ports-free"),
+        ("P003", Pitfall, "P003"),
+        ("p3", Pitfall, "P003"),
+        ("EI0006", ErrorCode, "EI0006"),
+        ("ei0006", ErrorCode, "EI0006"),
+        ("Get_Socket_Timeout(EI0006)", ErrorCode, "EI0006"),
+        ("507033", ErrorCode, "507033"),
+        ("error code is 507033", ErrorCode, "507033"),
+        ("-8005", ErrorCode, "-8005"),
+        ("8005", ErrorCode, "-8005"),
+        ("0x80E3A203", ErrorCode, "80E3A203"),
+        ("ERR02200", ErrorCode, "ERR02200"),
+        ("EJ0003", ErrorCode, "EJ0003"),
+        ("107001", ErrorCode, "107001"),
+        ("hccl 7", ErrorCode, "HCCL 7"),
+        ("HCCL_E_UNAVAIL", ErrorCode, "HCCL 7"),
+        ("acl_error_rt_device_oom", ErrorCode, "207018"),
+    ],
+)
+def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> None:
+    topic = topics.find(name, CATALOG)
+    assert isinstance(topic, kind)
+    assert called(topic) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("hccl.port-free", "there is nothing called 'hccl.port-free'; the nearest is hccl.ports-free"),
+        ("EI0099", "'EI0099' is a code of HCCL that is not known; the nearest is EI0"),
+        ("P123", "there is nothing called 'P123'; the nearest is P0"),
+        ("", "there is nothing called ''; `npudoctor list` names all checks"),
+    ],
+)
+def test_what_is_unknown_is_told_with_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(topics.Unknown) as problem:
+        topics.find(name, CATALOG)
+    assert str(problem.value).startswith(said)
+
+
+def test_foreseen_by_is_what_the_catalogue_of_checks_says(shared: Path) -> None:
+    catalogue: dict[str, set[str]] = defaultdict(set)
+    rows = re.findall(
+        r"^\| (?:`|\*\*)?([a-z.-]+).*\| ([^|]*) \|$", (shared / "design" / "CHECKS.md").read_text(), re.MULTILINE
+    )
+    for names, pitfalls in rows:
+        spread = re.sub(r"P(\d+)–P(\d+)", _between, pitfalls)
+        for pitfall in re.findall(r"P\d{3}", spread):
+            catalogue[pitfall].add("smoke" if names.startswith("smoke") else names)
+    planned = set(re.findall(r"`((?:[a-z]+)\.[a-z-]+)`", (shared / "design" / "CHECKS.md").read_text()))
+    for pitfall in knowledge.pitfalls().rows:
+        told = {"smoke" if id.startswith("smoke.") else id for id in pitfall.foreseen_by}
+        assert told == catalogue.get(pitfall.id, set()), pitfall.id
+        assert set(pitfall.foreseen_by) <= planned | set(CATALOG.checks), pitfall.id
+    assert len(catalogue) > 80
+
+
+def _between(found: re.Match[str]) -> str:
+    return " ".join(f"P{number:03}" for number in range(int(found[1]), int(found[2]) + 1))
+
+
+def test_only_checks_of_this_installation_are_said_to_foresee() -> None:
+    pitfalls = knowledge.pitfalls().rows
+    checks = topics.foreseeing(pitfalls, CATALOG.checks)
+    assert len(checks) > 30
+    assert all(check.id in CATALOG.checks for check in checks)
+    assert topics.foreseeing(pitfalls, {}) == ()
+
+
+def test_a_check_knows_the_pitfalls_that_it_foresees_and_the_facts_that_it_judges() -> None:
+    check = CATALOG.checks["hccl.ports-free"]
+    assert [pitfall.id for pitfall in topics.pitfalls_of(check)] == ["P003", "P018"]
+    assert "ports.sockets" in topics.facts_of(check, CATALOG)
+
+
+def test_a_code_leads_to_its_pitfalls_the_likelier_first() -> None:
+    code = topics.code("EI0006")
+    assert code and [pitfall.id for pitfall in topics.pitfalls_of(code)] == ["P005", "P016", "P025"]
+
+
+def test_commands_can_be_pasted_and_the_rest_is_prose() -> None:
+    steps = [step for pitfall in knowledge.pitfalls().rows for step in topics.mended_by(pitfall)]
+    commands = [step for step, command in steps if command]
+    assert len(commands) > 25
+    assert len(commands) < len(steps)
+    for command in commands:
+        done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        assert not re.search(r"<[a-z][^>]*>|X\.Y", command), command
