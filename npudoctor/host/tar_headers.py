@@ -65,6 +65,8 @@ def members(source: Source) -> Iterator[Member]:
         yield member
         held = member.size if member.kind in ("file", "other") else 0
         source.skip(member.offset + -(-held // BLOCK) * BLOCK)
+    if source.tell() == 0:
+        raise BrokenTar("it is empty")
 
 
 def _must_be_whole(block: bytes) -> None:
