@@ -200,11 +200,16 @@ def judge(
     """The verdict and the exit code of a run; `named` holds the checks asked for by id.
 
     1: a finding at or above `fail_on`. 3: nothing worse, but a check crashed, a tool failed or did not answer, or a
-    check named on the command line was skipped. 0: otherwise.
+    check named on the command line was skipped, or the cause that one stands behind is not in this report.
+    0: otherwise.
     """
     worst = max((result.worst for result in results if result.worst), default=None)
+    shown = {result.check for result in results}
     undetermined = any(
-        result.leaves_undetermined or (result.check in named and result.status is Status.SKIPPED) for result in results
+        result.leaves_undetermined
+        or (result.blocked_by is not None and result.blocked_by not in shown)
+        or (result.check in named and result.status is Status.SKIPPED)
+        for result in results
     )
     failed = worst is not None and worst >= fail_on
     if undetermined and not failed:

@@ -151,7 +151,8 @@ def _dispatch(words: list[str], hoisted: list[str]) -> int:
         hint = f"did you mean {near[0]}?" if near else "`npudoctor --help` lists all"
         raise UsageError(f"there is no command {name!r}; {hint}")
     args = parser_of(name).parse_args([*words, *hoisted])
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminated)
     code: int = args.run(args)
     return code
 

@@ -48,9 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below a million")
     return value
 
 
@@ -68,10 +71,13 @@ def run(args: argparse.Namespace) -> int:
     catalog = plugins.load(args.plugin)
     with node.opened(args, config) as host:
         try:
+            chosen = engine.select(catalog, selection)
             events = engine.run(catalog, host, selection)
         except engine.UnknownName as problem:
             raise UsageError(str(problem)) from problem
-        report = _follow(events, args, len(engine.select(catalog, selection)))
+        if not chosen:
+            raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
+        report = _follow(events, args, len(chosen))
     if args.format != "jsonl":
         write(_render(report, args))
     return report.exit_code

@@ -183,11 +183,9 @@ class _Page:
 
     def _finding(self, finding: Finding) -> None:
         kind = finding.severity.value
-        subject = "" if finding.subject in ("host", "python", "container") else f"{finding.subject}: "
         self._line(
             "    ",
-            self._mark(kind)
-            + Text(f" {subject}{finding.summary}", style="" if finding.severity is Severity.INFO else "bold"),
+            self._mark(kind) + Text(f" {_about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
         if finding.severity is Severity.INFO and not self._verbose:
@@ -225,7 +223,10 @@ class _Page:
         unseen = _unseen(report)
         if unseen:
             text += f" Not looked at: {unseen}."
-        self._line("", text + " " + _next_step(report))
+        advice, command = _next_step(report)
+        self._line("", f"{text} {advice}")
+        if command:
+            self._console.print(Text("  $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
 
 
 def _worth(result: Result) -> list[Finding]:
@@ -240,29 +241,40 @@ def _first(report: Report) -> tuple[Result, str] | None:
                 if finding.severity is severity and not (
                     report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
                 ):
-                    return result, finding.summary
+                    return result, _about(finding)
     for result in report.results:
         if result.leaves_undetermined:
             return result, f"could not determine: {result.reason}"
     if report.verdict is Verdict.UNDETERMINED:
-        skipped = next(result for result in report.results if result.status is Status.SKIPPED)
-        return skipped, f"could not determine: {skipped.reason}"
+        shown = {result.check for result in report.results}
+        skipped = [result for result in report.results if result.status is Status.SKIPPED]
+        behind = [result for result in skipped if result.blocked_by and result.blocked_by not in shown]
+        first = (behind or skipped)[0]
+        why = f"{first.blocked_by} has an error" if first.blocked_by else first.reason
+        return first, f"could not determine: {why}"
     return None
 
 
-def _next_step(report: Report) -> str:
+def _about(finding: Finding) -> str:
+    """The summary, with the card or interface that it is about."""
+    plain = finding.subject in ("host", "python", "container")
+    return finding.summary if plain else f"{finding.subject}: {finding.summary}"
+
+
+def _next_step(report: Report) -> tuple[str, str | None]:
+    """What to do first, and the command for it, which stands on a line of its own so that it can be copied."""
     cause = _first(report)
     if cause is None:
-        return "Nothing to do."
+        return "Nothing to do.", None
     result, _ = cause
     finding = max(_worth(result), key=lambda finding: finding.severity.rank, default=None)
     if finding is None:
-        return f"Start with {result.check}: npudoctor check {result.check} --verbose"
+        return f"Start with {result.blocked_by or result.check}.", None
     if finding.fix:
-        return f"Start with {result.check}: npudoctor fix {finding.fix.id}"
+        return f"Start with {result.check}:", f"npudoctor fix {finding.fix.id}"
     if finding.commands and len(finding.commands[0]) <= LONG_COMMAND:
-        return f"Start with {result.check}: {finding.commands[0]}"
-    return f"Start with {result.check}: {finding.hint or finding.summary}"
+        return f"Start with {result.check}:", finding.commands[0]
+    return f"Start with {result.check}: {finding.hint or finding.summary}", None
 
 
 def _why(result: Result) -> str:

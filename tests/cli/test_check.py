@@ -24,6 +24,8 @@ CONTRACT = [
     (["npu.topology", "--simulate", "sick-cards"], 0, "ok"),
     (["--simulate", "bare-host"], 1, "error"),
     (["npu.count", "--simulate", "bare-host"], 3, "undetermined"),
+    (["driver", "--simulate", "bare-host"], 3, "undetermined"),
+    (["--simulate", "bare-host", "--skip", "npu.present"], 3, "undetermined"),
     (["npu.processes", "--simulate", "seed-910b1"], 3, "undetermined"),
     (["container.devices", "--simulate", "seed-910b1"], 3, "undetermined"),
     (["--simulate", "container-broken"], 1, "error"),
@@ -45,7 +47,7 @@ def test_text_json_and_exit_code_agree_on_the_contract(
     report = as_json.json
     assert (report["exit_code"], report["verdict"]) == (code, verdict)
     counts = {key: number for key, number in report["summary"].items() if number}
-    said = as_text.out.strip().split("\n\n")[-1]
+    said = " ".join(as_text.out.strip().split("\n\n")[-1].split())
     for status, number in counts.items():
         assert re.search(rf"\b{number} {status}", said), said
     assert as_text.out[0] == {"ok": "✔", "warning": "!", "error": "✖", "undetermined": "?"}[verdict]
@@ -60,6 +62,20 @@ def test_the_first_line_names_the_cause(npudoctor: Command) -> None:
     first = npudoctor("check", "--simulate", "new-node").out.splitlines()[0]
     assert first.startswith("✖ CANN's environment is not in force")
     assert "(cann.environment)" in npudoctor("check", "--simulate", "new-node").out.split("\n\n")[0]
+
+
+def test_the_headline_names_the_card_and_the_last_line_is_the_command(npudoctor: Command) -> None:
+    ran = npudoctor("check", "npu.health", "--simulate", "sick-cards")
+    assert ran.out.startswith("✖ npu:2: 910B3 reports Alarm")
+    assert npudoctor("check", "python", "--simulate", "new-node").out.splitlines()[-1] == (
+        '  $ /opt/miniforge3/envs/train/bin/python3 -m pip install "torch==2.6.0"'
+    )
+
+
+def test_a_cause_that_was_not_selected_is_named(npudoctor: Command) -> None:
+    first = npudoctor("check", "cann.single", "--simulate", "new-node").out
+    assert first.startswith("? could not determine: cann.environment has an error")
+    assert first.rstrip().endswith("Start with cann.environment.")
 
 
 def test_a_healthy_node_says_so_and_asks_for_nothing(npudoctor: Command) -> None:
@@ -130,7 +146,7 @@ def test_the_demo_is_the_new_node_with_a_word_of_explanation(npudoctor: Command)
     assert demo.code == 1
     assert "This is a simulated node" in demo.err
     plain = npudoctor("check", "--simulate", "new-node")
-    assert demo.out.splitlines()[:-2] == plain.out.splitlines()[:-2]
+    assert demo.out.splitlines()[:-3] == plain.out.splitlines()[:-3]
     assert npudoctor("demo", "--json").err == ""
 
 

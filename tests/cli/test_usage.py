@@ -61,6 +61,7 @@ BAD = {
     ("check", "--fail-on", "fatal"): "invalid choice: 'fatal'",
     ("check", "--timeout", "-1"): "is no number of seconds above 0",
     ("check", "--timeout", "soon"): "'soon'",
+    ("check", "npu", "--skip", "npu", "--simulate", "new-node"): "nothing is left to check",
     ("facts", "no.such-fact"): "there is no fact 'no.such-fact'",
     ("parse", "npu-smi-inf"): "there is no kind 'npu-smi-inf'; did you mean npu-smi-info?",
     ("parse", "npu-smi-info", "/no/such/file"): "/no/such/file: No such file or directory",
@@ -132,7 +133,7 @@ def hanging_tool(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_run_leaves_no_child_behind(tmp_path: Path, number: int, code: int) -> None:
     argv = [sys.executable, "-m", "npudoctor", "check", "--json"]
     with subprocess.Popen(argv, env=hanging_tool(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
