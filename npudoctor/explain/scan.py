@@ -26,6 +26,9 @@ _LOOKS = 2000
 _IN_VAIN = 7
 """A look that shows nothing costs as many of a shape's looks."""
 
+_WORN = 3000
+"""After so many looks that showed nothing new, a word alone is no reason to look any more."""
+
 _KNOWN_SHAPES = 30_000
 _KEPT = 4000
 _SHOWN = 400
@@ -80,8 +83,11 @@ class Scanner:
         self.counts: Counter[tuple[Kind, str]] = Counter()
         self.files: list[FileRead] = []
         self._sought = sought or Sought()
+        self._sieve = self._sought.sieve()
         self._progress = progress
         self._left: dict[bytes, int] = {}
+        self._vain: Counter[bytes] = Counter()
+        self._worn: set[bytes] = set()
         self._seen: set[tuple[Kind, str, str, Source, int]] = set()
         self._lines = self._offset = self._varied = 0
 
@@ -118,10 +124,9 @@ class Scanner:
         for number in numbers:
             shape = lines[number].translate(None, _VARYING)
             left = known.get(shape)
-            if left is None:
-                left = _LOOKS if self._sought.sieve.passes(lines[number]) else 0
-            if left:
-                left = self._examine(data, lines, number, left)
+            if left != 0:
+                word = self._sieve.passes(lines[number], self._worn)
+                left = self._examine(data, lines, number, word, left or _LOOKS) if word else 0
             if len(shape) < _LONGEST_LINE:
                 known[shape] = left
         if len(known) > _KNOWN_SHAPES:
@@ -143,28 +148,34 @@ class Scanner:
     def _sifted(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The same by the sieve alone: faster where hardly a line is like another."""
         self._varied -= 1
-        starts = [match.start() for match in self._sought.sieve.expression.finditer(text)]
+        starts = [match.start() for match in self._sieve.expression.finditer(text)]
         if not starts:
             return [], []
         lines = text.split(b"\n")
         ends = list(accumulate(len(line) + 1 for line in lines))
         return lines, sorted({bisect_right(ends, start) for start in starts})
 
-    def _examine(self, data: bytes, lines: list[bytes], number: int, left: int) -> int:
+    def _examine(self, data: bytes, lines: list[bytes], number: int, word: bytes, left: int) -> int:
         """Look closely at a line that may show something; how many more of its shape to look at."""
         cost = _IN_VAIN
+        new = False
         for start, window in self._windows(lines[number]):
             line = _plain(window)
             if found := self._sought.find(line):
                 cost = 1
-                self._note(found, data, lines, number, start, line)
+                new = self._note(found, data, lines, number, start, line) or new
+        if not new:
+            self._vain[word] += 1
+            if self._vain[word] > _WORN:
+                self._worn.add(word)
+                self._sieve = self._sought.sieve(self._worn)
         return max(left - cost, 0)
 
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
         """The line, or where it is a giant the surroundings of what might be sought."""
         if len(line) <= _LONGEST_LINE:
             return [(0, line)]
-        starts = [match.start() for match in self._sought.sieve.expression.finditer(line)]
+        starts = [match.start() for match in self._sieve.expression.finditer(line)]
         windows, end = [], -1
         for start in starts[:_WINDOWS]:
             if start >= end:
@@ -173,20 +184,21 @@ class Scanner:
                 windows.append((begin, line[begin:end]))
         return windows
 
-    def _note(self, found: list[Found], data: bytes, lines: list[bytes], number: int, start: int, line: str) -> None:
+    def _note(self, found: list[Found], data: bytes, lines: list[bytes], number: int, start: int, line: str) -> bool:
+        """Keep what is new in a line; whether anything was."""
         source = source_of(line)
         if not source.known:
             source = _source_of_traceback(lines, number)
         file = len(self.files)
         new: list[Found] = []
         for one in found:
-            self.counts[one.kind, one.what] += 1
-            key = (one.kind, one.what, one.by, source, file)
+            self.counts[one.kind, one.what if one.kind is not Kind.EXCEPTION else one.by] += 1
+            key = (one.kind, one.what if one.kind is not Kind.EXCEPTION else "", one.by, source, file)
             if key not in self._seen and len(self.sightings) + len(new) < _KEPT:
                 self._seen.add(key)
                 new.append(one)
         if not new:
-            return
+            return False
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
         moment = own or _moment_near(lines, number)
@@ -208,6 +220,7 @@ class Scanner:
                     advice=one.start >= advice,
                 )
             )
+        return True
 
 
 def _plain(line: bytes) -> str:

@@ -7,7 +7,7 @@ a word, so that of lines which differ in numbers alone either all pass or none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 try:
@@ -64,36 +64,41 @@ def _telling(words: frozenset[str]) -> tuple[int, int]:
 
 
 class Sieve:
-    """Passes all lines with one of these words, or with one of the `further` expressions, and no others.
+    """Passes all lines with one of these words, or of the `further` expressions (first character, rest), and no others.
 
     A search runs at full speed where none of the characters stands that its alternatives begin with: of each word
     that part is sought which begins with one of few, rare characters; where it stands, the whole word is looked for.
     """
 
-    def __init__(self, words: Iterable[str], further: Sequence[str] = ()) -> None:
-        pieces = _pieces(set(words), {expression[0] for expression in further})
-        firsts = {text[0] for text in (*pieces.values(), *further)}
+    def __init__(self, words: Iterable[str], further: Sequence[tuple[str, str]] = ()) -> None:
+        pieces = _pieces(set(words), {first for first, _ in further})
+        firsts = {*(piece[0] for piece in pieces.values()), *(first for first, _ in further)}
         choices = []
         for first in sorted(firsts, key=lambda first: (-_PER_MILLE.get(first, 0), first)):
             rests = _branches(sorted({piece[1:] for piece in pieces.values() if piece[0] == first}))
-            rests += [expression[1:] for expression in further if expression[0] == first]
+            rests += [rest for other, rest in further if other == first]
             choices.append(f"{re.escape(first)}(?:{'|'.join(rests)})")
         self.expression = re.compile("|".join(choices).encode())
+        whole = [re.escape(first) + f"(?:{rest})" for first, rest in further]
+        self._further = re.compile("|".join(whole or ["(?!)"]).encode())
         self._words: dict[bytes, list[bytes]] = {}
         for piece in pieces.values():
             meant = sorted(word.encode() for word, part in pieces.items() if part.startswith(piece))
             self._words[piece.encode()] = meant
 
-    def passes(self, line: bytes) -> bool:
-        """Whether one of the words or expressions stands in a line."""
-        search = self.expression.search
+    def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
+        """What lets a line pass: the first of its words, or what fits an expression, leaving out these."""
+        search, match_further = self.expression.search, self._further.match
         match = search(line)
         while match:
-            words = self._words.get(match[0])
-            if words is None or any(word in line for word in words):
-                return True
+            for word in self._words.get(match[0], ()):
+                if word in line and word not in but:
+                    return word
+            further = match_further(line, match.start())
+            if further and further[0] not in but:
+                return further[0]
             match = search(line, match.start() + 1)
-        return False
+        return None
 
 
 def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, str]:

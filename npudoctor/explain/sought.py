@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 
 from npudoctor import knowledge
@@ -14,15 +14,15 @@ from npudoctor.records import dataclass
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
 """A symptom that is nothing but a code: codes are sought anyhow."""
 
-_CODE_WORDS = ("fail", "ror Code", "etCode", "hcclRet -> ")
+_CODE_WORDS = ("ror Code", "etCode", "hcclRet -> ")
 _CODE_FORMS = (
-    r"E[A-Z]\d{4}",
-    r"ERR\d{5}",
-    r"E\d{5}",
-    r"E\d[A-F]\d{3}",
-    r"x8[01C]",
-    r"C[\dBF][\dA-F]{4}",
-    r"code(?: is | ?[=:\[])",
+    ("E", r"[A-Z]\d{4}|RR\d{5}|\d{5}|\d[A-F]\d{3}"),
+    ("C", r"[\dBF][\dA-F]{4}"),
+    ("x", r"8[01C]"),
+    ("c", r"ode(?: is | ?[=:\[])"),
+    ("f", r"ailed: -?\d"),
+    (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
+    (".", r" ret is"),
 )
 _MAYBE_CODE = re.compile(r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|ret|esult|failed|hcclRet")
 _PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
@@ -33,6 +33,7 @@ _BLAME = (
     re.compile(r"Failed to connect agent\[([\d,]+)\]"),
     re.compile(r"fails to connect to dstRank \(([^)]+)\)"),
 )
+_BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 
 
@@ -67,15 +68,18 @@ class _Phrase:
 
 
 class Sought:
-    """All that a log is searched for. `sieve` passes every line in which `find` could find something."""
+    """All that a log is searched for."""
 
     def __init__(self) -> None:
         self._phrases: dict[str, list[_Phrase]] = {}
         for phrase in _phrases():
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
-        blamed = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
-        self.sieve = Sieve({*self._phrases, *_CODE_WORDS, *blamed, "Error: ", "Exception: ", _ROOT_CAUSE}, _CODE_FORMS)
+        self._words = {*self._phrases, *_CODE_WORDS, *_BLAME_WORDS, "Error: ", "Exception: ", _ROOT_CAUSE}
+
+    def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
+        """Passes every line in which `find` could find something, leaving out what these words alone lead to."""
+        return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS)
 
     def find(self, line: str) -> list[Found]:
         """Everything that a line shows."""

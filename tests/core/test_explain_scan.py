@@ -13,6 +13,7 @@ from npudoctor.explain.sought import Kind, Sought
 
 SOUGHT = Sought()
 LOGS = Path(__file__).parent / "data" / "logs"
+TO_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 BIND = b"EJ0003: Failed to bind the IP port. Reason: The IP address and port have been bound already.\n"
 
 
@@ -77,11 +78,23 @@ def test_a_code_after_many_lines_that_differ_in_nothing_but_the_number() -> None
     assert [one.found.what for one in scanned(data).sightings] == ["207001"]
 
 
-def test_a_flood_of_different_errors_stays_bounded() -> None:
-    data = b"".join(
-        b"[rank%d]: ValueError: %s\n" % (number, bytes([97 + number % 26]) * (number % 50)) for number in range(9000)
+def test_a_flood_of_errors_that_differ_in_words_stays_bounded_and_hides_nothing_else() -> None:
+    def flood() -> Iterator[bytes]:
+        for number in range(40):
+            names = (f"{number * 1000 + each:x}".translate(TO_LETTERS) for each in range(1000))
+            yield b"".join(b"OSError: [Errno 28] No space left on device: '/%s'\n" % name.encode() for name in names)
+        yield b"[rank7]: " + BIND
+
+    scanner = scanned(flood())
+    assert scanner.sightings[-1].found.what == "P003"
+    assert {one.found.what for one in scanner.sightings} >= {"P065", "EJ0003", "P003"}
+    assert len(scanner.sightings) < 20
+
+
+def test_a_flood_of_ranks_stays_bounded() -> None:
+    scanner = scanned(
+        b"".join(b"[rank%d]: ValueError: %s\n" % (number, b"wxyz"[: number % 5]) for number in range(9000))
     )
-    scanner = scanned(data)
     assert 1000 < len(scanner.sightings) <= 4000
 
 

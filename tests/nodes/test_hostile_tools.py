@@ -13,9 +13,9 @@ import pytest
 
 from npudoctor import sim
 
-TOOL_TIMEOUT_S = 1.0
-SLACK_S = 2.0
-"""Beside the contract's 0.5 s: starting Python on a busy machine. A run that waits twice takes longer than this."""
+TOOL_TIMEOUT_S = 2.0
+SLACK_S = 8.0
+"""Beside the contract's 0.5 s, for a machine that does other things too; asking each card in vain takes longer than this."""
 
 
 @dataclass(frozen=True)
