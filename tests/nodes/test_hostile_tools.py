@@ -15,7 +15,7 @@ from npudoctor import sim
 
 TOOL_TIMEOUT_S = 2.0
 SLACK_S = 8.0
-"""Beside the contract's 0.5 s, for a machine that does other things too; asking each card in vain takes longer than this."""
+"""Beside the 0.5 s of the contract, for a busy machine; asking each card in vain takes longer than this."""
 
 
 @dataclass(frozen=True)
