@@ -76,10 +76,11 @@ class Sought:
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
         self._words = {*self._phrases, *_CODE_WORDS, *_BLAME_WORDS, "Error: ", "Exception: ", _ROOT_CAUSE}
+        self._whole = Sieve(self._words, _CODE_FORMS)
 
     def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
         """Passes every line in which `find` could find something, leaving out what these words alone lead to."""
-        return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS)
+        return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS) if worn else self._whole
 
     def find(self, line: str) -> list[Found]:
         """Everything that a line shows."""
