@@ -182,8 +182,12 @@ def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bo
     if len(found.groups) > 1:
         lines += ["", f"The nodes fall into {len(found.groups)} groups:"]
         lines += [f"  {_counting(len(group))}: {_kind(group)}\n    {_some(group, names)}" for group in found.groups]
-    if found.splits and (not found.odd or len(found.groups) > 1 or verbose):
+    if found.splits and (not found.odd or verbose):
         lines += ["", "What differs:", *_split_lines(found, names, verbose=verbose)]
+    elif len(found.groups) > 1:
+        titles = [split.trait.title for split in found.splits]
+        more = f" and {len(titles) - MOST_SHOWN} more" if len(titles) > MOST_SHOWN else ""
+        lines += ["", f"Between them differ {', '.join(titles[:MOST_SHOWN])}{more} (--verbose shows how)."]
     return "\n".join(lines) + "\n"
 
 
@@ -234,7 +238,7 @@ def _listed(differences: Sequence[compare.Difference], *, verbose: bool) -> list
 
 
 def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose: bool) -> list[str]:
-    shown = found.splits if verbose else found.splits[: 2 * MOST_SHOWN]
+    shown = found.splits if verbose else found.splits[:MOST_SHOWN]
     lines = []
     for split in shown:
         lines.append(f"  {split.trait.title}")
