@@ -160,8 +160,8 @@ def _names(nodes: Sequence[Node]) -> dict[str, str]:
     stems = {node.path: _stem(node.path) for node in nodes}
     if len(set(stems.values())) < len(set(stems)):
         stems = {path: path.rstrip("/") for path in stems}
-    hosts = [node.hostname for node in nodes]
-    telling = len(set(hosts)) == len(hosts)
+    hosts = {node.path: node.hostname for node in nodes}
+    telling = len(set(hosts.values())) == len(hosts)
     return {
         node.path: f"{stems[node.path]} ({node.hostname})"
         if telling and node.hostname and node.hostname not in stems[node.path]
@@ -179,9 +179,10 @@ def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bo
     lines = [_headline(found, names)]
     for odd in found.odd:
         lines += ["", _who(odd, found, names), *_listed(odd.differences, verbose=verbose)]
-    if len(found.groups) > 1:
+    if len(found.groups) > 1 and len(found.groups[0]) > 1:
         lines += ["", f"The nodes fall into {len(found.groups)} groups:"]
-        lines += [f"  {_counting(len(group))}: {_kind(group)}\n    {_some(group, names)}" for group in found.groups]
+        for group in found.groups:
+            lines += [f"  {_counting(len(group))}{_kind(group)}", f"    {_some(group, names)}"]
     if found.splits and (not found.odd or verbose):
         lines += ["", "What differs:", *_split_lines(found, names, verbose=verbose)]
     elif len(found.groups) > 1:
@@ -239,12 +240,14 @@ def _listed(differences: Sequence[compare.Difference], *, verbose: bool) -> list
 
 def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose: bool) -> list[str]:
     shown = found.splits if verbose else found.splits[:MOST_SHOWN]
+    order = {path: place for place, path in enumerate(names)}
     lines = []
     for split in shown:
         lines.append(f"  {split.trait.title}")
         common = split.values[0][0]
-        for place, (value, having) in enumerate(split.values):
-            other = split.values[1][0] if place == 0 else common
+        values = split.values if len(found.nodes) > 2 else sorted(split.values, key=lambda one: order[one[1][0].path])
+        for value, having in values:
+            other = split.values[1][0] if value == common else common
             lines.append(f"    {_brief(value, other)}: {_some(having, names)}")
     if len(shown) < len(found.splits):
         lines.append(f"  … and {len(found.splits) - len(shown)} more (--verbose)")
@@ -276,7 +279,7 @@ def _kind(group: Sequence[Node]) -> str:
     wanted = {"cards": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
     told = {trait.title: ", ".join(value) for trait, value in group[0].traits.items()}
     words = [f"{word}{told[title]}" for title, word in wanted.items() if title in told]
-    return ", ".join(words) or "no cards"
+    return ": " + ", ".join(words) if words else ""
 
 
 def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> str:
