@@ -223,12 +223,8 @@ class _Run:
                 for id in self._begun_by(node, waiting):
                     waiting.discard(id)
                     yield Started(id)
-            elif isinstance(node, str):
-                self.results[node] = outcome
-                if any(check.id == node for check in self.chosen):
-                    yield Finished(outcome)
-            else:
-                self.values[node] = outcome
+            elif isinstance(node, str) and any(check.id == node for check in self.chosen):
+                yield Finished(outcome)
 
     def _begun_by(self, node: _Node, waiting: set[str]) -> list[str]:
         if isinstance(node, str):
@@ -238,11 +234,13 @@ class _Run:
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
             if check.id not in self.results:
-                self.results[check.id] = _skipped(check, reason, because=because)
-                yield Finished(self.results[check.id])
+                yield Finished(self.results.setdefault(check.id, _skipped(check, reason, because=because)))
 
     def _work(self, node: _Node) -> Any:
-        return self._judge(self.catalog.checks[node]) if isinstance(node, str) else self._obtain(node)
+        if isinstance(node, str):
+            return self.results.setdefault(node, self._judge(self.catalog.checks[node]))
+        self.values[node] = value = self._obtain(node)
+        return value
 
     def _obtain(self, fact: type) -> Any:
         probe = self.catalog.probes.get(fact)

@@ -36,8 +36,11 @@ else:
         contents = {name: value for name, value in cls.__dict__.items() if name not in own}
         contents = {**shared, **contents, "__dataclass_fields__": fields, "__match_args__": _positional(fields)}
         contents["__positional__"] = contents["__match_args__"]
+        contents["__names__"] = frozenset(fields)
         contents["__record__"] = tuple((one.name, one.default, one.default_factory) for one in fields.values())
+        contents["__constants__"] = {one.name: one.default for one in fields.values() if one.default is not MISSING}
         contents["__compared__"] = tuple(one.name for one in fields.values() if one.compare)
+        contents["__slotted__"] = slots or any(getattr(base, "__slotted__", False) for base in cls.__mro__[1:])
         if slots:
             contents["__slots__"] = tuple(own)
         for name in ("__dict__", "__weakref__"):
@@ -83,20 +86,27 @@ def _init(self: Any, *args: Any, **named: Any) -> None:
             if name in named:
                 raise TypeError(f"{type(self).__name__} got {name!r} twice")
             named[name] = value
-    taken = 0
-    for name, default, factory in self.__record__:
-        if name in named:
-            taken += 1
-            _put(self, name, named[name])
-        elif default is not MISSING:
-            _put(self, name, default)
-        elif factory is not MISSING:
-            _put(self, name, factory())
-        else:
-            raise TypeError(f"{type(self).__name__} lacks {name!r}")
-    if taken < len(named):
-        known = {name for name, _, _ in self.__record__}
-        raise TypeError(f"{type(self).__name__} has no {next(name for name in named if name not in known)!r}")
+    if len(named) < len(self.__record__):
+        named = {**self.__constants__, **named}
+    if named.keys() != self.__names__:
+        _complete(self, named)
+    if self.__slotted__:
+        for name, value in named.items():
+            _put(self, name, value)
+    else:
+        self.__dict__.update(named)
+
+
+def _complete(self: Any, named: dict[str, Any]) -> None:
+    """Add what a factory makes, and raise TypeError for what is missing or unknown."""
+    for name, _, factory in self.__record__:
+        if name not in named:
+            if factory is MISSING:
+                raise TypeError(f"{type(self).__name__} lacks {name!r}")
+            named[name] = factory()
+    for name in named:
+        if name not in self.__names__:
+            raise TypeError(f"{type(self).__name__} has no {name!r}")
 
 
 def _compared(self: Any) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import graphlib
+import heapq
+import itertools
 import queue
 import threading
 import time
@@ -48,8 +50,10 @@ class Schedule(Generic[Node]):
         self._graph = graph
         self._do = work
         self._stop = stop
-        self._todo: queue.SimpleQueue[Node | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Node, Any]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[str, Node, Any]] = queue.SimpleQueue()
+        self._ready: list[tuple[int, int, Node]] = []
+        self._order = itertools.count()
+        self._turn = threading.Condition()
         try:
             order = list(graphlib.TopologicalSorter(graph).static_order())
         except graphlib.CycleError as problem:
@@ -64,26 +68,28 @@ class Schedule(Generic[Node]):
 
         `deadline` is a time of `time.monotonic`; raises TimeIsUp, having yielded what came in by then.
         """
-        sorter = graphlib.TopologicalSorter(self._graph)
-        sorter.prepare()
-        for _ in range(self._workers):
+        if not self._graph:
+            return
+        self._sorter = graphlib.TopologicalSorter(self._graph)
+        self._sorter.prepare()
+        self._left = len(self._weight)
+        self._offer()
+        for _ in range(min(self._workers, len(self._weight))):
             threading.Thread(target=self._worker, daemon=True).start()
         try:
-            while sorter.is_active():
-                for node in sorted(sorter.get_ready(), key=lambda node: -self._weight[node]):
-                    yield "begun", node, None
-                    self._todo.put(node)
+            for _ in range(2 * len(self._weight)):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 try:
-                    node, outcome = self._done.get(timeout=left)
+                    event = self._events.get(timeout=left)
                 except queue.Empty:
                     yield from self._late()
                     raise TimeIsUp from None
-                sorter.done(node)
-                yield "done", node, outcome
+                yield event
         finally:
-            for _ in range(self._workers):
-                self._todo.put(None)
+            with self._turn:
+                self._left = 0
+                self._ready.clear()
+                self._turn.notify_all()
 
     def _late(self) -> Iterator[tuple[str, Node, Any]]:
         if self._stop:
@@ -91,10 +97,29 @@ class Schedule(Generic[Node]):
         until = time.monotonic() + GRACE_S
         while (left := until - time.monotonic()) > 0:
             try:
-                yield "done", *self._done.get(timeout=left)
+                yield self._events.get(timeout=left)
             except queue.Empty:
                 return
 
     def _worker(self) -> None:
-        while (node := self._todo.get()) is not None:
-            self._done.put((node, self._do(node)))
+        """Take what is ready, do it, and go on with what that made ready, without waking anybody who is not needed."""
+        while True:
+            with self._turn:
+                while self._left and not self._ready:
+                    self._turn.wait()
+                if not self._left:
+                    return
+                node = heapq.heappop(self._ready)[2]
+            self._events.put(("begun", node, None))
+            outcome = self._do(node)
+            self._events.put(("done", node, outcome))
+            with self._turn:
+                self._left = max(0, self._left - 1)
+                self._sorter.done(node)
+                self._turn.notify(max(0, self._offer() - 1) if self._left else self._workers)
+
+    def _offer(self) -> int:
+        """Line up what may begin now; how many there are in the line."""
+        for node in self._sorter.get_ready():
+            heapq.heappush(self._ready, (-self._weight[node], next(self._order), node))
+        return len(self._ready)

@@ -16,9 +16,10 @@ import argparse
 import functools
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from npudoctor import compare, traits
 from npudoctor.cli import UsageError, write
@@ -31,6 +32,8 @@ MOST_SHOWN = 10
 MOST_NAMED = 5
 WIDEST_VALUE = 100
 TIME_FOR_ONE_S = 60.0
+
+Item = TypeVar("Item")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,15 +71,33 @@ def _read_all(paths: Sequence[str]) -> list[Node]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_interrupts) as pool:
         try:
-            return list(_counted(pool.map(read, paths, chunksize=4), len(paths)))
+            read_or_not = list(_counted(pool.map(_try_to_read, paths, chunksize=4), len(paths)))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.kill()
             raise
+    problem = next((one for one in read_or_not if isinstance(one, UsageError)), None)
+    if problem:
+        raise problem
+    return [one for one in read_or_not if isinstance(one, Node)]
 
 
-def _counted(nodes: Iterator[Node], total: int) -> Iterator[Node]:
+def _leave_interrupts() -> None:
+    """In a worker: Ctrl-C is the parent's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _try_to_read(path: str) -> Node | UsageError:
+    """A node or what is wrong with it, as a value: a pool that is left early can wait for its workers for ever."""
+    try:
+        return read(path)
+    except UsageError as problem:
+        return problem
+
+
+def _counted(nodes: Iterator[Item], total: int) -> Iterator[Item]:
     """The nodes, with a count on the terminal while they come in."""
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     for number, node in enumerate(nodes, 1):

@@ -21,6 +21,8 @@ _OPENING = frozenset({"if", "for", "while", "until", "case", "select"})
 _CLOSING = frozenset({"fi", "done", "esac", "}"})
 _EXPORTING = frozenset({"export", "source", "."})
 _OPERATORS = ("&&", "||", ";;", ";", "\n", "|", "&")
+_BLANKS = re.compile(r"[ \t\r]+")
+_PLAIN = re.compile(r"[^\s'\"`\\$#;&|]+")
 _DEEPEST = 4
 
 
@@ -239,8 +241,13 @@ def _statements(text: str) -> Iterator[tuple[list[str], bool]]:
     conditional = False
     text = text.replace("\\\n", "") + "\n"
     while position < len(text):
-        operator = next((one for one in _OPERATORS if text.startswith(one, position)), None)
-        if operator or text[position] in " \t\r":
+        if plain := _PLAIN.match(text, position):
+            word += plain[0]
+            position = plain.end()
+            continue
+        blanks = _BLANKS.match(text, position)
+        operator = None if blanks else next((one for one in _OPERATORS if text.startswith(one, position)), None)
+        if operator or blanks:
             if word:
                 words.append(word)
                 word = ""
@@ -249,7 +256,7 @@ def _statements(text: str) -> Iterator[tuple[list[str], bool]]:
                     yield words, conditional
                     conditional = operator in ("&&", "||", "|")
                 words = []
-            position += len(operator or " ")
+            position = blanks.end() if blanks else position + len(operator or "")
         elif text[position] == "#" and not word:
             position = text.index("\n", position)
         else:

@@ -171,6 +171,7 @@ class FileTree:
         self.links = {normal(path): target for path, target in (links or {}).items()}
         self.stats = {normal(path): overlay for path, overlay in (stats or {}).items()}
         self.listings = {normal(path): frozenset(names) for path, names in (listings or {}).items()}
+        self._resolved: dict[str, str] = {}
 
     @cached_property
     def _laid_over(self) -> dict[str, set[str]]:
@@ -191,6 +192,18 @@ class FileTree:
 
     def resolve(self, path: str, *, follow: bool = True) -> str:
         """The path with its links followed, but the last one only where `follow`; it need not exist."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            return self._walked(path, follow)
+        above = self._resolved.get(folder)
+        if above is None:
+            above = self._resolved[folder] = self._walked(folder or "/", True, path)
+        if above in self.stats:
+            self._enter(above, path)
+        here = f"{above}/{name}" if above != "/" else f"/{name}"
+        return self._walked(path, follow) if follow and self._kind(here) == "link" else here
+
+    def _walked(self, path: str, follow: bool, asked: str | None = None) -> str:
         done, rest, hops = "/", path.split("/")[::-1], 0
         while rest:
             part = rest.pop()
@@ -199,14 +212,15 @@ class FileTree:
             if part == "..":
                 done = posixpath.dirname(done)
                 continue
-            self._enter(done, path)
-            here = posixpath.join(done, part)
+            if done in self.stats:
+                self._enter(done, asked or path)
+            here = f"{done}/{part}" if done != "/" else f"/{part}"
             if not (rest or follow) or self._kind(here) != "link":
                 done = here
                 continue
             hops += 1
             if hops > MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), asked or path)
             target = self._target(here)
             done = "/" if target.startswith("/") else done
             rest += target.split("/")[::-1]
@@ -216,7 +230,7 @@ class FileTree:
         return self.links.get(path) or self._store.target(path)
 
     def _enter(self, folder: str, path: str) -> None:
-        if folder in self.stats and "x" not in self._access(folder, "dir"):
+        if "x" not in self._access(folder, "dir"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     def _access(self, path: str, kind: str) -> str:
@@ -315,7 +329,7 @@ class FileTree:
             size=None,
             cut=False,
         )
-        self.__dict__.pop("_laid_over", None)
+        self._forget()
 
     def remove(self, path: str) -> None:
         """Remove a file or a link."""
@@ -328,7 +342,12 @@ class FileTree:
         if self.links.pop(here, None) is None and self._store.kind(here) is not None:
             self._store.drop(here)
         self.stats.pop(here, None)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was worked out from the links, before one of them changed."""
         self.__dict__.pop("_laid_over", None)
+        self._resolved.clear()
 
     def _writable(self, path: str) -> str:
         here = self.resolve(path, follow=False)

@@ -7,7 +7,7 @@ fields of a frozen dataclass: an unknown or a missing key raises TypeError.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,11 +22,14 @@ def read(name: str) -> dict[str, Any]:
     return data
 
 
-def row(of: type[Row], fields: Mapping[str, Any]) -> Row:
-    """One row; lists become tuples."""
-    return of(**{name: tuple(value) if type(value) is list else value for name, value in fields.items()})
+def row(of: type[Row], fields: dict[str, Any]) -> Row:
+    """One row; lists become tuples, in `fields` itself."""
+    for name, value in fields.items():
+        if type(value) is list:
+            fields[name] = tuple(value)
+    return of(**fields)
 
 
-def rows(of: type[Row], table: Iterable[Mapping[str, Any]]) -> tuple[Row, ...]:
+def rows(of: type[Row], table: Iterable[dict[str, Any]]) -> tuple[Row, ...]:
     """All rows of a table, in the order of the file."""
     return tuple(row(of, fields) for fields in table)
