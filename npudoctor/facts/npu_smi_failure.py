@@ -8,7 +8,7 @@ from npudoctor.facts.cells import lines_of
 from npudoctor.records import dataclass
 
 _LONGEST = 1 << 16
-_RET = re.compile(r"ret(?:\s+is|\s*[=:])\s*(-?(?:0|[1-9][0-9]{0,8}))(?![0-9])", re.IGNORECASE)
+_RET = r"(?i)ret(?:\s+is|\s*[=:])\s*(-?(?:0|[1-9][0-9]{0,8}))(?![0-9])"
 _BY_TEXT = (
     (r"because the device is used", "device_occupied"),
     (r"get board type failed", "board_type_unavailable"),
@@ -25,7 +25,8 @@ _BY_TEXT = (
     (r"^\s*dcmi \w+ initializ\w* failed", "dcmi_inner_error"),
     (r"^\s*Failed to execute npu-smi|^\s*Failed to (query|get) ", "query_failed"),
 )
-_CAUSES = tuple((re.compile(pattern, re.IGNORECASE), cause) for pattern, cause in _BY_TEXT)
+_WORDS = ("fail", "not", "invalid", "no ", "denied", "error", "device is used")
+"""A text with none of these tells of no failure; most answers end here, and no pattern is ever compiled."""
 _BY_CODE = {
     2: "permission_denied",
     5: "dcmi_inner_error",
@@ -57,13 +58,16 @@ class NpuSmiFailure:
 
 def parse_failure(text: str) -> NpuSmiFailure | None:
     """The failure that a text tells of; None where it tells of none, as every answer does."""
+    low = text[:_LONGEST].lower()
+    if not any(word in low for word in _WORDS):
+        return None
     lines = lines_of(text[:_LONGEST])
     if any(line.lstrip().startswith("|") for line in lines):
         return None
     for line in lines:
-        cause = next((cause for pattern, cause in _CAUSES if pattern.search(line)), None)
+        cause = next((cause for pattern, cause in _BY_TEXT if re.search(pattern, line, re.IGNORECASE)), None)
         if cause:
-            said = _RET.search(line)
+            said = re.search(_RET, line)
             ret = int(said[1]) if said else None
             if cause in _GENERAL and ret is not None:
                 cause = _BY_CODE.get(-ret % 1000, cause)
