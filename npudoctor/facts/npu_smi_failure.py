@@ -25,7 +25,7 @@ _BY_TEXT = (
     (r"^\s*dcmi \w+ initializ\w* failed", "dcmi_inner_error"),
     (r"^\s*Failed to execute npu-smi|^\s*Failed to (query|get) ", "query_failed"),
 )
-_WORDS = ("fail", "not", "invalid", "no ", "denied", "error", "device is used")
+_WORDS = ("fail", "not", "invalid", "no ", "denied", "error", "device is used", "parameter")
 """A text with none of these tells of no failure; most answers end here, and no pattern is ever compiled."""
 _BY_CODE = {
     2: "permission_denied",
