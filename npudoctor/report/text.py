@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
+from npudoctor.report import cause
 
 GLYPHS = {"ok": "✔", "info": "i", "warning": "!", "error": "✖", "skipped": "–", "crashed": "✖", "undetermined": "?"}
 ASCII_GLYPHS = {
@@ -110,13 +111,13 @@ class _Page:
     # Parts
 
     def _headline(self, report: Report) -> None:
-        cause = _first(report)
+        first = cause.first(report)
         kind = "undetermined" if report.verdict is Verdict.UNDETERMINED else report.verdict.value
         line = self._mark(kind) + Text(" ")
-        if cause:
-            result, summary = cause
+        if first:
+            result, summary = first
             line += Text(f"{summary} ", style="bold") + Text(f"({result.check})", style="dim")
-            more = sum(len(_worth(other)) for other in report.results) - 1
+            more = sum(len(cause.worth(other)) for other in report.results) - 1
             if more > 0:
                 line += Text(f" and {more} more", style="dim")
         else:
@@ -185,7 +186,7 @@ class _Page:
         kind = finding.severity.value
         self._line(
             "    ",
-            self._mark(kind) + Text(f" {_about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
+            self._mark(kind) + Text(f" {cause.about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
         if finding.severity is Severity.INFO and not self._verbose:
@@ -229,45 +230,13 @@ class _Page:
             self._console.print(Text("  $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
 
 
-def _worth(result: Result) -> list[Finding]:
-    return [finding for finding in result.findings if finding.severity > Severity.INFO]
-
-
-def _first(report: Report) -> tuple[Result, str] | None:
-    """The worst finding that comes first in the catalogue, else the first check that could not be judged."""
-    for severity in (Severity.ERROR, Severity.WARNING):
-        for result in report.results:
-            for finding in result.findings:
-                if finding.severity is severity and not (
-                    report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
-                ):
-                    return result, _about(finding)
-    for result in report.results:
-        if result.leaves_undetermined:
-            return result, f"could not determine: {result.reason}"
-    if report.verdict is Verdict.UNDETERMINED:
-        shown = {result.check for result in report.results}
-        skipped = [result for result in report.results if result.status is Status.SKIPPED]
-        behind = [result for result in skipped if result.blocked_by and result.blocked_by not in shown]
-        first = (behind or skipped)[0]
-        why = f"{first.blocked_by} has an error" if first.blocked_by else first.reason
-        return first, f"could not determine: {why}"
-    return None
-
-
-def _about(finding: Finding) -> str:
-    """The summary, with the card or interface that it is about."""
-    plain = finding.subject in ("host", "python", "container")
-    return finding.summary if plain else f"{finding.subject}: {finding.summary}"
-
-
 def _next_step(report: Report) -> tuple[str, str | None]:
     """What to do first, and the command for it, which stands on a line of its own so that it can be copied."""
-    cause = _first(report)
-    if cause is None:
+    first = cause.first(report)
+    if first is None:
         return "Nothing to do.", None
-    result, _ = cause
-    finding = max(_worth(result), key=lambda finding: finding.severity.rank, default=None)
+    result, _ = first
+    finding = max(cause.worth(result), key=lambda finding: finding.severity.rank, default=None)
     if finding is None:
         return f"Start with {result.blocked_by or result.check}.", None
     if finding.fix:

@@ -1,0 +1,28 @@
+"""The report for the custom plug-in monitor of Kubernetes' node-problem-detector.
+
+Its contract: exit code 0 is OK, 1 a problem, anything else unknown; the message is what stands on stdout, of which it
+keeps 80 bytes unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from npudoctor.findings import Report
+from npudoctor.report import cause
+
+MESSAGE_BYTES = 80
+OK, PROBLEM, UNKNOWN = 0, 1, 2
+
+
+def exit_code(report: Report) -> int:
+    """The monitor's code for the exit code of a check."""
+    return {0: OK, 1: PROBLEM}.get(report.exit_code, UNKNOWN)
+
+
+def render(report: Report) -> str:
+    """One line that fits the node's condition."""
+    return cause.line(report, room=MESSAGE_BYTES) + "\n"
+
+
+def unknown(problem: str) -> str:
+    """What is printed where the checks could not be run at all."""
+    return cause.cut(" ".join(problem.split()), MESSAGE_BYTES) + "\n"
