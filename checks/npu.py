@@ -16,7 +16,7 @@ from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu import Boards, HealthPages
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
-from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Unavailable, check
+from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 TABLE = "npu-smi info"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
@@ -235,17 +235,34 @@ def _unhealthy(
     )
 
 
-@check("npu.temperature", after=BEHIND_NPU_SMI)
+WARM = Threshold(
+    "temperature_warn_celsius",
+    lambda: knowledge.hardware().temperature.warn_celsius,
+    "°C",
+    "npudoctor's own: busy chips with enough air stay well below; only the alarm at 95 °C is published",
+)
+HOT = Threshold(
+    "temperature_fail_celsius",
+    lambda: knowledge.hardware().temperature.fail_celsius,
+    "°C",
+    "the driver's own alarm for HBM",
+)
+ABOVE_PEERS = Threshold(
+    "temperature_above_peers_celsius",
+    lambda: knowledge.hardware().temperature.above_peers_celsius,
+    "°C",
+    "equally busy cards of a node differ by a few degrees only, by their place in the air flow",
+)
+
+
+@check("npu.temperature", after=BEHIND_NPU_SMI, thresholds=(WARM, HOT, ABOVE_PEERS))
 def chips_are_cool(info: NpuSmiInfo, holders: CardHolders | None, options: Options) -> Iterator[Finding]:
     """No chip is hotter than its limit, or much hotter than the others that do the same.
 
     A hot chip slows down, then alarms, then stops; one that is hotter than its neighbours has a fan, a heat sink or a
     slot of its own to blame.
     """
-    known = knowledge.hardware().temperature
-    warn = float(options.settings.get("temperature_warn_celsius", known.warn_celsius))
-    fail = float(options.settings.get("temperature_fail_celsius", known.fail_celsius))
-    above = float(options.settings.get("temperature_above_peers_celsius", known.above_peers_celsius))
+    warn, fail, above = WARM.of(options), HOT.of(options), ABOVE_PEERS.of(options)
     measured = [(chip, chip.temp_c) for chip in info.npus if chip.temp_c]
     if not measured:
         raise Unavailable("npu-smi shows the temperature of no chip")

@@ -54,7 +54,8 @@ class Options:
     """What the person who asked has decided; a fact like any other, so checks and probes may take it.
 
     `python` is the interpreter to examine, None to look for it. `role` is auto, full or driver-only. `settings` holds
-    the site's thresholds by name. `tool_timeout_s` bounds one call of a vendor tool.
+    the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
+    tool.
     """
 
     expect_idle: bool = False
@@ -63,6 +64,39 @@ class Options:
     python: str | None = None
     tool_timeout_s: float = 10.0
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A limit that a site may set by name in its configuration, with the default that holds otherwise.
+
+    It stands beside the check that reads it and is named in its `thresholds`, which documents it and makes its name
+    known:
+
+        SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within two seconds")
+
+        @check("driver.npu-smi", thresholds=(SLOW,))
+        def npu_smi_answers(answer: NpuSmiAnswer, options: Options) -> Iterator[Finding]:
+            if answer.seconds > SLOW.of(options): ...
+
+    `default` is a number, or a function that looks one up in the knowledge tables; `reason` says why it is that one.
+    The name is in snake case and ends with the unit.
+    """
+
+    name: str
+    default: float | Callable[[], float]
+    unit: str
+    reason: str
+
+    @property
+    def usual(self) -> float:
+        """The default as a number."""
+        return self.default() if callable(self.default) else self.default
+
+    def of(self, options: Options | None) -> float:
+        """The site's number, else the default."""
+        said = options.settings.get(self.name) if options is not None else None
+        return self.usual if said is None else float(said)
 
 
 @dataclass(frozen=True)
@@ -114,6 +148,7 @@ class Check:
     after: tuple[str, ...]
     requires: tuple[type, ...]
     fix: str | None
+    thresholds: tuple[Threshold, ...] = ()
     function: Callable[..., Iterator[Finding]]
 
     @cached_property
@@ -229,13 +264,15 @@ def check(
     after: tuple[str, ...] = (),
     requires: tuple[type, ...] = (),
     fix: str | None = None,
+    thresholds: tuple[Threshold, ...] = (),
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Make a check of a generator over facts.
 
     `after` names the checks whose error makes this one pointless: it is then skipped, blocked by the cause.
-    `requires` are facts that must be known although the check does not read them. `fix` is the fix that its findings
-    usually offer. The id's subject is always one of the tags. Raises ValueError for an id that is not `subject.thing`,
-    an unknown profile, or a missing docstring.
+    `requires` are facts that must be known although the check does not read them. `fix` is the fix that its
+    findings usually offer; `thresholds` are the limits that it reads, which a site may set. The id's subject is
+    always one of the tags. Raises ValueError for an id that is not `subject.thing`, an unknown profile, or a
+    missing docstring.
     """
     if profile not in PROFILES:
         raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
@@ -251,6 +288,7 @@ def check(
             after=after,
             requires=requires,
             fix=fix,
+            thresholds=thresholds,
             function=function,
         )
 
@@ -293,6 +331,7 @@ __all__ = [
     "Severity",
     "Step",
     "StepFailed",
+    "Threshold",
     "Unavailable",
     "User",
     "WriteFile",
