@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.device_access import DeviceAccess
+from npudoctor.facts.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi_end import is_cut, lacks_processes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
@@ -69,6 +71,9 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
     else:
         try:
             info = npu_smi.parse_info(done.stdout)
+            if is_cut(done.stdout, info) or (lacks_processes(info) and _more_nodes(host, info)):
+                reason = _why_cut(done, info)
+                info = None
         except ParseError as problem:
             failure = npu_smi.parse_failure(text)
             reason = _why_no_table(done, failure, problem)
@@ -85,6 +90,21 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         failure=failure,
         info=info,
     )
+
+
+def _more_nodes(host: Host, info: NpuSmiInfo) -> bool:
+    """Whether there are device nodes of chips that the table, which seems to lack its end, does not show."""
+    with contextlib.suppress(Unavailable):
+        return len(device_nodes(host).cards) > len(info.npus)
+    return False
+
+
+def _why_cut(done: Completed, info: NpuSmiInfo) -> str:
+    ended = f"; it was ended by signal {-done.returncode}" if done.returncode and done.returncode < 0 else ""
+    if done.truncated:
+        ended = "; it printed more than 8 MiB"
+    chips = f"{len(info.npus)} {'chip' if len(info.npus) == 1 else 'chips'}"
+    return f"`npu-smi info` stopped in the middle of its table, after {chips}{ended}"
 
 
 def _why_no_table(done: Completed, failure: NpuSmiFailure | None, problem: ParseError) -> str:
@@ -141,7 +161,12 @@ def answer_of(done: Completed, command: str) -> str:
 @probe
 def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
     """From `npu-smi info -t topo`."""
-    return npu_smi.parse_topology(_page(host, options, "info", "-t", "topo"))
+    found = npu_smi.parse_topology(_page(host, options, "info", "-t", "topo"))
+    rows = sum(1 for row in found.matrix if len(row) == len(found.devices))
+    if rows < len(found.devices):
+        problem = f"its matrix has {rows} whole rows for {len(found.devices)} devices"
+        raise Unavailable(f"`npu-smi info -t topo` printed half a page: {problem}", because=Because.FAILED)
+    return found
 
 
 @probe

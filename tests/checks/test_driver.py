@@ -87,6 +87,18 @@ def test_a_failure_that_says_nothing_of_the_card_leaves_the_run_undetermined(nod
     assert (report.exit_code, report.verdict.value) == (3, "undetermined")
 
 
+@pytest.mark.parametrize("lines", [9, 13, 20, 21, 22, 24, 27, 34])
+def test_a_cut_table_is_npu_smi_s_failure_and_no_missing_card(node: Nodes, lines: int) -> None:
+    whole = node().host.commands["npu-smi info"].stdout.splitlines(keepends=True)
+    assert len(whole) > 44
+    cut = node(commands={"npu-smi info": {"stdout": "".join(whole[:lines])}})
+    report = cut.report("npu", "driver.npu-smi")
+    results = {result.check: result for result in report.results}
+    assert "stopped in the middle of its table" in only(results["driver.npu-smi"]).summary
+    assert (results["npu.count"].status, results["npu.count"].blocked_by) == (Status.SKIPPED, "driver.npu-smi")
+    assert report.exit_code == 1
+
+
 def test_a_slow_npu_smi_is_a_warning(node: Nodes) -> None:
     assert only(node(driver={"fault": "slow"}).check("driver.npu-smi")).severity is Severity.WARNING
 

@@ -288,6 +288,13 @@ def test_an_uneven_matrix_is_told(node: Nodes) -> None:
     assert "another link in one direction" in finding.summary
 
 
+def test_half_a_page_of_links_is_no_verdict(node: Nodes) -> None:
+    key = "npu-smi info -t topo"
+    lines = node().host.commands[key].stdout.splitlines(keepends=True)
+    result = node(commands={key: {"stdout": "".join(lines[:5])}}).check("npu.topology")
+    assert (result.skip, result.because) == (Skip.COULD_NOT_LOOK, Because.FAILED)
+
+
 def test_an_unknown_board_is_judged_by_the_majority(node: Nodes) -> None:
     unknown = {"container": {"devices": list(range(7))}, "remove": ["/sys/bus/pci"]}
     assert knowledge.hardware().link_plan("A2", 7, None) is None

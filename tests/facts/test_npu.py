@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,8 @@ from npudoctor.facts.npu import (
     npu_smi_version,
     topology,
 )
-from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health, parse_info
+from npudoctor.facts.npu_smi_end import is_cut
 from npudoctor.host import Completed
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Unavailable, User
@@ -190,3 +193,35 @@ def test_a_listing_that_hangs_or_fails_says_so() -> None:
         with pytest.raises(Unavailable) as caught:
             topology.function(FakeHost(commands={"npu-smi info -t topo": given}), Options(), info())
         assert caught.value.because is because
+
+
+# A text that ends too early
+
+TABLES = sorted((Path(__file__).parent / "data/npu-smi-info").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_table_is_whole_and_every_cut_of_it_that_a_reader_could_see_is_seen(path: Path) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    whole = parse_info("".join(lines))
+    assert not is_cut("".join(lines), whole)
+    for number in range(5, len(lines)):
+        cut = "".join(lines[:number])
+        with contextlib.suppress(ParseError):
+            found = parse_info(cut)
+            if len(found.npus) < len(whole.npus) and "|" in lines[number - 1]:
+                assert is_cut(cut, found), f"cut after line {number}"
+
+
+def test_a_copy_without_the_last_border_that_tells_of_every_npu_is_whole() -> None:
+    text = (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text()
+    copied = text.rstrip().rpartition("\n")[0]
+    assert not is_cut(copied, parse_info(copied))
+
+
+def test_half_a_page_of_links_is_no_topology() -> None:
+    rows = "\n".join(f"NPU{n} " + " ".join("X" if m == n else "HCCS" for m in range(4)) for n in range(2))
+    commands = {"npu-smi info -t topo": f"     NPU0 NPU1 NPU2 NPU3 CPU Affinity\n{rows}\n"}
+    with pytest.raises(Unavailable, match="half a page: its matrix has 2 whole rows for 4 devices") as caught:
+        topology(FakeHost(commands=commands), Options(), NpuSmiInfo())
+    assert caught.value.because is Because.FAILED
