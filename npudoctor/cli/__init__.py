@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import signal
 import sys
@@ -39,8 +40,8 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line that says where help is."""
 
     def error(self, message: str) -> NoReturn:
-        """Print one line and exit with 2."""
-        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+        """Say it in one line; the exit code is 2."""
+        raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def parser_of(name: str) -> Parser:
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words, hoisted)
     except UsageError as problem:
         print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
-        return USAGE
+        return _as_protocol(words, str(problem)) or USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -125,10 +126,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(  # noqa: T201
             f"npudoctor: internal error: {type(problem).__name__}: {problem}; --debug shows where", file=sys.stderr
         )
-        return INTERNAL
+        return _as_protocol(words, f"internal error: {type(problem).__name__}: {problem}") or INTERNAL
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError, OSError):
             sys.stdout.flush()
+
+
+def _as_protocol(words: Sequence[str], problem: str) -> int | None:
+    """Tell a monitor in its own words that nothing is known: its code, None where no monitor asked."""
+    asked = " ".join(words).replace("=", " ").split()
+    for name in ("nagios", "npd"):
+        if ("--format", name) in itertools.pairwise(asked):
+            protocol = importlib.import_module(f"npudoctor.report.{name}")
+            write(protocol.unknown(problem))
+            return int(protocol.UNKNOWN)
+    return None
 
 
 def _dispatch(words: list[str], hoisted: list[str]) -> int:

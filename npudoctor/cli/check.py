@@ -14,6 +14,7 @@ answer, a check crashed, or one that you named was skipped), 4 internal error, 1
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 
 from npudoctor import engine, plugins
@@ -21,7 +22,7 @@ from npudoctor.cli import UsageError, node, write
 from npudoctor.findings import Report, Severity
 from npudoctor.sdk import PROFILES
 
-FORMATS = ("text", "json", "jsonl", "markdown")
+FORMATS = ("text", "json", "jsonl", "markdown", "junit", "nagios", "npd")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         report = _follow(events, args, len(chosen))
     if args.format != "jsonl":
         write(_render(report, args))
-    return report.exit_code
+    return _exit_code(report, args.format)
 
 
 def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ignore[no-untyped-def]
@@ -102,7 +103,22 @@ def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ig
     return report
 
 
+def _exit_code(report: Report, shape: str | None) -> int:
+    """The run's own, or what the protocol of a monitor makes of it."""
+    if shape == "nagios":
+        from npudoctor.report import nagios
+
+        return nagios.exit_code(report)
+    if shape == "npd":
+        from npudoctor.report import npd
+
+        return npd.exit_code(report)
+    return report.exit_code
+
+
 def _render(report: Report, args: argparse.Namespace) -> str:
+    if args.format in ("junit", "nagios", "npd"):
+        return str(importlib.import_module(f"npudoctor.report.{args.format}").render(report))
     if args.format == "json":
         from npudoctor.report import json
 

@@ -10,6 +10,7 @@ from npudoctor.findings import Report, Severity, Verdict
 from npudoctor.report import cause
 
 STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+UNKNOWN = STATES.index("UNKNOWN")
 FIRST_LINE_BYTES = 400
 _CODES = {Verdict.OK: 0, Verdict.WARNING: 1, Verdict.ERROR: 2, Verdict.UNDETERMINED: 3}
 
