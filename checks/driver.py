@@ -147,20 +147,7 @@ def driver_is_installed_and_loaded(
     elif not (driver.is_there or loaded or works):
         yield _absent(driver, in_container=False, cards=cards.cards)
     elif driver.file is None:
-        yield Finding(
-            severity=Severity.INFO if works else Severity.ERROR,
-            summary=f"{driver.path} is missing" + ("" if works else ": the driver is only half installed"),
-            detail="What checks the driver's version against CANN and firmware finds nothing to read."
-            if works
-            else "Modules or libraries of a driver are here, the file that its installer writes last is not.",
-            hint="Install the driver again." if not works else "Install the driver again at the next occasion.",
-            commands=(
-                "cat /etc/ascend_install.info",
-                "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full",
-            ),
-            evidence=(Evidence(source=driver.path, expected="Version=…", actual="not there"),),
-            pitfall="P068",
-        )
+        yield _half(driver, answers=works)
     elif modules is not None and not loaded and not works:
         version = driver.file.version or driver.file.package_version
         yield Finding(
@@ -179,6 +166,33 @@ def driver_is_installed_and_loaded(
             ),
             pitfall="P069",
         )
+
+
+def _half(driver: DriverInstall, *, answers: bool) -> Finding:
+    """`answers`: npu-smi still does, over the modules that are loaded."""
+    gone = driver.path if driver.libraries else f"{driver.path} and {driver.prefix}/driver/lib64"
+    return Finding(
+        summary=f"{gone} {'is' if driver.libraries else 'are'} missing: the driver is only half installed",
+        detail="The modules that are loaded keep the cards answering until the next boot, which may not find them; and "
+        "nobody can compare the driver's version with CANN and firmware."
+        if answers
+        else "Modules or libraries of a driver are here, the file that its installer writes last is not.",
+        hint="Install the driver again, of the same HDK release as the firmware, and reboot. If it lies under another "
+        "folder, /etc/ascend_install.info has to name it.",
+        commands=(
+            "cat /etc/ascend_install.info",
+            "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full",
+        ),
+        evidence=(
+            Evidence(source=driver.path, expected="Version=…", actual="not there"),
+            Evidence(
+                source=f"{driver.prefix}/driver/lib64",
+                expected="libraries",
+                actual="there" if driver.libraries else "not there",
+            ),
+        ),
+        pitfall="P068",
+    )
 
 
 def _absent(driver: DriverInstall, *, in_container: bool, cards: bool) -> Finding:

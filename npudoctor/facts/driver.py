@@ -50,9 +50,20 @@ def driver_install(host: Host, record: InstallRecord | None) -> DriverInstall:
     except Unavailable as why:
         if why.because is not Because.ABSENT:
             raise
+        _must_be_known(host, record)
     return DriverInstall(
         prefix=prefix, path=path, file=file, libraries=_has(host, f"{prefix.rstrip('/')}/driver/lib64")
     )
+
+
+def _must_be_known(host: Host, record: InstallRecord | None) -> None:
+    """Raise where the file that names the prefix is there and could not be read: the driver may lie elsewhere."""
+    if record is None:
+        try:
+            host.read(RECORD)
+        except Unavailable as why:
+            if why.because is not Because.ABSENT:
+                raise
 
 
 def _has(host: Host, folder: str) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.findings import Finding, Result, Severity, Skip, Status
+from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 from npudoctor.host import Completed, User
+from npudoctor.host.tree import Overlay
 from npudoctor.testing import run_check
 
 Nodes = Callable[..., Any]
@@ -135,11 +136,23 @@ def test_a_driver_that_is_not_loaded_needs_a_reboot_or_headers() -> None:
     assert "none of its kernel modules is loaded" in finding.summary
 
 
-def test_a_driver_without_version_info_is_half_installed_unless_it_works(node: Nodes) -> None:
+def test_a_driver_without_version_info_is_half_installed_even_while_npu_smi_answers(node: Nodes) -> None:
     half = {"/proc/modules": INSTALLED["/proc/modules"]}
     assert only(with_cards("driver.installed", files=half)).severity is Severity.ERROR
-    works = node(remove=["/usr/local/Ascend/driver/version.info"])
-    assert only(works.check("driver.installed")).severity is Severity.INFO
+    report = node(remove=["/usr/local/Ascend/driver/version.info", "/usr/local/Ascend/driver/lib64"]).report()
+    installed = next(result for result in report.results if result.check == "driver.installed")
+    finding = only(installed)
+    assert (finding.severity, finding.evidence[1].actual) == (Severity.ERROR, "not there")
+    assert "keep the cards answering until the next boot" in str(finding.detail)
+    behind = {result.check for result in report.results if result.blocked_by == "driver.installed"}
+    assert {"driver.npu-smi", "driver.firmware", "npu.health"} <= behind
+
+
+def test_a_prefix_that_cannot_be_read_is_no_missing_driver() -> None:
+    stats = {"/etc/ascend_install.info": Overlay(access="")}
+    files = {"/etc/ascend_install.info": "", "/proc/modules": INSTALLED["/proc/modules"]}
+    result = with_cards("driver.installed", files=files, stats=stats, user=User(name="dev", uid=1005, gid=1005))
+    assert (result.skip, result.because) == (Skip.COULD_NOT_LOOK, Because.NO_RIGHT)
 
 
 def test_a_driver_at_a_recorded_prefix_is_found() -> None:
