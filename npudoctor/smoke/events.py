@@ -1,0 +1,286 @@
+"""What happens in a smoke run, as typed events: what the command line, the terminal interface and scripts read.
+
+`at_s` is in seconds since the run began. A run begins with `Planned`, and its last event is `Done`. The same events,
+one JSON object a line, are what `npudoctor smoke --format jsonl` prints.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from npudoctor.findings import HostSummary, Model, Result, Severity, Verdict
+
+STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
+"""The stages in their order; each is judged by the check `smoke.STAGE`."""
+
+
+class Outcome(str, Enum):
+    """How a rank, or all of them together, came out of a stage."""
+
+    RUNNING = "running"
+    OK = "ok"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Cause(str, Enum):
+    """What ended a rank: an exception, a signal, an exit of its own, a deadline, or values that are not right."""
+
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+    EXIT = "exit"
+    HANG = "hang"
+    WORLD_SIZE = "world-size"
+    NO_START = "no-start"
+
+
+class RankPlan(Model):
+    """One rank before it starts: its number, its device as torch names it, its card as findings name it, its CPUs."""
+
+    rank: int
+    local_rank: int
+    device: str
+    card: str | None = None
+    cpus: str | None = None
+
+
+class Planned(Model):
+    """The run has been planned and begins. `notes` are clauses on what is tested and what is not.
+
+    `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name.
+    """
+
+    event: Literal["planned"] = "planned"
+    at_s: float = 0.0
+    device: Literal["npu", "cpu"]
+    backend: str
+    world_size: int
+    nnodes: int = 1
+    node_rank: int = 0
+    ranks: tuple[RankPlan, ...]
+    size: str
+    steps: int
+    dtype: str
+    strategy: str
+    launcher: str
+    python: str
+    family: str | None = None
+    product: str | None = None
+    master: str | None = None
+    deadlines_s: dict[str, float]
+    notes: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+class RankStarted(Model):
+    """A rank has reported for the first time; `torch`, `torch_npu` and `device_name` are known once it has imported."""
+
+    event: Literal["rank-started"] = "rank-started"
+    at_s: float
+    rank: int
+    pid: int
+    host: str | None = None
+
+
+class RankStage(Model):
+    """A rank has entered a stage (`running`) or left it; `seconds` is how long it was in it."""
+
+    event: Literal["rank-stage"] = "rank-stage"
+    at_s: float
+    rank: int
+    stage: str
+    outcome: Outcome
+    seconds: float | None = None
+    note: str | None = None
+
+
+class Loss(Model):
+    """One training step of one rank: its loss (None: not finite) and how long it took, in seconds."""
+
+    event: Literal["loss"] = "loss"
+    at_s: float
+    rank: int
+    step: int
+    loss: float | None
+    seconds: float
+
+
+class Collective(Model):
+    """One collective on one data type, as one rank saw it. `outcome` skipped: this backend does not have it.
+
+    `slots` names the ranks whose part of the result is wrong, where the operation tells; `unchanged`: the buffer was
+    left as it had been.
+    """
+
+    event: Literal["collective"] = "collective"
+    at_s: float
+    rank: int
+    operation: str
+    dtype: str
+    outcome: Outcome
+    expected: str | None = None
+    actual: str | None = None
+    slots: tuple[int, ...] = ()
+    unchanged: bool = False
+
+
+class Bandwidth(Model):
+    """All-reduce of one size: the median call in seconds, bandwidths in decimal GB/s as nccl-tests defines them."""
+
+    event: Literal["bandwidth"] = "bandwidth"
+    at_s: float
+    size_bytes: int
+    dtype: str
+    calls: int
+    seconds: float
+    algorithm_gb_s: float
+    bus_gb_s: float
+
+
+class Measured(Model):
+    """A measurement of one rank, or of the node (`rank` None), under a name that stands in docs/smoke.md."""
+
+    event: Literal["measured"] = "measured"
+    at_s: float
+    rank: int | None = None
+    name: str
+    value: Any
+
+
+class RankFailed(Model):
+    """A rank did not get through. `first`: it failed by itself; the others only waited for it.
+
+    `since_s` is how long before this event the rank was last heard of; `doing` what it was at; `stack` what it stood in.
+    """
+
+    event: Literal["rank-failed"] = "rank-failed"
+    at_s: float
+    rank: int
+    stage: str
+    cause: Cause
+    first: bool
+    card: str | None = None
+    pid: int | None = None
+    doing: str | None = None
+    since_s: float | None = None
+    signal: str | None = None
+    exit_code: int | None = None
+    message: str | None = None
+    last_line: str | None = None
+    stack: str | None = None
+    state: str | None = None
+    codes: tuple[str, ...] = ()
+    pitfalls: tuple[str, ...] = ()
+
+
+class Said(Model):
+    """A clause for the reader: what is waited for, what was left alone, where the logs lie."""
+
+    event: Literal["said"] = "said"
+    at_s: float
+    text: str
+
+
+class Ended(Model):
+    """All ranks are gone. `interrupted`: a person ended it; `timed_out`: the whole run's time was up."""
+
+    event: Literal["ended"] = "ended"
+    at_s: float
+    interrupted: bool = False
+    timed_out: bool = False
+    left_behind: tuple[int, ...] = ()
+
+
+class Judged(Model):
+    """One of the checks `smoke.*` has been judged."""
+
+    event: Literal["judged"] = "judged"
+    at_s: float
+    result: Result
+
+
+class RankReport(Model):
+    """One rank after the run: how far it came, how long each stage took (seconds), its first and last loss."""
+
+    rank: int
+    device: str
+    card: str | None = None
+    pid: int | None = None
+    cpus: str | None = None
+    stages_s: dict[str, float] = Field(default_factory=dict)
+    reached: str | None = None
+    failed: str | None = None
+    first: bool = False
+    first_loss: float | None = None
+    last_loss: float | None = None
+    step_s: float | None = None
+    local_step_s: float | None = None
+    memory_mb: float | None = None
+
+
+class SmokeReport(Model):
+    """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step."""
+
+    schema_: str = Field(default="npudoctor.smoke/1", alias="schema")
+    tool_version: str
+    started_at: str
+    duration_s: float
+    host: HostSummary
+    plan: Planned | None
+    verdict: Verdict
+    exit_code: int
+    fail_on: Severity = Severity.ERROR
+    interrupted: bool = False
+    summary: dict[str, int]
+    ranks: tuple[RankReport, ...] = ()
+    loss: tuple[float | None, ...] = ()
+    reference_loss: tuple[float, ...] = ()
+    bandwidth: tuple[Bandwidth, ...] = ()
+    speedup: float | None = None
+    efficiency: float | None = None
+    failures: tuple[RankFailed, ...] = ()
+    notes: tuple[str, ...] = ()
+    logs: str | None = None
+    results: tuple[Result, ...] = ()
+
+    model_config = {"frozen": True, "extra": "forbid", "populate_by_name": True, "defer_build": True}
+
+
+class Done(Model):
+    """The run has ended and been judged; the last event."""
+
+    event: Literal["done"] = "done"
+    at_s: float
+    report: SmokeReport
+
+
+Event = (
+    Planned
+    | RankStarted
+    | RankStage
+    | Loss
+    | Collective
+    | Bandwidth
+    | Measured
+    | RankFailed
+    | Said
+    | Ended
+    | Judged
+    | Done
+)
+
+
+def line(event: Event) -> str:
+    """An event as one line of JSON."""
+    return event.model_dump_json(by_alias=True, exclude_none=True) + "\n"
+
+
+def read(text: str) -> Event:
+    """The event of one line; raises pydantic's ValidationError."""
+    return _ANY.validate_json(text)
+
+
+_ANY: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
