@@ -1,7 +1,8 @@
 """What npu-smi says of each chip by itself: a fact for each query, asked only where somebody wants it.
 
-A card with one chip is asked by its id alone, the chips of others one by one. A page that could not be had is left out,
-with the reason in `failed`; where no card answers, the fact is unavailable for the reason of the first.
+A card with one chip is asked by its id alone, the chips of others one by one; for bit errors the whole card is asked,
+and its chips by themselves only where its page does not tell of each. A page that could not be had is left out, with
+the reason in `failed`; where no card answers, the fact is unavailable for the reason of the first.
 """
 
 from __future__ import annotations
@@ -126,8 +127,56 @@ def health(host: Host, options: Options, info: NpuSmiInfo) -> ChipHealth:
 
 @probe
 def ecc(host: Host, options: Options, info: NpuSmiInfo) -> ChipEcc:
-    """From `npu-smi info -t ecc`."""
-    return ChipEcc(*_ask(host, options, "ecc", _chips(info), npu_smi.parse_ecc))
+    """From `npu-smi info -t ecc`, once for each card where its page tells of all its chips."""
+    pages, failed = _ask(host, options, "ecc", _cards(info), npu_smi.parse_ecc)
+    found: dict[str, npu_smi.Ecc] = {}
+    apart: dict[str, Words] = {}
+    places = _chips(info)
+    for chip in info.npus:
+        subject, card = subject_of(chip, info.npus), f"npu:{chip.npu_id}"
+        if (page := pages.get(card)) is None:
+            failed.setdefault(subject, failed[card])
+        elif subject == card:
+            found[subject] = page
+        elif own := next((one for one in page.chips if one.chip_id == chip.chip_id), None):
+            found[subject] = own
+        else:
+            apart[subject] = places[subject]
+    if apart:
+        more, why = _ask(host, options, "ecc", apart, npu_smi.parse_ecc)
+        found, failed = {**found, **more}, {**failed, **why}
+    return ChipEcc(found, {subject: reason for subject, reason in failed.items() if subject in places})
+
+
+@dataclass(frozen=True, slots=True)
+class BusyClocks:
+    """The clocks of the chips that are at work, in MHz: the rated one and the present one; `failed` says why others are missing."""
+
+    by_subject: Mapping[str, tuple[int, int]]
+    failed: Mapping[str, str]
+
+
+AT_WORK_FROM_PERCENT = 50
+"""From this use of its AI cores on a chip runs at its rated clock; an idle one saves power."""
+
+
+@probe
+def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
+    """From `npu-smi info -t common`, only of chips at work: the clock of an idle one says nothing."""
+    places = _chips(info)
+    busy = [chip for chip in info.npus if (chip.aicore_pct or 0) >= AT_WORK_FROM_PERCENT]
+    if not busy:
+        raise NotApplicable("no chip is at work: the clock of an idle one says nothing")
+    wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in busy)}
+    pages, failed = _ask(host, options, "common", wanted, npu_smi.parse_common)
+    clocks = {}
+    for subject, page in pages.items():
+        for chip in page.chips:
+            if chip.aicore_freq_mhz and chip.aicore_cur_freq_mhz:
+                clocks.setdefault(subject, (chip.aicore_freq_mhz, chip.aicore_cur_freq_mhz))
+    if not clocks:
+        raise NotApplicable("npu-smi shows no clock of the AI cores of this product")
+    return BusyClocks(clocks, failed)
 
 
 @probe

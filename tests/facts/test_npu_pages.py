@@ -20,13 +20,12 @@ TWO_EACH = NpuSmiInfo(npus=tuple(Chip(npu_id=npu, chip_id=chip) for npu in (0, 1
 ECC = "\tNPU ID : {}\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : 3\n\tChip ID : 0\n"
 PER_CHIP = {
     "health": npu_pages.health,
-    "ecc": npu_pages.ecc,
     "usages": npu_pages.usages,
     "memory": npu_pages.memory,
     "common": npu_pages.common,
 }
 PER_CARD = {"proc-mem": npu_pages.process_memory, "pcie-err": npu_pages.pcie_errors}
-EVERY = PER_CHIP | PER_CARD
+EVERY = PER_CHIP | PER_CARD | {"ecc": npu_pages.ecc}
 SCENARIOS = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "sick-cards", "in-service")
 
 
@@ -109,10 +108,52 @@ def test_the_simulator_s_pages_are_read(name: str) -> None:
     info = npu_smi_answer.function(host, Options()).info
     assert info is not None
     chips = len(info.npus)
-    for query, probe in PER_CHIP.items():
+    for query, probe in {**PER_CHIP, "ecc": npu_pages.ecc}.items():
         found = ask(probe, host, info)
         assert (len(found.by_subject), found.failed) == (chips, {}), query
     held = {subject: page.processes for subject, page in ask(npu_pages.process_memory, host, info).by_subject.items()}
     assert {process.pid for processes in held.values() for process in processes} == {row.pid for row in info.processes}
     common = ask(npu_pages.common, host, info).by_subject.values()
     assert [page.chips[0].temp_c for page in common] == [chip.temp_c for chip in info.npus]
+
+
+BOTH = "\tNPU ID : {0}\n\tChip Count : 2\n" + "".join(
+    f"\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : {{{chip + 1}}}\n\tChip ID : {chip}\n"
+    for chip in (0, 1)
+)
+
+
+def test_bit_errors_of_all_chips_of_a_card_come_with_one_question() -> None:
+    host = FakeHost(commands={f"npu-smi info -t ecc -i {npu}": BOTH.format(npu, 0, npu) for npu in (0, 1)})
+    found = ask(npu_pages.ecc, host, TWO_EACH)
+    doubles = {subject: page.hbm_double for subject, page in found.by_subject.items()}
+    assert doubles == {"npu:0/chip:0": 0, "npu:0/chip:1": 0, "npu:1/chip:0": 0, "npu:1/chip:1": 1}
+    assert found.failed == {}
+
+
+def test_a_page_of_one_chip_alone_makes_the_chips_be_asked_by_themselves() -> None:
+    commands: dict[str, str | Completed] = {"npu-smi info -t ecc -i 0": BOTH.format(0, 5, 6)}
+    commands["npu-smi info -t ecc -i 1"] = ECC.format(1)
+    commands["npu-smi info -t ecc -i 1 -c 0"] = ECC.format(1)
+    found = ask(npu_pages.ecc, FakeHost(commands=commands), TWO_EACH)
+    assert {subject: page.hbm_double for subject, page in found.by_subject.items()} == {
+        "npu:0/chip:0": 5,
+        "npu:0/chip:1": 6,
+        "npu:1/chip:0": 3,
+    }
+    assert list(found.failed) == ["npu:1/chip:1"]
+
+
+CLOCK = "\tNPU ID : 4\n\tChip ID : 0\n\tAicore Freq(MHZ) : 1800\n\tAicore curFreq(MHZ) : 1200\n"
+
+
+def test_only_the_clocks_of_chips_at_work_are_asked_for() -> None:
+    info = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0, aicore_pct=88), Chip(npu_id=7, chip_id=0, aicore_pct=0)))
+    host = FakeHost(commands={"npu-smi info -t common -i 4": CLOCK})
+    found = ask(npu_pages.busy_clocks, host, info)
+    assert (found.by_subject, found.failed) == ({"npu:4": (1800, 1200)}, {})
+    with pytest.raises(NotApplicable, match="no chip is at work"):
+        ask(npu_pages.busy_clocks, FakeHost(), ONE_EACH)
+    blank = CLOCK.replace("1800", "NA")
+    with pytest.raises(NotApplicable, match="no clock"):
+        ask(npu_pages.busy_clocks, FakeHost(commands={"npu-smi info -t common -i 4": blank}), info)
