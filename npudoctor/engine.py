@@ -171,7 +171,8 @@ class _Run:
     def _add_check(self, check: Check) -> None:
         if check.id in self._graph:
             return
-        before = [self.catalog.checks[id] for id in check.after if id in self.catalog.checks]
+        causes = (*check.after, *check.yields_to)
+        before = [self.catalog.checks[id] for id in causes if id in self.catalog.checks]
         facts = [*check.requires, *(need.fact for need in _needs(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
             facts.append(Service)
@@ -273,7 +274,7 @@ class _Run:
     # One check
 
     def _judge(self, check: Check) -> Result:
-        if blocker := self._blocker(check):
+        if blocker := self._blocker(check.after):
             return _skipped(check, f"see {blocker}", blocked_by=blocker)
         if check.id in self.selection.severities and self.selection.severities[check.id] is None:
             return _skipped(check, "silenced by this site's configuration", because=Because.NOT_APPLICABLE)
@@ -293,13 +294,18 @@ class _Run:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
             return _crashed(check, _crash(problem), findings)
+        symptoms = [finding for finding in findings if finding.symptom]
+        if symptoms and (cause := self._blocker(check.yields_to)):
+            findings = [finding for finding in findings if not finding.symptom]
+            if not findings:
+                return _skipped(check, f"{symptoms[0].summary}: see {cause}", blocked_by=cause)
         duration_s = round(time.monotonic() - began, 6)
         return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
-    def _blocker(self, check: Check) -> str | None:
+    def _blocker(self, candidates: Sequence[str]) -> str | None:
         """The first check, in the order of the catalogue, whose error stands behind this one's."""
         causes = set()
-        for id in check.after:
+        for id in candidates:
             result = self.results.get(id)
             if result and result.status is Status.ERROR:
                 causes.add(id)

@@ -100,7 +100,8 @@ class Finding(Model):
     """One thing that is wrong, or worth knowing, about one subject of the node.
 
     `subject` is `host`, `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`. `of_live_job` marks what a running
-    job explains: while the node is in service the engine reports it as info (see `--expect-idle`).
+    job explains: while the node is in service the engine reports it as info (see `--expect-idle`). `symptom` marks
+    what an error of a check in `yields_to` explains: it is then not reported beside its cause.
     """
 
     subject: str = "host"
@@ -114,6 +115,7 @@ class Finding(Model):
     pitfall: str | None = None
     links: tuple[str, ...] = ()
     of_live_job: bool = Field(default=False, exclude=True)
+    symptom: bool = Field(default=False, exclude=True)
 
     @field_validator("fix", mode="before")
     @classmethod

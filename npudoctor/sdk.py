@@ -149,6 +149,7 @@ class Check:
     requires: tuple[type, ...]
     fix: str | None
     thresholds: tuple[Threshold, ...] = ()
+    yields_to: tuple[str, ...] = ()
     function: Callable[..., Iterator[Finding]]
 
     @cached_property
@@ -265,10 +266,13 @@ def check(
     requires: tuple[type, ...] = (),
     fix: str | None = None,
     thresholds: tuple[Threshold, ...] = (),
+    yields_to: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Make a check of a generator over facts.
 
     `after` names the checks whose error makes this one pointless: it is then skipped, blocked by the cause.
+    `yields_to` names those whose error explains what this one finds: it looks all the same, and where it finds nothing
+    but what is marked `symptom`, it is skipped, blocked by the cause.
     `requires` are facts that must be known although the check does not read them. `fix` is the fix that its
     findings usually offer; `thresholds` are the limits that it reads, which a site may set. The id's subject is
     always one of the tags. Raises ValueError for an id that is not `subject.thing`, an unknown profile, or a
@@ -289,6 +293,7 @@ def check(
             requires=requires,
             fix=fix,
             thresholds=thresholds,
+            yields_to=yields_to,
             function=function,
         )
 
