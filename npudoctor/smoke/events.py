@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from npudoctor.findings import HostSummary, Model, Result, Severity, Verdict
 
@@ -153,7 +153,7 @@ class Measured(Model):
 class RankFailed(Model):
     """A rank did not get through. `first`: it failed by itself; the others only waited for it.
 
-    `since_s` is how long before this event the rank was last heard of; `doing` what it was at; `stack` what it stood in.
+    `since_s` is how long before this event it was last heard of; `doing` what it was at; `stack` where it stood.
     """
 
     event: Literal["rank-failed"] = "rank-failed"
@@ -246,7 +246,7 @@ class SmokeReport(Model):
     logs: str | None = None
     results: tuple[Result, ...] = ()
 
-    model_config = {"frozen": True, "extra": "forbid", "populate_by_name": True, "defer_build": True}
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
 
 class Done(Model):
