@@ -37,7 +37,9 @@ from npudoctor.host import (
     run_each,
 )
 from npudoctor.records import dataclass, field
-from npudoctor.steps import RemoveFile, Run, SetSysctl, Step, StepFailed, WriteFile
+from npudoctor.steps import Note, Obstacle, Step, StepFailed
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, writing
+from npudoctor.steps.system import EndProcess, GroupMember, Remount, Run, SetSysctl
 
 PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
@@ -204,6 +206,14 @@ class Effect(str, Enum):
     REBOOT = "reboot"
 
 
+@dataclass(frozen=True)
+class Parameters:
+    """What a fix can be told. A fix has its own subclass, a record with a default for each field, among its needs.
+
+    The fields are text, numbers, flags, and tuples or mappings of these; the runner validates what it is given.
+    """
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fix:
     """A planner of reversible steps with a stable id. Made by `@fix`; only the runner acts."""
@@ -215,14 +225,20 @@ class Fix:
     risk: Risk
     effect: Effect
     root: bool
-    function: Callable[..., Iterator[Step]]
+    function: Callable[..., Iterator[Step | Note]]
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """The facts that it plans from, the host among them."""
+        """The facts that it plans from, the host and its parameters among them."""
         return _needs(self.function)
 
-    def __call__(self, *facts: Any, **named: Any) -> Iterator[Step]:
+    @cached_property
+    def parameters(self) -> type[Parameters]:
+        """What it can be told."""
+        told = (need.fact for need in self.needs if issubclass(need.fact, Parameters))
+        return next(told, Parameters)
+
+    def __call__(self, *facts: Any, **named: Any) -> Iterator[Step | Note]:
         """Plan: yield the steps, in order."""
         return self.function(*facts, **named)
 
@@ -234,13 +250,13 @@ def fix(
     risk: Risk = Risk.ASK,
     effect: Effect = Effect.NOW,
     root: bool = False,
-) -> Callable[[Callable[..., Iterator[Step]]], Fix]:
+) -> Callable[[Callable[..., Iterator[Step | Note]]], Fix]:
     """Make a fix of a generator that reads facts (and the host) and yields steps; it never writes.
 
     `mends` are the checks that are run again to prove it; `root` says whether only root can apply it.
     """
 
-    def made(function: Callable[..., Iterator[Step]]) -> Fix:
+    def made(function: Callable[..., Iterator[Step | Note]]) -> Fix:
         title, why = _described(id, function)
         return Fix(id=id, title=title, why=why, mends=mends, risk=risk, effect=effect, root=root, function=function)
 
@@ -316,20 +332,28 @@ __all__ = [
     "Check",
     "Completed",
     "Effect",
+    "EndProcess",
     "Evidence",
     "FileStat",
     "Finding",
     "Fix",
     "FixOffer",
+    "GroupMember",
     "Host",
+    "MakeFolder",
     "MutableHost",
     "Need",
     "NotApplicable",
+    "Note",
+    "Obstacle",
     "Options",
+    "Parameters",
     "ParseError",
     "Probe",
     "Refused",
+    "Remount",
     "RemoveFile",
+    "RemoveFolder",
     "Risk",
     "Run",
     "SetSysctl",
@@ -346,4 +370,5 @@ __all__ = [
     "probe",
     "real_path",
     "run_each",
+    "writing",
 ]

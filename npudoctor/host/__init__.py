@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from npudoctor.findings import Because
@@ -55,7 +56,12 @@ class ParseError(ValueError):
 
 
 class Refused(Exception):
-    """A change that this host does not allow."""
+    """A change that is not made; the text says why in a full clause, `instead` is the command that would work."""
+
+    def __init__(self, reason: str, *, instead: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.instead = instead
 
 
 class BundleError(ValueError):
@@ -188,12 +194,52 @@ class Host(Protocol):
 class MutableHost(Host, Protocol):
     """A host that can be changed; only the fixer holds one."""
 
-    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:
-        """Replace a file as a whole."""
+    def write_file(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int | None = None,
+        owner: tuple[int, int] | None = None,
+        attributes: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Replace a file as a whole, durably; mode, owner and attributes that are not given stay as they are."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file or a link; one that is not there is no error."""
+        ...
+
+    def make_folder(self, path: str, *, mode: int = 0o755) -> None:
+        """Make one folder in a folder that is there; one that exists is no error."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder; one that is not there or not empty is no error."""
+        ...
+
+    def link_stat(self, path: str) -> FileStat | None:
+        """Kind (link, dir, file), mode and owner of a path itself, no last link followed; None where nothing is."""
+        ...
+
+    def attributes(self, path: str) -> Mapping[str, bytes]:
+        """The extended attributes of a file, its ACL among them."""
+        ...
+
+    def sweep(self, path: str) -> None:
+        """Remove what a writing of this file that was killed has left beside it."""
+        ...
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        """Hold a lock that ends with this process; raises Refused, naming the holder, where somebody has it."""
+        ...
+
+    def fresh(self) -> MutableHost:
+        """The same node with nothing remembered of what was asked before."""
+        ...
+
+    def after_login(self) -> MutableHost:
+        """The same node with the variables that a new login of this user has."""
         ...
 
     def set_sysctl(self, key: str, value: str) -> None:

@@ -33,6 +33,7 @@ from npudoctor.host import (
     command_key,
     measures,
 )
+from npudoctor.host.changes import Changes
 from npudoctor.host.tree import DiskStore, FileTree
 
 OUTPUT_LIMIT_BYTES = 8 << 20
@@ -46,7 +47,7 @@ ALONE = "hccn_tool"
 _CALLS = itertools.count(1)
 
 
-class LocalHost:
+class LocalHost(Changes):
     """The machine npudoctor runs on, or the one whose file tree lies below `root`.
 
     `environ` holds the variables of a job, or the Unavailable that says why there are none; `environment` says whose.
@@ -64,6 +65,7 @@ class LocalHost:
         self._root = root.rstrip("/")
         self._environ = dict(os.environ) if environ is None else environ
         self._environment = environment
+        self._at_once = at_once
         self._slots = threading.BoundedSemaphore(at_once)
         self._alone = threading.Lock()
         self._lock = threading.Lock()
@@ -103,6 +105,21 @@ class LocalHost:
         if isinstance(self._environ, Unavailable):
             raise self._environ
         return self._environ
+
+    def fresh(self) -> LocalHost:
+        """The same node with nothing remembered: what was asked before a change is asked again."""
+        return LocalHost(root=self._root, environ=self._environ, environment=self._environment, at_once=self._at_once)
+
+    def after_login(self) -> LocalHost:
+        """The same node with the variables that a new login of this user has."""
+        from npudoctor.host import job  # a check never needs it
+
+        whose, variables = job.resolve(self._login, LocalHost())
+        return LocalHost(root=self._root, environ=variables, environment=whose, at_once=self._at_once)
+
+    @property
+    def _login(self) -> str:
+        return self._environment if self._environment.startswith("login:") else "login"
 
     # Files
 
@@ -286,42 +303,6 @@ class LocalHost:
         for process in running:
             _signal(process, signal.SIGKILL)
 
-    # Changes
-
-    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:
-        """Replace a file as a whole: a temporary file beside it, synced, renamed over it, and its folder synced."""
-        target = self._at(path)
-        folder = posixpath.dirname(target)
-        beside = f"{target}.npudoctor-{os.getpid()}"
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                os.fchmod(handle, mode if mode is not None else _mode_of(target, 0o644))
-                file.flush()
-                os.fsync(handle)
-            os.rename(beside, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
-        _sync_folder(folder)
-
-    def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._at(path))
-            _sync_folder(posixpath.dirname(self._at(path)))
-
-    def set_sysctl(self, key: str, value: str) -> None:
-        """Write a kernel setting and raise OSError where the kernel refuses it."""
-        with open(self._at("/proc/sys/" + key.replace(".", "/")), "wb", buffering=0) as file:
-            file.write(value.encode() + b"\n")
-
-    def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a process."""
-        os.kill(pid, number)
-
 
 class _Once:
     """A call that is made once, however many threads ask for it."""
@@ -459,18 +440,3 @@ def _because(problem: OSError) -> Because:
 def _kind(mode: int) -> str:
     tests = {"dir": stat.S_ISDIR, "char": stat.S_ISCHR, "block": stat.S_ISBLK, "fifo": stat.S_ISFIFO}
     return next((kind for kind, test in tests.items() if test(mode)), "socket" if stat.S_ISSOCK(mode) else "file")
-
-
-def _mode_of(path: str, default: int) -> int:
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return default
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

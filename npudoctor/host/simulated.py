@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import errno
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from npudoctor.host import TOOL_TIMEOUT_S, Completed
+from npudoctor.host import TOOL_TIMEOUT_S, Completed, FileStat
+from npudoctor.host.changing import ChangingTree
 from npudoctor.host.recorded import RecordedHost
 from npudoctor.host.tree import normal
 
@@ -28,9 +31,15 @@ class Machine(Protocol):
         """Run a command that changes the node; None for one that changes nothing."""
         ...
 
+    def after_login(self, host: SimulatedHost) -> SimulatedHost:
+        """The node as a new login of its user sees it."""
+        ...
+
 
 class SimulatedHost(RecordedHost):
     """Implements `MutableHost` over a simulated machine."""
+
+    tree: ChangingTree
 
     def __init__(self, machine: Machine, **recorded: Any) -> None:
         super().__init__(**recorded)
@@ -40,20 +49,70 @@ class SimulatedHost(RecordedHost):
         """What the command prints now; one that takes longer than its time limit is ended by it."""
         return _within(super().run(argv, timeout=timeout), timeout)
 
-    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:
+    def write_file(
+        self,
+        path: str,
+        content: bytes,
+        *,
+        mode: int | None = None,
+        owner: tuple[int, int] | None = None,
+        attributes: Mapping[str, bytes] | None = None,  # noqa: ARG002 - files have none here
+    ) -> None:
         """Replace a file as a whole; a kernel setting takes what is written as the kernel would."""
         if normal(path).startswith(_SETTINGS):
             key = normal(path).removeprefix(_SETTINGS).replace("/", ".")
             self._machine.set_sysctl(key, content.decode("utf-8", "replace"))
-        else:
-            self.tree.write(path, content, mode=mode)
+            return
+        old = self.link_stat(path)
+        if owner is None and old is not None and old.kind == "file" and self.user.uid == 0:
+            owner = (old.uid, old.gid)
+        self.tree.write(path, content, mode=mode, owner=owner)
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self.tree.remove(path)
+
+    def make_folder(self, path: str, *, mode: int = 0o755) -> None:
+        """Make one folder in a folder that is there; one that exists is no error."""
+        with contextlib.suppress(FileExistsError):
+            self.tree.make_folder(path, mode)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder; one that is not there or not empty is no error."""
+        try:
+            self.tree.remove_folder(path)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+
+    def link_stat(self, path: str) -> FileStat | None:
+        """Kind, mode and owner of a path itself, its last link not followed; None where nothing is."""
+        try:
+            if self.tree.read_link(path) is not None:
+                return FileStat(kind="link", mode=0o777, uid=0, gid=0, access="")
+            return self.tree.stat(path)
         except FileNotFoundError:
-            return
+            return None
+
+    def attributes(self, path: str) -> Mapping[str, bytes]:  # noqa: ARG002 - the protocol
+        """Files have no extended attributes here."""
+        return {}
+
+    def sweep(self, path: str) -> None:
+        """Nothing is ever left half written here."""
+
+    def lock(self, path: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - the protocol
+        """Nobody else can get at this node."""
+        return contextlib.nullcontext()
+
+    def fresh(self) -> SimulatedHost:
+        """The same node: it remembers no answers."""
+        return self
+
+    def after_login(self) -> SimulatedHost:
+        """The same node with the variables that a new login of its user has."""
+        return self._machine.after_login(self)
 
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting; raises OSError where the kernel refuses it."""

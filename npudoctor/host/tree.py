@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from npudoctor.host import FileStat, User
-from npudoctor.records import dataclass, replace
+from npudoctor.records import dataclass
 
 Content = bytes | str | Callable[[], bytes | str]
 """What a file holds; a function is asked anew at each reading."""
@@ -97,6 +97,11 @@ class MemoryStore:
         del self._files[path]
         self._folders[posixpath.dirname(path)].discard(posixpath.basename(path))
 
+    def drop_folder(self, path: str) -> None:
+        """Forget an empty folder."""
+        self._folders.pop(path, None)
+        self._folders.get(posixpath.dirname(path), set()).discard(posixpath.basename(path))
+
 
 class DiskStore:
     """Files below a folder of this machine, looked up when asked for, read only."""
@@ -144,6 +149,10 @@ class DiskStore:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     def drop(self, path: str) -> None:
+        """Refuse: what lies on disk is a recording."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def drop_folder(self, path: str) -> None:
         """Refuse: what lies on disk is a recording."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
@@ -309,54 +318,6 @@ class FileTree:
             yield path, kind
             if kind == "dir":
                 yield from self.walk(path)
-
-    def write(self, path: str, content: Content, *, mode: int | None = None) -> None:
-        """Put a file in the place of what is there, as a rename does: a link is replaced, not followed."""
-        here = self._writable(path)
-        if self._kind(here) == "dir":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        old = self.stats.get(here, _PLAIN)
-        if self.links.pop(here, None) is not None:
-            old = _PLAIN
-        self._store.put(here, content)
-        self.stats[here] = replace(
-            old,
-            kind=None,
-            access=None,
-            mode=old.mode if mode is None else mode,
-            uid=self._user.uid,
-            gid=self._user.gid,
-            size=None,
-            cut=False,
-        )
-        self._forget()
-
-    def remove(self, path: str) -> None:
-        """Remove a file or a link."""
-        here = self._writable(path)
-        kind = self._kind(here)
-        if kind is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if kind == "dir":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if self.links.pop(here, None) is None and self._store.kind(here) is not None:
-            self._store.drop(here)
-        self.stats.pop(here, None)
-        self._forget()
-
-    def _forget(self) -> None:
-        """What was worked out from the links, before one of them changed."""
-        self.__dict__.pop("_laid_over", None)
-        self._resolved.clear()
-
-    def _writable(self, path: str) -> str:
-        here = self.resolve(path, follow=False)
-        folder, kind = self._found(posixpath.dirname(here))
-        if kind != "dir":
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        if "w" not in self._access(folder, kind):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return here
 
 
 _PLAIN = Overlay()

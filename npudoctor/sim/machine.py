@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from npudoctor.host import About, Completed
 from npudoctor.host.recorded import USUAL_PATH
+from npudoctor.host.changing import ChangingTree
 from npudoctor.host.simulated import SimulatedHost
-from npudoctor.host.tree import Content, FileTree, MemoryStore, Overlay, normal
-from npudoctor.sim import cann, driver, hccn, system
+from npudoctor.host.tree import Content, MemoryStore, Overlay, normal
+from npudoctor.records import replace
+from npudoctor.sim import cann, driver, hccn, login, system
 from npudoctor.sim.commands import Commands
 from npudoctor.sim.measures import Measures
 from npudoctor.sim.node import RECORDED_AT, Node
@@ -24,8 +26,9 @@ _SIZES = {"k": 10, "m": 20, "g": 30, "t": 40, "": 0}
 class Machine:
     """What can be done to a simulated node beyond its files."""
 
-    def __init__(self, node: Node, tree: FileTree) -> None:
+    def __init__(self, node: Node, tree: ChangingTree, target: Target) -> None:
         self._node = node
+        self._target = target
         self._tree = tree
 
     def set_sysctl(self, key: str, value: str) -> None:
@@ -35,6 +38,22 @@ class Machine:
     def end(self, pid: int, number: int) -> None:
         """Send a signal to a process."""
         self._node.end(pid, number)
+
+    def after_login(self, host: SimulatedHost) -> SimulatedHost:
+        """The node as a new login of its user sees it: the same files and processes, other variables."""
+        variables = login.variables(self._node, host)
+        target = Target(self._node, variables)
+        target.packages = self._target.packages
+        about = host.about
+        return SimulatedHost(
+            self,
+            about=replace(about, environment=f"login:{self._node.user.name}"),
+            tree=self._tree,
+            commands=Commands(self._node, self._tree, target),
+            environ=variables,
+            measures=Measures(self._node),
+            user=self._node.user,
+        )
 
     def act(self, argv: Sequence[str]) -> Completed | None:
         """Run a command that changes the node; None for one that changes nothing."""
@@ -91,7 +110,7 @@ def build(scenario: Scenario, name: str) -> SimulatedHost:
     target = Target(node, environ)
     tree = _tree(node, target)
     return SimulatedHost(
-        Machine(node, tree),
+        Machine(node, tree, target),
         about=About(source="simulated", hostname=scenario.hostname, machine=node.machine, recorded_at=RECORDED_AT),
         tree=tree,
         commands=Commands(node, tree, target),
@@ -114,7 +133,7 @@ def _environment(node: Node) -> dict[str, str]:
     return {**variables, **node.scenario.environ}
 
 
-def _tree(node: Node, target: Target) -> FileTree:
+def _tree(node: Node, target: Target) -> ChangingTree:
     links = {**system.links(node), **target.links(), **(cann.links(node) if node.has_cann else {})}
     stats = {
         "/tmp": Overlay(kind="dir", mode=0o1777),  # noqa: S108
@@ -130,7 +149,7 @@ def _tree(node: Node, target: Target) -> FileTree:
             stats[path] = Overlay(mode=0o755)
         elif node.user.uid and path.startswith(f"{node.home}/"):
             stats[path] = Overlay(uid=node.user.uid, gid=node.user.gid)
-    return FileTree(MemoryStore(files, system.FOLDERS), links=links, stats=stats, user=node.user)
+    return ChangingTree(MemoryStore(files, system.FOLDERS), links=links, stats=stats, user=node.user)
 
 
 def _files(node: Node, target: Target) -> Iterator[tuple[str, Content]]:

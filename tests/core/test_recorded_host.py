@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Host, MutableHost, Unavailable, User, real_path
 from npudoctor.host.recorded import FakeHost
+from npudoctor.host.changing import ChangingTree
 from npudoctor.host.tree import DiskStore, FileTree, MemoryStore, Overlay
 
 DEV = User(name="dev", uid=1005, gid=1005, gids=(1005, 1000), groups=("dev", "HwHiAiUser"))
@@ -262,7 +263,7 @@ def test_memory_and_disk_agree_on_every_path(
 
 
 def test_a_written_file_replaces_a_link_and_belongs_to_the_writer() -> None:
-    tree = FileTree(
+    tree = ChangingTree(
         MemoryStore({"/etc/real": "old", "/home/dev/x": ""}),
         links={"/etc/link": "real"},
         stats={"/etc/real": Overlay(mode=0o600)},
@@ -283,7 +284,7 @@ def test_a_written_file_replaces_a_link_and_belongs_to_the_writer() -> None:
 
 
 def test_an_ordinary_user_writes_where_the_rights_allow_it() -> None:
-    tree = FileTree(
+    tree = ChangingTree(
         MemoryStore({"/etc/hosts": "", "/home/dev/.bashrc": ""}),
         stats={"/home/dev": Overlay(kind="dir", mode=0o700, uid=1005, gid=1005)},
         user=DEV,
@@ -298,4 +299,4 @@ def test_an_ordinary_user_writes_where_the_rights_allow_it() -> None:
 
 def test_a_recording_on_disk_is_not_written() -> None:
     with pytest.raises(OSError, match="Read-only"):
-        FileTree(DiskStore("/")).write("/tmp/x", b"")
+        ChangingTree(DiskStore("/")).write("/tmp/x", b"")

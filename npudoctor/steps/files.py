@@ -1,0 +1,256 @@
+"""Steps that change files and folders. Bytes that are no UTF-8 are carried through text as lone surrogates."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from npudoctor.host import Host, MutableHost, Unavailable, real_path
+from npudoctor.records import dataclass
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to
+
+LARGEST_BYTES = 8 << 20
+"""Larger files are none that a fix should replace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dress:
+    """What a file has besides its content: permission bits, owner, group, and extended attributes by name."""
+
+    mode: int
+    uid: int
+    gid: int
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write a file as a whole; `mode` holds its permission bits, None keeps those that it has (0644 for a new one).
+
+    A link is followed. `dress` is given to a file that comes back: mode, owner and attributes as they were.
+    """
+
+    path: str
+    content: str
+    mode: int | None = None
+    dress: Dress | None = None
+
+    def preview(self, host: Host) -> str:
+        """A unified diff, with the change of the mode; empty where the file already is like this."""
+        old = _text(host, self.path)
+        there = "" if old is None else f"mode {host.stat(self.path).mode:04o}"
+        mode = "" if self.mode is None or there == f"mode {self.mode:04o}" else f"mode {self.mode:04o}"
+        change = f"{self.path}: {there or 'no file'} → {mode}\n" if mode and old is not None else ""
+        empty = f"{self.path}: a new, empty file\n" if old is None and not self.content else ""
+        return change + empty + unified(self.path, old or "", self.content)
+
+    def inverse(self, host: Host) -> Step:
+        """The old content with its mode, owner and attributes, or the file's removal where there was none."""
+        old = _text(host, self.path)
+        return RemoveFile(self.path) if old is None else WriteFile(self.path, old, None, dress_of(host, self.path))
+
+    def holds(self, host: Host) -> bool:
+        """Whether the file has this content, and the mode where one is asked for."""
+        if _text(host, self.path) != self.content:
+            return False
+        found = host.stat(self.path)
+        wanted = self.dress.mode if self.dress else self.mode
+        owner = (self.dress.uid, self.dress.gid) if self.dress else (found.uid, found.gid)
+        return wanted in (None, found.mode) and owner == (found.uid, found.gid)
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A folder that cannot be written, or somebody else's hand in the path."""
+        return obstacle_to(host, self.path)
+
+    def apply(self, host: MutableHost) -> None:
+        """Write it."""
+        target = real_path(host, self.path)
+        host.sweep(target)
+        dress = self.dress
+        host.write_file(
+            target,
+            as_bytes(self.content),
+            mode=dress.mode if dress else self.mode,
+            owner=(dress.uid, dress.gid) if dress else None,
+            attributes={name: value.encode("latin-1") for name, value in dress.attributes} if dress else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """Remove a file; one that is not there is no error."""
+
+    path: str
+
+    def preview(self, host: Host) -> str:
+        """A unified diff to nothing."""
+        return unified(self.path, _text(host, self.path) or "", "", gone=True)
+
+    def inverse(self, host: Host) -> Step:
+        """The file as it is; where there is none, its absence."""
+        old = _text(host, self.path)
+        return self if old is None else WriteFile(self.path, old, None, dress_of(host, self.path))
+
+    def holds(self, host: Host) -> bool:
+        """Whether nothing is there."""
+        return not host.exists(self.path)
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A folder that cannot be written, or somebody else's hand in the path."""
+        return obstacle_to(host, self.path)
+
+    def apply(self, host: MutableHost) -> None:
+        """Remove it, and what a killed writing of it left."""
+        target = real_path(host, self.path)
+        host.sweep(target)
+        host.remove(target)
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFolder:
+    """Make one folder in a folder that is there."""
+
+    path: str
+    mode: int = 0o755
+
+    def preview(self, host: Host) -> str:
+        """The folder that is new."""
+        return "" if self.holds(host) else f"{self.path}: a new folder, mode {self.mode:04o}\n"
+
+    def inverse(self, host: Host) -> Step:
+        """Its removal, if it is empty then; nothing where it is there already."""
+        return self if self.holds(host) else RemoveFolder(self.path)
+
+    def holds(self, host: Host) -> bool:
+        """Whether a folder is there."""
+        return host.exists(self.path) and host.stat(self.path).kind == "dir"
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A folder above it that cannot be written."""
+        return None if self.holds(host) else obstacle_to(host, self.path)
+
+    def apply(self, host: MutableHost) -> None:
+        """Make it."""
+        host.make_folder(self.path, mode=self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFolder:
+    """Remove a folder if it is empty."""
+
+    path: str
+
+    def preview(self, host: Host) -> str:
+        """The folder that goes."""
+        return "" if self.holds(host) else f"{self.path}: the folder is removed if it is empty\n"
+
+    def inverse(self, host: Host) -> Step:
+        """The folder as it is."""
+        return self if self.holds(host) else MakeFolder(self.path, host.stat(self.path).mode)
+
+    def holds(self, host: Host) -> bool:
+        """Whether nothing is there."""
+        return not host.exists(self.path)
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A folder above it that cannot be written."""
+        return None if self.holds(host) else obstacle_to(host, self.path)
+
+    def apply(self, host: MutableHost) -> None:
+        """Remove it."""
+        host.remove_folder(self.path)
+
+
+def writing(host: Host, path: str, content: str, mode: int | None = None) -> Iterator[Step]:
+    """The steps that write a file: the folders above it that are missing, from the top, and the file."""
+    missing = []
+    folder = posixpath.dirname(path)
+    while not host.exists(folder):
+        missing.append(folder)
+        folder = posixpath.dirname(folder)
+    for one in reversed(missing):
+        yield MakeFolder(one)
+    yield WriteFile(path, content, mode)
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes of a file whose content is carried as text."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def dress_of(host: Host, path: str) -> Dress:
+    """What a file has besides its content."""
+    found = host.stat(path)
+    asked = getattr(host, "attributes", None)
+    there = asked(real_path(host, path)) if asked else {}
+    attributes = tuple((name, value.decode("latin-1")) for name, value in sorted(there.items()))
+    return Dress(mode=found.mode, uid=found.uid, gid=found.gid, attributes=attributes)
+
+
+def obstacle_to(host: Host, path: str) -> Obstacle | None:
+    """Why this user cannot, or should not, change a file: a folder without the right, or a path that others control."""
+    target = real_path(host, path)
+    folder = posixpath.dirname(target)
+    while folder != "/" and not host.exists(folder):
+        folder = posixpath.dirname(folder)
+    if "w" not in access_to(host, folder):
+        root = host.user.uid != 0
+        return Obstacle(f"{folder} cannot be written by {host.user.name}", root=root)
+    if problem := others_hand(host, path):
+        return Obstacle(problem)
+    return None
+
+
+def others_hand(host: Host, path: str) -> str | None:
+    """Who besides root and this user could change what lies at a path, or where it leads; None where nobody could."""
+    look = getattr(host, "link_stat", None)
+    if look is None:
+        return None
+    mine = {0, host.user.uid}
+    done, rest, hops = "/", [part for part in path.split("/") if part][::-1], 0
+    while True:
+        found = look(done)
+        if found is not None:
+            if found.kind == "link":
+                hops += 1
+                target = host.read_link(done)
+                if found.uid not in mine:
+                    return f"{done} is a link of another user's"
+                if target is None or hops > 40:
+                    return f"{done} leads nowhere"
+                done = "/" if target.startswith("/") else posixpath.dirname(done)
+                rest += [part for part in target.split("/") if part][::-1]
+            elif found.uid not in mine:
+                return f"{done} belongs to another user"
+            elif _others_write(found.mode, found.gid, host) and not (found.kind == "dir" and found.mode & 0o1000):
+                return f"other users can write {done}; chmod go-w {done}"
+        if not rest:
+            return None
+        part = rest.pop()
+        done = posixpath.dirname(done) if part == ".." else done if part == "." else posixpath.join(done, part)
+
+
+def _others_write(mode: int, gid: int, host: Host) -> bool:
+    private = gid == 0 or (host.user.uid != 0 and gid == host.user.gid)
+    return bool(mode & 0o002) or bool(mode & 0o020 and not private)
+
+
+def _text(host: Host, path: str) -> str | None:
+    try:
+        if not host.exists(path):
+            return None
+        if host.stat(path).size > LARGEST_BYTES:
+            raise StepFailed(f"{path} is larger than {LARGEST_BYTES >> 20} MiB")
+        return host.read_bytes(path).decode("utf-8", "surrogateescape")
+    except Unavailable as why:
+        raise StepFailed(why.reason) from why
+
+
+def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:
+    """A unified diff between what a file holds now and what it would hold; empty where they are the same."""
+    import difflib  # here, because a check never needs it
+
+    then = "/dev/null" if gone else f"{path} (then)"
+    lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), f"{path} (now)", then)
+    shown = (line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines)
+    return "".join(shown).encode("utf-8", "replace").decode()

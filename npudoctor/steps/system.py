@@ -1,0 +1,245 @@
+"""Steps that change the running system: kernel settings, commands with their inverse, groups, mounts, processes."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import time
+
+from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.records import dataclass
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
+
+GRACE_S = 10.0
+"""How long a process may take to act on SIGTERM."""
+
+LETTING_GO_S = 20.0
+"""How long the driver may take to let go of a process that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSysctl:
+    """Set a kernel setting for now; a file in /etc/sysctl.d keeps it over a reboot."""
+
+    key: str
+    value: str
+
+    def preview(self, host: Host) -> str:
+        """Old → new."""
+        return f"{self.key}: {self._now(host) or 'nothing'} → {self.value or 'nothing'}\n"
+
+    def inverse(self, host: Host) -> Step:
+        """The value that it has."""
+        return SetSysctl(self.key, self._now(host))
+
+    def holds(self, host: Host) -> bool:
+        """Whether the kernel has this value."""
+        return self._now(host).split() == self.value.split()
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """The kernel lets only root write it, and nobody in most containers."""
+        if "w" in access_to(host, self._path):
+            return None
+        root = host.user.uid != 0
+        why = "can only be set by root" if root else "is read-only here; set it on the host of this container"
+        return Obstacle(f"{self.key} {why}", root=root)
+
+    def apply(self, host: MutableHost) -> None:
+        """Write it; the kernel refuses what it does not understand."""
+        try:
+            host.set_sysctl(self.key, self.value)
+        except OSError as problem:
+            raise StepFailed(f"the kernel refuses {self.key}={self.value}: {problem.strerror}") from problem
+
+    @property
+    def _path(self) -> str:
+        return "/proc/sys/" + self.key.replace(".", "/")
+
+    def _now(self, host: Host) -> str:
+        return host.read(self._path).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a command without a shell; `undo` is the command that takes it back. `timeout_s` is in seconds."""
+
+    argv: tuple[str, ...]
+    undo: tuple[str, ...] | None = None
+    timeout_s: float = 60.0
+
+    def preview(self, _: Host) -> str:
+        """The command as it could be typed."""
+        return f"$ {shlex.join(self.argv)}\n"
+
+    def inverse(self, _: Host) -> Step | None:
+        """The command that takes it back, if there is one."""
+        return Run(self.undo, self.argv, self.timeout_s) if self.undo else None
+
+    def holds(self, _: Host) -> bool:
+        """Nobody can tell of a command whether it has been run."""
+        return False
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A command that is not installed."""
+        return None if host.which(self.argv[0]) else Obstacle(f"{self.argv[0]} is not installed")
+
+    def apply(self, host: MutableHost) -> None:
+        """Run it; anything but exit status 0 in time is a failure."""
+        streamed(host, self.argv, self.timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Make a user a member of a group, or no longer one where `member` is False."""
+
+    user: str
+    group: str
+    member: bool = True
+
+    def preview(self, host: Host) -> str:
+        """Who is in the group, before and after."""
+        now = _members(host, self.group)
+        then = [*now, self.user] if self.member else [name for name in now if name != self.user]
+        return f"group {self.group}: {', '.join(now) or 'nobody'} → {', '.join(dict.fromkeys(then)) or 'nobody'}\n"
+
+    def inverse(self, host: Host) -> Step:
+        """The membership as it is."""
+        return GroupMember(self.user, self.group, self.user in _members(host, self.group))
+
+    def holds(self, host: Host) -> bool:
+        """Whether the user is (or is not) named in the group."""
+        return (self.user in _members(host, self.group)) is self.member
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """Only root changes groups."""
+        return None if host.user.uid == 0 else Obstacle("only root can change who is in a group", root=True)
+
+    def apply(self, host: MutableHost) -> None:
+        """With usermod or gpasswd, unless it is so already."""
+        if not self.holds(host):
+            join, leave = ("usermod", "-aG", self.group, self.user), ("gpasswd", "-d", self.user, self.group)
+            streamed(host, join if self.member else leave, 30.0)
+
+
+def _members(host: Host, group: str) -> list[str]:
+    for line in host.read("/etc/group").splitlines():
+        fields = line.split(":")
+        if fields[0] == group and len(fields) >= 4:
+            return [name for name in fields[3].split(",") if name]
+    raise StepFailed(f"there is no group {group} in /etc/group")
+
+
+@dataclass(frozen=True, slots=True)
+class Remount:
+    """Give a tmpfs another size in bytes."""
+
+    path: str
+    size_bytes: int
+
+    def preview(self, host: Host) -> str:
+        """Old → new size."""
+        return f"{self.path}: {_mib(_size(host, self.path))} → {_mib(self.size_bytes)}\n"
+
+    def inverse(self, host: Host) -> Step:
+        """The size that it has."""
+        return Remount(self.path, _size(host, self.path))
+
+    def holds(self, host: Host) -> bool:
+        """Whether it has this size."""
+        return _size(host, self.path) == self.size_bytes
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """Only root remounts."""
+        return None if host.user.uid == 0 else Obstacle(f"only root can remount {self.path}", root=True)
+
+    def apply(self, host: MutableHost) -> None:
+        """With mount."""
+        streamed(host, ("mount", "-o", f"remount,size={self.size_bytes}", self.path), 30.0)
+
+
+def _size(host: Host, path: str) -> int:
+    for row in reversed(host.measure("mounts")):
+        if row["mount"] == path:
+            return int(row["total"])
+    raise StepFailed(f"nothing is mounted on {path}")
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes >> 20} MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class EndProcess:
+    """End a process, known by its pid and its start (seconds since 1970): TERM, ten seconds, KILL; nothing undoes it.
+
+    `others` allows that it belongs to another user.
+    """
+
+    pid: int
+    started: float
+    what: str
+    others: bool = False
+
+    def preview(self, _: Host) -> str:
+        """Which process goes."""
+        return f"process {self.pid} is ended: {self.what}\n"
+
+    def inverse(self, _: Host) -> Step | None:
+        """What has ended does not come back."""
+        return None
+
+    def holds(self, host: Host) -> bool:
+        """Whether that very process is gone; another one under its number does not count."""
+        return self._row(host) is None
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A process of another user is left alone unless that was asked for, and only root may end it."""
+        row = self._row(host)
+        if row is None or row.get("username") in (host.user.name, None):
+            return None
+        whose = f"process {self.pid} belongs to {row['username']}"
+        if not self.others:
+            return Obstacle(f"{whose} and is left alone")
+        return None if host.user.uid == 0 else Obstacle(whose, root=True)
+
+    def apply(self, host: MutableHost) -> None:
+        """TERM, and KILL for what does not act on it; then wait for the driver."""
+        for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+            if refused := self.obstacle(host):
+                raise StepFailed(refused.reason)
+            if self.holds(host):
+                break
+            try:
+                host.signal(self.pid, number)
+            except ProcessLookupError:
+                break
+            if self._gone_within(host, patience):
+                break
+        else:
+            raise StepFailed(f"process {self.pid} does not end: it waits in the kernel, most likely for the driver")
+        self._until_the_driver_lets_go(host)
+
+    def _row(self, host: Host) -> dict[str, object] | None:
+        for row in host.measure("processes"):
+            if row["pid"] == self.pid and abs(float(row["create_time"]) - self.started) < 0.05:
+                return None if row.get("status") == "zombie" else row  # type: ignore[no-any-return]
+        return None
+
+    def _gone_within(self, host: MutableHost, patience_s: float) -> bool:
+        until = time.monotonic() + patience_s
+        while not self.holds(host):
+            if time.monotonic() > until or getattr(host, "instant", False):
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _until_the_driver_lets_go(self, host: MutableHost) -> None:
+        until = time.monotonic() + LETTING_GO_S
+        while time.monotonic() < until:
+            try:
+                said = host.fresh().run(["npu-smi", "info"]).stdout
+            except Unavailable:
+                return
+            if f"| {self.pid} " not in said or getattr(host, "instant", False):
+                return
+            time.sleep(1.0)
