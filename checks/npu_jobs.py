@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
@@ -10,14 +9,12 @@ from npudoctor import knowledge
 from npudoctor.facts.cards import memory_of, subject_of
 from npudoctor.facts.container import Container
 from npudoctor.facts.holders import CardHolder, CardHolders, State
+from npudoctor.facts.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.processes import Process, Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, Unavailable, check
 
 from .npu import BEHIND_NPU_SMI, TABLE
-
-_WORKER = re.compile(r"spawn_main\(|--local[-_]rank\b|--multiprocessing-fork")
-"""What the command line of a process holds that torch.distributed or multiprocessing started as one of several."""
 
 
 @check("npu.memory-free", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI)
@@ -101,14 +98,19 @@ def _unexplained(
 
 @check("npu.processes", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI, fix="npu.release")
 def only_live_processes_hold_cards(
-    info: NpuSmiInfo, holders: CardHolders, processes: Processes | None, container: Container | None
+    info: NpuSmiInfo,
+    holders: CardHolders,
+    processes: Processes | None,
+    container: Container | None,
+    launched: LaunchVariables | None,
 ) -> Iterator[Finding]:
-    """No dead process holds a card, and no worker is left without its launcher.
+    """No dead process holds a card, no worker is left without its launcher, and every rank has a card.
 
     What an earlier job has left behind keeps its card, its memory and its ports: the next job fails to start, mostly
     with a message that names something else.
     """
     chips = {(chip.npu_id, chip.chip_id): subject_of(chip, info.npus) for chip in info.npus}
+    alone = _left_alone(holders, processes, launched) if container is None else frozenset()
     for holder in holders.holders:
         row = holder.row
         subject = chips.get((row.npu_id, row.chip_id), f"npu:{row.npu_id}")
@@ -116,18 +118,69 @@ def only_live_processes_hold_cards(
             yield _dead(holder, subject)
         elif holder.process is None:
             yield _unseen(holder, subject, container)
+        elif holder.process.pid in alone:
+            yield _orphan(holder, holder.process, subject, launched)
         else:
-            launcher = processes.get(holder.process.ppid) if processes else None
-            if container is None and launcher_is_gone(holder.process, launcher):
-                yield _orphan(holder, holder.process, subject)
-            else:
-                yield _live(holder, holder.process, subject)
+            yield _live(holder, holder.process, subject)
+    if container is None and processes is not None:
+        yield from _short_of_cards(info, holders, processes, launched, alone)
 
 
-def launcher_is_gone(process: Process, parent: Process | None) -> bool:
-    """Whether a worker was started by something that has ended; parent 1 alone says nothing (nohup, services)."""
-    is_worker = bool(_WORKER.search(" ".join(process.cmdline)))
-    return is_worker and process.ppid is not None and (process.ppid == 1 or parent is None)
+def _left_alone(holders: CardHolders, processes: Processes | None, launched: LaunchVariables | None) -> frozenset[int]:
+    """The workers whose launcher has ended."""
+    living = [holder.process for holder in holders.holders if holder.process is not None]
+    return frozenset(
+        process.pid
+        for process in living
+        if is_left_alone(process, processes) and was_launched(process, launched, living)
+    )
+
+
+def _short_of_cards(
+    info: NpuSmiInfo,
+    holders: CardHolders,
+    processes: Processes,
+    launched: LaunchVariables | None,
+    alone: frozenset[int],
+) -> Iterator[Finding]:
+    """Jobs that were started with more ranks than they hold cards."""
+    jobs: dict[frozenset[int], list[CardHolder]] = {}
+    for holder in holders.holders:
+        if holder.process is not None and holder.process.pid not in alone:
+            jobs.setdefault(processes.job_of(holder.process.pid), []).append(holder)
+    for pids, held in jobs.items():
+        job = [process for pid in sorted(pids) if (process := processes.get(pid)) is not None]
+        rows = [holder.row for holder in held]
+        chips = {
+            (chip.npu_id, chip.chip_id)
+            for chip in info.npus
+            if any(row.npu_id == chip.npu_id and row.chip_id in (None, chip.chip_id) for row in rows)
+        }
+        said = ranks_on_this_node(job, launched)
+        if said is not None and said[0] > len(chips):
+            yield _too_many_ranks(job, said, held, len(chips))
+
+
+def _too_many_ranks(job: list[Process], said: tuple[int, str], held: list[CardHolder], cards: int) -> Finding:
+    ranks, source = said
+    first = job[0]
+    shared = len({holder.row.pid for holder in held}) > cards
+    return Finding(
+        severity=Severity.WARNING,
+        summary=f"the job of {_who(first)} has {ranks} ranks on this node and holds {cards} "
+        f"card{'' if cards == 1 else 's'}",
+        detail="Ranks that share a card slow each other down and run out of its memory."
+        if shared
+        else "A rank that has not opened its card after the first minute has failed or hangs; the others wait for it.",
+        hint="Start as many ranks as there are cards (ASCEND_RT_VISIBLE_DEVICES counts), and look into the logs of the "
+        "rank that is missing.",
+        commands=(f"ps -o pid,ppid,stat,lstart,args --ppid {first.pid}", TABLE),
+        evidence=(
+            Evidence(source=source, actual=str(ranks)),
+            Evidence(source=TABLE, expected=f"{ranks} cards", actual=f"{cards} cards"),
+        ),
+        pitfall="P023",
+    )
 
 
 def _memory(holder: CardHolder) -> str:
@@ -163,7 +216,9 @@ def _unseen(holder: CardHolder, subject: str, container: Container | None) -> Fi
     )
 
 
-def _orphan(holder: CardHolder, process: Process, subject: str) -> Finding:
+def _orphan(holder: CardHolder, process: Process, subject: str, launched: LaunchVariables | None) -> Finding:
+    known = launched.by_pid.get(process.pid, {}) if launched else {}
+    given = ", ".join(f"{name}={known[name]}" for name in ("TORCHELASTIC_RUN_ID", "LOCAL_RANK") if name in known)
     return Finding(
         subject=subject,
         severity=Severity.WARNING,
@@ -174,6 +229,7 @@ def _orphan(holder: CardHolder, process: Process, subject: str) -> Finding:
         evidence=(
             Evidence(source=f"process {process.pid}", actual=process.command),
             Evidence(source="its parent", expected="a launcher", actual=f"process {process.ppid}"),
+            *([Evidence(source=f"/proc/{process.pid}/environ", actual=given)] if given else []),
         ),
         fix=FixOffer(id="npu.release", params={"pids": [process.pid]}),
         pitfall="P004",

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts import npu_smi
+from npudoctor.facts import launch, npu_smi
 from npudoctor.facts.credentials import masked, masked_by_shape, without_credentials
 from npudoctor.host import ParseError
 from npudoctor.host.recorder import Notes
@@ -24,6 +24,7 @@ PLENTY_OF_FILES = 1 << 20
 
 _FREE = {"free": ("total", PLENTY_OF_BYTES), "files_free": ("files_total", PLENTY_OF_FILES)}
 _AWAKE = ("running", "idle")
+_VARIABLES = re.compile(r"/proc/[0-9]+/environ")
 _SCRIPTS = (".sh", ".bash", ".zsh", ".csh")
 
 
@@ -141,6 +142,9 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes:
         return b"".join(line for line in content.splitlines(True) if _entry(line, 0) in users)
     if path == "/etc/group":
         return b"".join(_group(line, users) for line in content.splitlines(True))
+    if _VARIABLES.fullmatch(path):
+        kept = launch.parse_variables(content.decode("utf-8", "replace"))
+        return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"
     if path.endswith(_SCRIPTS):
         return masked(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return content

@@ -9,7 +9,7 @@ import pytest
 
 from npudoctor import knowledge
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
-from npudoctor.testing import run_check
+from npudoctor.testing import run, run_check
 
 Nodes = Callable[..., Any]
 
@@ -21,6 +21,12 @@ def only(result: Result) -> Finding:
 
 def worst(result: Result) -> list[Finding]:
     return [finding for finding in result.findings if finding.severity > Severity.INFO]
+
+
+def only_worst(result: Result) -> Finding:
+    found = worst(result)
+    assert len(found) == 1, [finding.summary for finding in found]
+    return found[0]
 
 
 # npu.present
@@ -228,6 +234,57 @@ def test_only_a_worker_without_its_launcher_is_stale(node: Nodes, ppid: int, com
     process = {"pid": 5000, "ppid": ppid, "npu": 3, "memory_mb": 1000, "command": command}
     result = node(process=[process]).check("npu.processes")
     assert result.status is (Status.WARNING if warned else Status.OK)
+
+
+def workers(*commands: str, environ: str | None = None, ages: tuple[float, ...] = (), **more: Any) -> dict[str, Any]:
+    """Processes of init on the first cards, each with its command."""
+    rows = [
+        {"pid": 5000 + npu, "npu": npu, "memory_mb": 1000, "command": command, "age_s": (ages or (900.0,) * 9)[npu]}
+        for npu, command in enumerate(commands)
+    ]
+    files = {f"/proc/{row['pid']}/environ": environ.replace("=N", "=" + str(row["npu"])) for row in rows if environ}
+    return {"process": [{**row, **more} for row in rows], "files": files}
+
+
+LAUNCHED = "SECRET=1\0TORCHELASTIC_RUN_ID=none\0LOCAL_RANK=N\0LOCAL_WORLD_SIZE=8\0"
+
+
+@pytest.mark.parametrize(
+    ("said", "warned"),
+    [
+        (workers("python3 -u train.py", environ=LAUNCHED), 1),
+        (workers("python3 pretrain.py", "python3 pretrain.py", environ=LAUNCHED), 2),
+        (workers(*["/opt/python3 -u train.py"] * 4), 4),
+        (workers(*["/opt/python3 -u serve.py"] * 4, environ="ASCEND_RT_VISIBLE_DEVICES=N\0"), 0),
+        (workers(*["/opt/python3 -u serve.py"] * 2, ages=(900.0, 8000.0)), 0),
+        (workers(*["/opt/python3 serve.py"] * 4), 0),
+        (workers("python3 -u serve.py --port 1", "python3 -u serve.py --port 2"), 0),
+        (workers(*["python3 -u train.py"] * 4, ppid=917003), 0),
+        ({**workers(*["python3 -u train.py"] * 4, environ=LAUNCHED), "container": {}}, 0),
+    ],
+)
+def test_workers_without_their_launcher_are_told_from_what_was_started_by_itself(
+    node: Nodes, said: dict[str, Any], warned: int
+) -> None:
+    found = worst(node(**said).check("npu.processes"))
+    assert len(found) == warned
+    assert all("the launcher that started it is gone" in finding.summary for finding in found)
+
+
+def test_workers_of_a_launcher_that_was_killed_are_seen(node: Nodes) -> None:
+    host = node(job={"ranks": 8}).host
+    host.signal(211400, 9)
+    result = next(one for one in run(host, "npu.processes").results if one.check == "npu.processes")
+    assert len(worst(result)) == 8
+
+
+def test_a_job_with_more_ranks_than_cards_is_a_warning(node: Nodes) -> None:
+    healthy = node(job={"ranks": 8}).host
+    assert worst(run(healthy, "npu.processes").results[-1]) == []
+    healthy.signal(211400 + 12 + 7, 9)
+    finding = only_worst(run(healthy, "npu.processes").results[-1])
+    assert (finding.severity, finding.subject) == (Severity.WARNING, "host")
+    assert "has 8 ranks on this node and holds 7 cards" in finding.summary
 
 
 def test_without_a_process_table_there_is_nothing_to_say(node: Nodes) -> None:
