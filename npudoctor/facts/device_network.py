@@ -6,7 +6,7 @@ rights explains is one of rights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from npudoctor import knowledge
@@ -18,6 +18,8 @@ from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 TOOL = "hccn_tool"
+UNSET = 13
+"""The exit status of hccn_tool for a setting that is not made; older ones print nothing and end with 0."""
 A = TypeVar("A")
 
 
@@ -102,7 +104,7 @@ class PortDetection:
 
 @dataclass(frozen=True, slots=True)
 class PortTls:
-    """Of `-tls`."""
+    """Of `-tls`; without a line the switch is off."""
 
     by_device: Mapping[int, hccn.Tls]
     failed: Mapping[int, str]
@@ -163,7 +165,7 @@ def _ask(
     failed: dict[int, str] = {}
     first: Unavailable | None = None
     commands = [(TOOL, "-i", str(device), f"-{query}", "-g") for device in devices.subjects]
-    answers = ask_each(host, commands, timeout=options.tool_timeout_s)
+    answers = _answers(host, options, commands)
     for device, command, answer in zip(devices.subjects, commands, answers, strict=True):
         try:
             if isinstance(answer, Unavailable):
@@ -177,6 +179,23 @@ def _ask(
     return found, failed
 
 
+def _answers(host: Host, options: Options, commands: Sequence[Sequence[str]]) -> list[Completed | Unavailable]:
+    """The answer of every device; where the first is refused for lack of rights nobody else is asked."""
+    first = ask_each(host, commands[:1], timeout=options.tool_timeout_s)
+    if len(first) == 1 and _refused(host, first[0]):
+        return first * len(commands)
+    return first + ask_each(host, commands[1:], timeout=options.tool_timeout_s)
+
+
+def _refused(host: Host, answer: Completed | Unavailable) -> bool:
+    if isinstance(answer, Unavailable):
+        return answer.because in (Because.NO_RIGHT, Because.ABSENT)
+    failure = hccn.parse_failure(answer.stdout + answer.stderr) if answer.returncode else None
+    return failure is not None and (
+        failure.cause == "permission_denied" or (host.user.uid != 0 and failure.cause == "command_failed")
+    )
+
+
 def _answer(host: Host, done: Completed, command: str, parse: Callable[[str], A], unset: A | None) -> A:
     if done.timed_out:
         raise Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
@@ -187,7 +206,7 @@ def _answer(host: Host, done: Completed, command: str, parse: Callable[[str], A]
         failure = hccn.parse_failure(text)
         said = next((line.strip()[:160] for line in reversed(text.splitlines()) if line.strip()), "")
         cause = failure.cause if failure is not None else None
-        if unset is not None and (cause == "not_configured" or (not said and not done.returncode)):
+        if unset is not None and (cause == "not_configured" or (not said and done.returncode in (0, UNSET))):
             return unset
         if cause == "not_supported":
             raise NotApplicable(f"`{command}` is not answered by this product: {said}") from None
@@ -240,8 +259,9 @@ def detection(host: Host, options: Options, devices: NetworkDevices) -> PortDete
 
 @probe
 def tls(host: Host, options: Options, devices: NetworkDevices) -> PortTls:
-    """From `hccn_tool -tls -g`."""
-    return PortTls(*_ask(host, options, devices, "tls", hccn.parse_tls))
+    """From `hccn_tool -tls -g`; root is shown nothing where no certificate was ever installed."""
+    unset = hccn.Tls(()) if host.user.uid == 0 else None
+    return PortTls(*_ask(host, options, devices, "tls", hccn.parse_tls, unset))
 
 
 @probe
