@@ -17,6 +17,7 @@ from typing import NoReturn
 from npudoctor import __version__
 
 COMMANDS = {
+    "tui": ("npudoctor.cli.tui", "open the terminal interface; so does `npudoctor` alone, on a terminal"),
     "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
     "explain": ("npudoctor.cli.explain", "explain a check, a pitfall, an error code, or a failing log"),
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
@@ -24,6 +25,7 @@ COMMANDS = {
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),
     "compare": ("npudoctor.cli.compare", "say what differs between nodes, and which is the odd one out"),
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
+    "healthcheck": ("npudoctor.cli.healthcheck", "say in one line whether this container's cards are fit"),
     "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
     "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),
     "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
@@ -75,7 +77,8 @@ def overview() -> str:
             "usage: npudoctor [COMMAND] [OPTIONS]",
             "",
             "Examines a Huawei Ascend NPU node and names the cause of what is broken.",
-            "Without a command it does what `npudoctor check` does.",
+            "Without a command it opens the terminal interface; where there is no terminal, it does what",
+            "`npudoctor check` does.",
             "",
             "commands:",
             *lines,
@@ -106,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the caller closed it
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     words = list(sys.argv[1:] if argv is None else argv)
+    asked = tuple(words)
     hoisted = []
     while words and words[0] in ("--debug", "--no-color"):
         hoisted.append(words.pop(0))
@@ -114,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words, hoisted)
     except UsageError as problem:
         print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
-        return _as_protocol(words, str(problem)) or USAGE
+        return _as_protocol(asked, str(problem)) or USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -126,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(  # noqa: T201
             f"npudoctor: internal error: {type(problem).__name__}: {problem}; --debug shows where", file=sys.stderr
         )
-        return _as_protocol(words, f"internal error: {type(problem).__name__}: {problem}") or INTERNAL
+        return _as_protocol(asked, f"internal error: {type(problem).__name__}: {problem}") or INTERNAL
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError, OSError):
             sys.stdout.flush()
@@ -135,6 +139,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _as_protocol(words: Sequence[str], problem: str) -> int | None:
     """Tell a monitor in its own words that nothing is known: its code, None where no monitor asked."""
     asked = " ".join(words).replace("=", " ").split()
+    if "healthcheck" in asked[:3]:
+        from npudoctor.cli import healthcheck
+
+        return healthcheck.refuse(problem)
     for name in ("nagios", "npd"):
         if ("--format", name) in itertools.pairwise(asked):
             protocol = importlib.import_module(f"npudoctor.report.{name}")
@@ -144,8 +152,12 @@ def _as_protocol(words: Sequence[str], problem: str) -> int | None:
 
 
 def _dispatch(words: list[str], hoisted: list[str]) -> int:
-    if not words:
-        words = ["check"]
+    if not words or (words[0].startswith("--") and words[0] not in ("--version", "--help")):
+        from npudoctor.cli import tui
+
+        if not words and not hoisted and tui.on_a_terminal():
+            return tui.run_bare()
+        words = ["tui" if tui.on_a_terminal() else "check", *words]
     name = words.pop(0)
     if name == "--version":
         write(f"npudoctor {__version__}\n")

@@ -1,0 +1,197 @@
+"""Say in one line whether the cards of this container, or of this host, are fit: exit 0 or 1, nothing else.
+
+Made for HEALTHCHECK of a container. It judges whether the cards are here, can be opened and are healthy; a running
+job, a busy port, a full disk or a warning never makes a container unhealthy.
+
+Where npudoctor's daemon looks after the host and its state is mounted here, the answer comes from that. Otherwise it
+looks itself: with npu-smi, or, where a container has none, by the device nodes, and then the line says so (limited).
+
+examples:
+  npudoctor healthcheck                                in a Dockerfile: HEALTHCHECK CMD ["npudoctor", "healthcheck"]
+  npudoctor healthcheck --require npu.health           unhealthy where the chips' own health cannot be known
+  npudoctor healthcheck --require daemon               only the host's daemon is trusted
+
+exit codes: 0 fit, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from npudoctor.cli import UsageError, write
+from npudoctor.daemon import state
+
+LINE_BYTES = 200
+HEALTH = ("npu.present", "npu.count", "npu.health", "driver.access", "container.devices")
+"""The checks of the tag `health`, named here so that `--require` can be judged without loading them."""
+
+DAEMON = "daemon"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor healthcheck`."""
+    parser.add_argument(
+        "--timeout", type=float, default=20.0, metavar="S", help="answer within S seconds (default: 20)"
+    )
+    parser.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        choices=(*HEALTH, DAEMON),
+        metavar="ID",
+        help=f"what must be known: {', '.join(HEALTH)}, or {DAEMON}; may be given more than once",
+    )
+    parser.add_argument(
+        "--state", default=state.PATH, metavar="FILE", help=f"the daemon's state (default: {state.PATH})"
+    )
+    parser.add_argument("--no-daemon", action="store_true", help="look here, whatever the daemon says")
+    parser.add_argument("--config", metavar="FILE", help="another configuration than the site's own")
+    parser.add_argument("--root", metavar="DIR", help="a node's files and tools below DIR, as `sim tools` writes them")
+    parser.add_argument("--simulate", metavar="SCENARIO", help="a simulated node; `npudoctor sim list` shows them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the line; 0 where the cards are fit."""
+    fit, line = _answer(args)
+    text = "".join(letter if letter.isprintable() else " " for letter in line).encode()
+    cut = text if len(text) < LINE_BYTES else text[: LINE_BYTES - 4].decode(errors="ignore").encode() + b"..."
+    write(f"{cut.decode()}\n")
+    return 0 if fit else 1
+
+
+def _answer(args: argparse.Namespace) -> tuple[bool, str]:
+    try:
+        if not 0 < args.timeout < 86400:
+            raise UsageError("--timeout wants seconds, above 0")
+        said = None if args.no_daemon else _from_daemon(args)
+        if said is None and DAEMON in args.require:
+            return False, f"unhealthy: no daemon answers here: there is no {args.state}"
+        return said or _from_here(args)
+    except UsageError as problem:
+        return False, f"unhealthy: {problem}"
+    except Exception as problem:
+        if args.debug:
+            raise
+        return False, f"unhealthy: internal error: {type(problem).__name__}: {problem}"
+
+
+# From the daemon's state
+
+
+def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
+    """What the daemon says of the cards that are passed in here; None where it says nothing of this machine."""
+    try:
+        known = state.read(args.state)
+    except state.Untrusted as problem:
+        return False, f"unhealthy: the daemon's state {args.state} {problem}"
+    if known is None:
+        return None
+    if known.boot_id != state.boot_id():
+        return False, f"unhealthy: the daemon's state {args.state} is of another machine, or from before a restart"
+    if not known.is_fresh:
+        return False, f"unhealthy: stale: the daemon last looked {known.age_s:.0f} s ago, every {known.interval_s:g} s"
+    here = _devices(args.root or "")
+    states = {card.device: card.problem for card in known.cards}
+    mine = [device for device in here if device in states]
+    if not here or len(mine) < len(here):
+        return None
+    troubled = [(device, problem) for device in mine if (problem := states[device])]
+    if troubled:
+        more = f" and {len(troubled) - 1} more" if len(troubled) > 1 else ""
+        return False, f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}{more}"
+    if known.undetermined:
+        return False, f"unhealthy: the daemon could not look: {known.undetermined}"
+    if known.problem:
+        return False, f"unhealthy: {known.problem}"
+    return True, f"healthy: {_cards(len(mine))}, says the daemon {known.age_s:.0f} s ago"
+
+
+def _devices(root: str) -> list[int]:
+    """The N of /dev/davinciN here; those of slices, from 100 on, too."""
+    try:
+        names = os.listdir(f"{root}/dev")
+    except OSError:
+        return []
+    return sorted(int(name[7:]) for name in names if name.startswith("davinci") and name[7:].isdecimal())
+
+
+# From a look of our own
+
+
+def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
+    from npudoctor import engine, plugins
+    from npudoctor.cli import node
+    from npudoctor.findings import Severity, Status
+
+    told = argparse.Namespace(
+        config=args.config, root=args.root, simulate=args.simulate, replay=None, python=None, environment="process"
+    )
+    if args.simulate:
+        told.environment = None
+    told.role, told.expect_idle, told.profile = None, None, "quick"
+    catalog = plugins.load()
+    config = node.load_config(told, catalog)
+    selection = engine.Selection(
+        names=("health",),
+        options=node.options(told, config),
+        severities=config.severity,
+        silenced=config.silenced(),
+        deadline_s=args.timeout,
+    )
+    with node.opened(told, config) as host:
+        for event in engine.run(catalog, host, selection):
+            if isinstance(event, engine.Done):
+                done = event
+    results = {result.check: result for result in done.report.results}
+    for result in results.values():
+        for finding in result.findings:
+            if finding.severity is Severity.ERROR:
+                about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
+                return False, f"unhealthy: {about}{finding.summary} ({result.check})"
+    for check in (check for check in args.require if check != DAEMON):
+        if results[check].status is Status.SKIPPED:
+            why = results[check].reason or ""
+            return False, f"unhealthy: {check} is required and not known: {why}"
+    unseen = [result for result in results.values() if result.leaves_undetermined or result.blocked_by]
+    if not unseen:
+        return True, f"healthy: {_cards(_count(done))}"
+    limited = _limited(done, unseen)
+    if limited and not any(result.leaves_undetermined for result in unseen):
+        return True, f"healthy (limited): {limited}"
+    first = unseen[0]
+    return False, f"unhealthy: could not determine: {first.reason} ({first.check})"
+
+
+def _limited(done: Any, unseen: list[Any]) -> str | None:
+    """What stands in for npu-smi in a container that has none; None where that does not explain what is not known."""
+    from npudoctor.facts.container import Container
+    from npudoctor.facts.device_nodes import DeviceNodes
+    from npudoctor.facts.npu import NpuSmiAnswer
+
+    facts = {probe.provides: value for probe, value in done.facts.items()}
+    answer, nodes, container = facts.get(NpuSmiAnswer), facts.get(DeviceNodes), facts.get(Container)
+    absent = isinstance(answer, NpuSmiAnswer) and not answer.found
+    inside = isinstance(container, Container) and container.runtime is not None
+    behind = all(result.blocked_by == "driver.npu-smi" for result in unseen)
+    if not (absent and inside and behind and isinstance(nodes, DeviceNodes) and nodes.cards):
+        return None
+    return f"{_cards(len(nodes.cards))} by their device nodes; npu-smi is not in this container"
+
+
+def _count(done: Any) -> int:
+    from npudoctor.facts.cards import Cards
+
+    return next((fact.count for fact in done.facts.values() if isinstance(fact, Cards)), 0)
+
+
+def _cards(count: int) -> str:
+    return "1 chip" if count == 1 else f"{count} chips"
+
+
+def refuse(problem: str) -> int:
+    """What a mistake on the command line comes to: one line, and unhealthy."""
+    print(f"unhealthy: {problem}"[:LINE_BYTES], file=sys.stdout)  # noqa: T201
+    return 1

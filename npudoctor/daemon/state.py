@@ -1,0 +1,135 @@
+"""The daemon's present state in one small file, for health checks that may cost nothing: standard library only.
+
+The file is replaced as a whole. Ages are counted on the machine's boot clock, which no change of the time of day moves
+and which a container shares with its host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from typing import Any, NamedTuple
+
+SCHEMA = "npudoctor.state/1"
+PATH = "/run/npudoctor/state.json"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+LARGEST_BYTES = 1 << 20
+
+
+class CardState(NamedTuple):
+    """One chip: the N of /dev/davinciN, and what is wrong with it; None where nothing is."""
+
+    device: int
+    problem: str | None
+
+
+class State(NamedTuple):
+    """What the daemon knew when it last looked.
+
+    `written_s` is a time of the boot clock, `interval_s` how often it looks, both in seconds. `problem` is what is
+    wrong with the node as far as its cards' health goes, whichever card it is; `undetermined` why it could not look.
+    """
+
+    boot_id: str
+    written_s: float
+    interval_s: float
+    cards: tuple[CardState, ...]
+    problem: str | None = None
+    undetermined: str | None = None
+
+    @property
+    def age_s(self) -> float:
+        """How old it is, in seconds."""
+        return now_s() - self.written_s
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the daemon has looked within two of its intervals."""
+        return 0 <= self.age_s <= 2 * self.interval_s
+
+
+class Untrusted(Exception):
+    """There is a file, but nobody may rely on it; the text is a clause that says why."""
+
+
+def now_s() -> float:
+    """The boot clock, in seconds; it goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """What names this boot of this machine, inside a container as on its host."""
+    with open(BOOT_ID, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def write(path: str, state: State) -> None:
+    """Replace the file; raises OSError and then leaves the old one in place."""
+    said: dict[str, Any] = {"schema": SCHEMA, **state._asdict()}
+    said["cards"] = [card._asdict() for card in state.cards]
+    draft = f"{path}.{os.getpid()}"
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(said, file)
+        os.replace(draft, path)
+    except OSError:
+        if os.path.lexists(draft):
+            os.unlink(draft)
+        raise
+
+
+def read(path: str) -> State | None:
+    """The state; None where there is no file. Raises Untrusted for one that cannot be read or relied on."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise Untrusted(f"cannot be opened: {problem.strerror}") from problem
+    with open(handle, "rb") as file:
+        _must_be_ours(os.fstat(handle))
+        _must_be_ours(os.stat(os.path.dirname(path) or "."), folder=True)
+        text = file.read(LARGEST_BYTES + 1)
+    if len(text) > LARGEST_BYTES:
+        raise Untrusted("is larger than any that the daemon writes")
+    try:
+        return _understood(json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
+        raise Untrusted("is not what the daemon writes") from problem
+
+
+def _must_be_ours(found: os.stat_result, *, folder: bool = False) -> None:
+    where = "lies in a folder that" if folder else "is a file that"
+    if not folder and not stat.S_ISREG(found.st_mode):
+        raise Untrusted("is no regular file")
+    if found.st_uid not in (0, os.geteuid()):
+        raise Untrusted(f"{where} belongs to user {found.st_uid}, who is neither root nor this user")
+    if found.st_mode & 0o022 and not (folder and found.st_mode & stat.S_ISVTX):
+        raise Untrusted(f"{where} others can write")
+
+
+def _understood(said: Any) -> State:
+    if said["schema"] != SCHEMA:
+        raise ValueError(said["schema"])
+    cards = tuple(CardState(_of(int, card["device"]), _clause(card["problem"])) for card in said["cards"])
+    return State(
+        boot_id=_of(str, said["boot_id"]),
+        written_s=float(said["written_s"]),
+        interval_s=min(max(float(said["interval_s"]), 0.1), 86400.0),
+        cards=cards,
+        problem=_clause(said["problem"]),
+        undetermined=_clause(said["undetermined"]),
+    )
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(value)
+    return value
+
+
+def _clause(value: Any) -> str | None:
+    return None if value is None else str(_of(str, value))

@@ -1,0 +1,178 @@
+"""`npudoctor healthcheck`: one line, 0 or 1, from the daemon's state or from a look of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from npudoctor import plugins
+from npudoctor.cli import healthcheck, main
+from npudoctor.daemon import state
+from npudoctor.daemon.state import CardState, State
+from npudoctor.sim import scenarios
+
+Check = Callable[..., tuple[int, str]]
+FIT = {"seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "new-node", "in-service"}
+
+
+@pytest.fixture
+def check(capfd: pytest.CaptureFixture[str]) -> Check:
+    """Run it in this process; its exit code and its line."""
+
+    def run(*argv: str) -> tuple[int, str]:
+        capfd.readouterr()
+        code = main(["healthcheck", *argv])
+        out = capfd.readouterr().out
+        assert out.count("\n") == 1
+        assert len(out.encode()) <= 200
+        assert code == (0 if out.startswith("healthy") else 1)
+        return code, out.rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """The root of a container with four cards."""
+    (tmp_path / "dev").mkdir()
+    for name in ("davinci0", "davinci1", "davinci4", "davinci5", "davinci_manager"):
+        (tmp_path / "dev" / name).write_text("")
+    return tmp_path
+
+
+def written(folder: Path, **changes: object) -> str:
+    """A daemon's state of an eight-card node, fresh and well unless told otherwise."""
+    told = State(
+        boot_id=state.boot_id(),
+        written_s=state.now_s(),
+        interval_s=60.0,
+        cards=tuple(CardState(number, None) for number in range(8)),
+    )
+    path = str(folder / "state.json")
+    state.write(path, told._replace(**changes))
+    return path
+
+
+def test_the_health_checks_are_those_with_the_tag() -> None:
+    tagged = {check.id for check in plugins.load().checks.values() if "health" in check.tags}
+    assert tagged == set(healthcheck.HEALTH)
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_it_judges_the_cards_and_nothing_else(check: Check, scenario: str) -> None:
+    code, line = check("--simulate", scenario, "--no-daemon")
+    assert code == (0 if scenario in FIT else 1), line
+
+
+def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "inside.toml").write_text(
+        'about = "a container without npu-smi"\nproduct = "atlas-800t-a2-910b3"\nhostname = "inside"\n'
+        "container = { devices = [0, 1] }\n"
+    )
+    inside = tmp_path / "inside"
+    assert main(["sim", "tools", str(inside), str(tmp_path / "inside.toml")]) == 0
+    for tool in inside.rglob("npu-smi"):
+        tool.unlink()
+    argv = ["--root", str(inside), "--no-daemon"]
+    assert check(*argv) == (0, "healthy (limited): 2 chips by their device nodes; npu-smi is not in this container")
+    code, line = check(*argv, "--require", "npu.health")
+    assert (code, line.startswith("unhealthy: npu.health is required and not known")) == (1, True)
+
+
+def test_the_daemon_answers_for_the_cards_of_this_container(check: Check, node: Path) -> None:
+    sick = tuple(CardState(number, "Alarm" if number == 7 else None) for number in range(8))
+    code, line = check("--state", written(node, cards=sick), "--root", str(node))
+    assert (code, line.startswith("healthy: 4 chips, says the daemon")) == (0, True)
+    sick = tuple(CardState(number, "Alarm" if number == 4 else None) for number in range(8))
+    assert check("--state", written(node, cards=sick), "--root", str(node)) == (1, "unhealthy: davinci4: Alarm")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"written_s": state.now_s() - 500}, "stale: the daemon last looked"),
+        ({"written_s": state.now_s() + 500}, "stale"),
+        ({"boot_id": "another"}, "of another machine"),
+        ({"undetermined": "npu-smi did not answer"}, "could not look: npu-smi did not answer"),
+        ({"problem": "the driver is gone"}, "the driver is gone"),
+    ],
+)
+def test_a_state_that_proves_nothing_is_unhealthy(
+    check: Check, node: Path, changes: dict[str, object], said: str
+) -> None:
+    code, line = check("--state", written(node, **changes), "--root", str(node))
+    assert code == 1
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": "other/1"}', '{"schema": "npudoctor.state/1"}', "\xff", "[" * 100_000]
+)
+def test_a_state_that_is_not_the_daemons_is_unhealthy(check: Check, node: Path, text: str) -> None:
+    path = node / "state.json"
+    path.write_text(text, encoding="latin-1")
+    code, line = check("--state", str(path), "--root", str(node))
+    assert (code, "is not what the daemon writes" in line) == (1, True)
+
+
+def test_a_state_with_a_changed_field_is_refused(check: Check, node: Path) -> None:
+    said = json.loads(Path(written(node)).read_text())
+    for name, value in [("cards", 3), ("cards", [{"device": "0", "problem": None}]), ("written_s", None)]:
+        (node / "state.json").write_text(json.dumps({**said, name: value}))
+        assert check("--state", str(node / "state.json"), "--root", str(node))[0] == 1
+
+
+def test_a_state_that_others_could_have_written_is_refused_by_name(check: Check, node: Path) -> None:
+    path = written(node)
+    os.chmod(path, 0o666)
+    assert "is a file that others can write" in check("--state", path, "--root", str(node))[1]
+    os.chmod(path, 0o644)
+    os.chmod(node, 0o777)
+    assert "lies in a folder that others can write" in check("--state", path, "--root", str(node))[1]
+    os.chmod(node, 0o755)
+    (node / "link.json").symlink_to(path)
+    assert "cannot be opened" in check("--state", str(node / "link.json"), "--root", str(node))[1]
+    os.mkfifo(node / "pipe.json", 0o600)
+    assert "is no regular file" in check("--state", str(node / "pipe.json"), "--root", str(node))[1]
+
+
+def test_without_a_state_it_looks_itself_unless_the_daemon_is_required(check: Check, tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "none.json")
+    assert check("--state", nowhere, "--simulate", "seed-910b1") == (0, "healthy: 8 chips")
+    assert "no daemon answers here" in check("--state", nowhere, "--simulate", "seed-910b1", "--require", "daemon")[1]
+
+
+@pytest.mark.parametrize("wrong", [["--bogus"], ["--require", "nothing"], ["--timeout", "0"], ["--timeout", "x"]])
+def test_a_mistake_is_unhealthy_too(check: Check, wrong: list[str]) -> None:
+    assert check(*wrong)[0] == 1
+
+
+def test_an_answer_from_the_daemon_loads_neither_pydantic_nor_psutil(node: Path) -> None:
+    code = (
+        "import sys; from npudoctor.cli import main; "
+        f"code = main(['healthcheck', '--state', {written(node)!r}, '--root', {str(node)!r}]); "
+        "print(code, sorted({'pydantic', 'psutil', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_hanging_npu_smi_does_not_outlast_the_deadline(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "npudoctor", "sim", "tools", tmp_path, "seed-910b1"], check=True)
+    argv = [sys.executable, "-m", "npudoctor", "healthcheck", "--no-daemon", "--root", str(tmp_path), "--timeout", "2"]
+    began = time.monotonic()
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NPUDOCTOR_FAKE_DELAY_S": "60"},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.startswith("unhealthy: could not determine")) == (1, True)
+    assert time.monotonic() - began < 30
