@@ -8,6 +8,7 @@ first product, which compiles, and NPUDOCTOR_NEXT_S for the rest. Standard libra
 import faulthandler
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import time
 
 SIZE = 128
 _SAID_BYTES = 2000
+_NOISE_BYTES = 1 << 20
+_CODE = re.compile(r"error code is \d+|\bE[A-Z]\d{4}\b")
 
 
 def _numbers(name: str) -> "list[int]":
@@ -106,12 +109,17 @@ def _ask(number: int, folder: str) -> "dict[str, object]":
         process.kill()
         return {"ok": False, "error": late}
     status = process.wait()
+    with open(noise, "rb") as file:
+        said = file.read()[-_NOISE_BYTES:].decode("utf-8", "replace").strip().splitlines()
     if status == 0 and lines:
-        return json.loads(lines[-1].decode("utf-8", "replace"))
-    with open(noise, "rb") as said:
-        tail = said.read()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
+        result = json.loads(lines[-1].decode("utf-8", "replace"))  # type: dict[str, object]
+        coded = next((line.strip() for line in said if _CODE.search(line)), None)
+        if "error" in result and coded and coded not in str(result["error"]):
+            result["error"] = "%s (%s)" % (result["error"], coded[:_SAID_BYTES])
+        return result
+    last = next((line for line in said if not line.startswith(("Fatal Python", "Current thread", "  "))), "")
     ended = "signal %d" % -status if status < 0 else "exit status %d" % status
-    return {"ok": False, "error": "its process ended with %s%s" % (ended, ": " + tail[-1] if tail else "")}
+    return {"ok": False, "error": "its process ended with %s%s" % (ended, ": " + last if last else "")}
 
 
 def _main() -> None:
