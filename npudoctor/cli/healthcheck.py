@@ -98,7 +98,7 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
     mine = [device for device in here if device in states]
     if not here or len(mine) < len(here):
         return None
-    troubled = [(device, problem) for device in mine if (problem := states[device])]
+    troubled = [(device, states[device]) for device in mine if states[device]]
     if troubled:
         more = f" and {len(troubled) - 1} more" if len(troubled) > 1 else ""
         return False, f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}{more}"

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def node(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def written(folder: Path, **changes: object) -> str:
+def written(folder: Path, **changes: Any) -> str:
     """A daemon's state of an eight-card node, fresh and well unless told otherwise."""
     told = State(
         boot_id=state.boot_id(),
