@@ -6,14 +6,16 @@ that is there counts.
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from npudoctor.findings import Severity
+from npudoctor.findings import Severity, Silenced
+from npudoctor.sdk import Check
 
 SYSTEM = "/etc/npudoctor/config.toml"
 
@@ -22,11 +24,30 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the text names file, key and what was expected."""
 
 
+class Silence(BaseModel):
+    """A check, or all checks of a tag, of which a site does not want to hear, through the day `until` or for good."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    id: str
+    reason: str | None = None
+    until: datetime.date | None = None
+
+    def holds(self, today: datetime.date) -> bool:
+        """Whether it still counts."""
+        return self.until is None or today <= self.until
+
+
+def _silence_by_id(said: object) -> object:
+    return {"id": said} if isinstance(said, str) else said
+
+
 class Config(BaseModel):
     """What a site may decide. Times are in seconds.
 
-    `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks that
-    are not run, `severity` the severity that the findings of a check get. `thresholds` are read by checks by name.
+    `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks and
+    tags whose findings count for nothing, `severity` the severity that the findings of a check get. `thresholds` are
+    read by checks by name; `names_are_known` compares all these names with a catalogue.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -40,14 +61,24 @@ class Config(BaseModel):
     timeout_s: float = Field(default=300.0, gt=0)
     tool_timeout_s: float = Field(default=10.0, gt=0, le=600)
     tools_at_once: int = Field(default=2, ge=1, le=16)
-    silence: tuple[str, ...] = ()
+    silence: tuple[Annotated[Silence, BeforeValidator(_silence_by_id)], ...] = ()
     severity: Mapping[str, Severity] = Field(default_factory=dict)
-    thresholds: Mapping[str, float] = Field(default_factory=dict)
+    thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
-    @property
-    def severities(self) -> dict[str, Severity | None]:
-        """What the engine takes: a check's severity, None where it is silenced."""
-        return {**self.severity, **dict.fromkeys(self.silence)}
+    def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
+        """What the engine takes: the ids and tags that are silenced today, with the reason."""
+        day = today or datetime.date.today()
+        return {one.id: Silenced(reason=one.reason, until=one.until) for one in self.silence if one.holds(day)}
+
+    def remarks(self, today: datetime.date | None = None) -> list[str]:
+        """What the site should be told of its configuration: the silences that have ended."""
+        day = today or datetime.date.today()
+        still = self.silenced(day)
+        ended = [one for one in self.silence if not one.holds(day) and one.id not in still]
+        return [
+            f"the silence of {one.id} ended on {one.until}, and it counts again; remove the entry or give a later date"
+            for one in ended
+        ]
 
 
 def find(explicit: str | None = None) -> str | None:
@@ -80,6 +111,32 @@ def load(explicit: str | None = None) -> Config:
         return Config.model_validate(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
+
+
+def names_are_known(config: Config, catalog: Collection[Check], where: str, *, complete: bool = True) -> None:
+    """Raise ConfigError for a check, tag or threshold that is not among these checks; `where` is the file.
+
+    Where a plug-in is broken, what may be its is let pass: that it is broken is reported, and matters more.
+    """
+    checks = {check.id for check in catalog}
+    tags = {tag for check in catalog for tag in check.tags}
+    thresholds = {one.name for check in catalog for one in check.thresholds}
+    for key, names, known, what in (
+        ("silence", [one.id for one in config.silence], checks | tags, "check or tag"),
+        ("severity", config.severity, checks, "check"),
+        ("thresholds", config.thresholds, thresholds, "threshold"),
+    ):
+        for name in names:
+            may_be_a_stranger = not complete and name.partition(".")[0] not in tags
+            if name not in known and not may_be_a_stranger:
+                raise ConfigError(f"{where}: {key}: there is no {what} {name!r}{_nearest(name, known)}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, sorted(known), 1, 0.4)
+    return f"; did you mean {near[0]}?" if near else "; `npudoctor list` shows all"
 
 
 def explain(problem: ValidationError, model: type[BaseModel]) -> str:

@@ -22,8 +22,10 @@ from npudoctor.findings import (
     Report,
     Result,
     Severity,
+    Silenced,
     Skip,
     Status,
+    as_the_site_wants,
     count,
     judge,
     status_of,
@@ -31,7 +33,7 @@ from npudoctor.findings import (
 from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe
+from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe, needs_of
 
 CONTEXT = (Platform, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
@@ -41,15 +43,16 @@ CONTEXT = (Platform, Container, TargetPython, Role, Service)
 class Selection:
     """Which checks to run and how to judge them.
 
-    `names` and `skip` hold ids and tags; `severities` maps an id to the severity that the site gives its findings, or
-    to None where the site has silenced it. `deadline_s` bounds the whole run, in seconds.
+    `names` and `skip` hold ids and tags. `severities` holds what the site gives to findings above info, by id;
+    `silenced` its reasons by id or tag. `deadline_s` bounds the whole run, in seconds.
     """
 
     names: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     options: Options = field(default_factory=Options)
     fail_on: Severity = Severity.ERROR
-    severities: Mapping[str, Severity | None] = field(default_factory=dict)
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    silenced: Mapping[str, Silenced] = field(default_factory=dict)
     deadline_s: float | None = None
 
 
@@ -158,6 +161,7 @@ class _Run:
         self.chosen = chosen
         self.values: dict[type, Any] = {Options: selection.options}
         self.results: dict[str, Result] = {}
+        self._in_error: set[str] = set()
         self._graph: dict[_Node, set[_Node]] = {}
         for check in chosen:
             self._add_check(check)
@@ -173,7 +177,7 @@ class _Run:
             return
         causes = (*check.after, *check.yields_to)
         before = [self.catalog.checks[id] for id in causes if id in self.catalog.checks]
-        facts = [*check.requires, *(need.fact for need in _needs(check))]
+        facts = [*check.requires, *(need.fact for need in needs_of(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
             facts.append(Service)
         self._graph[check.id] = {*(blocker.id for blocker in before), *self._unknown(facts)}
@@ -187,7 +191,7 @@ class _Run:
             if fact in self._graph:
                 continue
             probe = self.catalog.probes.get(fact)
-            needed = {need.fact for need in _needs(probe) if need.fact is not Host} if probe else set()
+            needed = {need.fact for need in needs_of(probe) if need.fact is not Host} if probe else set()
             self._graph[fact] = {*self._unknown(needed)}
             self.add_facts(needed)
 
@@ -235,20 +239,27 @@ class _Run:
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
             if check.id not in self.results:
-                yield Finished(self.results.setdefault(check.id, _skipped(check, reason, because=because)))
+                yield Finished(self._keep(check.id, _skipped(check, reason, because=because)))
 
     def _work(self, node: _Node) -> Any:
         if isinstance(node, str):
-            return self.results.setdefault(node, self._judge(self.catalog.checks[node]))
+            result = self._judge(self.catalog.checks[node])
+            if result.status is Status.ERROR:
+                self._in_error.add(node)
+            return self._keep(node, result)
         self.values[node] = value = self._obtain(node)
         return value
+
+    def _keep(self, id: str, result: Result) -> Result:
+        said = self.selection
+        return self.results.setdefault(id, as_the_site_wants(result, said.severities, said.silenced))
 
     def _obtain(self, fact: type) -> Any:
         probe = self.catalog.probes.get(fact)
         if probe is None:
             return Crash(f"no probe provides {fact.__name__}", "")
         try:
-            return probe(**self._arguments(_needs(probe)))
+            return probe(**self._arguments(needs_of(probe)))
         except Unavailable as why:
             return why
         except ParseError as problem:
@@ -276,16 +287,14 @@ class _Run:
     def _judge(self, check: Check) -> Result:
         if blocker := self._blocker(check.after):
             return _skipped(check, f"see {blocker}", blocked_by=blocker)
-        if check.id in self.selection.severities and self.selection.severities[check.id] is None:
-            return _skipped(check, "silenced by this site's configuration", because=Because.NOT_APPLICABLE)
         began = time.monotonic()
         findings: list[Finding] = []
         reason = None
         try:
             required = tuple(Need(fact.__name__, fact, False) for fact in check.requires)
             self._arguments(required)
-            for finding in check(**self._arguments(_needs(check))):
-                findings.append(self._settled(check, finding))  # noqa: PERF401 - what came before an exception counts
+            for finding in check(**self._arguments(needs_of(check))):
+                findings.append(self._settled(finding))  # noqa: PERF401 - what came before an exception counts
         except Unavailable as why:
             if not findings:
                 return _skipped(check, why.reason, because=why.because, blocked_by=why.blocked_by)
@@ -303,21 +312,19 @@ class _Run:
         return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
     def _blocker(self, candidates: Sequence[str]) -> str | None:
-        """The first check, in the order of the catalogue, whose error stands behind this one's."""
+        """The first check of the catalogue whose error, silenced or not, stands behind this one's."""
         causes = set()
         for id in candidates:
             result = self.results.get(id)
-            if result and result.status is Status.ERROR:
+            if id in self._in_error:
                 causes.add(id)
             elif result and result.blocked_by:
                 causes.add(result.blocked_by)
         return next((id for id in self.catalog.checks if id in causes), None)
 
-    def _settled(self, check: Check, finding: Finding) -> Finding:
-        """The finding with what the run, the site and this catalogue say about it."""
+    def _settled(self, finding: Finding) -> Finding:
+        """The finding with what the run and this catalogue say about it."""
         changes: dict[str, Any] = {}
-        if severity := self.selection.severities.get(check.id):
-            changes["severity"] = severity
         service = self._known(Service)
         if finding.of_live_job and service and service.in_service and not self.selection.options.expect_idle:
             changes["severity"] = Severity.INFO
@@ -374,14 +381,6 @@ def _crash(problem: Exception, where: str = "") -> Crash:
     import traceback  # costs two milliseconds that only a crash should pay
 
     return Crash(f"{where}{type(problem).__name__}: {problem}", "".join(traceback.format_exception(problem)))
-
-
-def _needs(item: Check | Probe) -> tuple[Need, ...]:
-    """Its needs; none for annotations that name no type, which then shows when it is called."""
-    try:
-        return item.needs
-    except (TypeError, NameError):
-        return ()
 
 
 def _ended(check: Check, status: Status, **rest: Any) -> Result:

@@ -5,7 +5,8 @@ These models are the JSON contract `npudoctor.report/1`: fields may be added in 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -38,13 +39,17 @@ class Severity(str, Enum):
 
 
 class Status(str, Enum):
-    """How a check ended. A finding of severity info leaves it OK; a check that could not look is never OK."""
+    """How a check ended. A finding of severity info leaves it OK; a check that could not look is never OK.
+
+    SILENCED: it has findings above info, and the site does not want to hear of them.
+    """
 
     OK = "ok"
     WARNING = "warning"
     ERROR = "error"
     SKIPPED = "skipped"
     CRASHED = "crashed"
+    SILENCED = "silenced"
 
 
 class Skip(str, Enum):
@@ -123,9 +128,21 @@ class Finding(Model):
         return {"id": value} if isinstance(value, str) else value
 
 
+class Silenced(Model):
+    """A site's decision not to hear of a check: why, and the last day on which it holds (None: for good)."""
+
+    reason: str | None = None
+    until: datetime.date | None = None
+
+    def __str__(self) -> str:
+        until = f" until {self.until}" if self.until else ""
+        return f"silenced{until}" + (f": {self.reason}" if self.reason else " by this site's configuration")
+
+
 class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
+    `silenced` is set where the site does not want to hear of this check: its findings are kept, and decide nothing.
     `because` says what kept a `could-not-look` from looking. `duration_s` is in seconds.
     """
 
@@ -139,16 +156,21 @@ class Result(Model):
     blocked_by: str | None = None
     duration_s: float = 0.0
     findings: tuple[Finding, ...] = ()
+    silenced: Silenced | None = None
     detail: str | None = None
 
     @property
     def worst(self) -> Severity | None:
-        """The severity of the worst finding; None without findings."""
+        """The severity of the worst finding that counts; None without one."""
+        if self.silenced:
+            return None
         return max((finding.severity for finding in self.findings), default=None)
 
     @property
     def leaves_undetermined(self) -> bool:
-        """Whether a tool's failure, not the node's state, kept this check from a verdict."""
+        """Whether a tool's failure, not the node's state, kept this check from a verdict that somebody wants."""
+        if self.silenced:
+            return False
         return self.status is Status.CRASHED or self.because in (Because.TIMED_OUT, Because.FAILED)
 
 
@@ -190,6 +212,24 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return Status.OK if worst is Severity.INFO else Status(worst.value)
 
 
+def as_the_site_wants(result: Result, severities: Mapping[str, Severity], silences: Mapping[str, Silenced]) -> Result:
+    """The result with its site's severity for what is above info, and marked where its id or a tag is silenced."""
+    severity = severities.get(result.check)
+    silenced = next((silences[name] for name in (result.check, *result.tags) if name in silences), None)
+    if severity is None and silenced is None:
+        return result
+    findings, status = result.findings, result.status
+    if severity is not None:
+        findings = tuple(
+            finding if finding.severity is Severity.INFO else finding.model_copy(update={"severity": severity})
+            for finding in findings
+        )
+    if status not in (Status.SKIPPED, Status.CRASHED):
+        status = status_of(findings)
+        status = Status.SILENCED if silenced and status is not Status.OK else status
+    return result.model_copy(update={"findings": findings, "status": status, "silenced": silenced})
+
+
 def count(results: Iterable[Result]) -> dict[str, int]:
     """How many results ended in each status, in the order of `Status`."""
     ended = [result.status for result in results]
@@ -210,7 +250,7 @@ def judge(
     undetermined = any(
         result.leaves_undetermined
         or (result.blocked_by is not None and result.blocked_by not in shown)
-        or (result.check in named and result.status is Status.SKIPPED)
+        or (result.check in named and result.status is Status.SKIPPED and not result.silenced)
         for result in results
     )
     failed = worst is not None and worst >= fail_on

@@ -21,7 +21,7 @@ from typing import Any
 
 from npudoctor.findings import Result, Status
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import Check, Fix, Probe, Threshold
+from npudoctor.sdk import Check, Fix, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
 FOLDER = "/etc/npudoctor/checks.d"
@@ -40,16 +40,6 @@ class Catalog:
     probes: Mapping[type, Probe]
     fixes: Mapping[str, Fix] = field(default_factory=dict)
     broken: tuple[Result, ...] = ()
-
-    @property
-    def thresholds(self) -> dict[str, Threshold]:
-        """Every limit that a check of this catalogue reads, by name."""
-        return {one.name: one for check in self.checks.values() for one in check.thresholds}
-
-    @property
-    def tags(self) -> frozenset[str]:
-        """Every tag of a check."""
-        return frozenset(tag for check in self.checks.values() for tag in check.tags)
 
 
 class PluginRefused(Exception):

@@ -191,6 +191,14 @@ class Probe:
         return self.function(*facts, **named)
 
 
+def needs_of(item: Check | Probe) -> tuple[Need, ...]:
+    """Its needs; none for annotations that name no type, which then shows when it is called."""
+    try:
+        return item.needs
+    except (TypeError, NameError):
+        return ()
+
+
 class Risk(str, Enum):
     """SAFE: reversible, and harms no one else's work; done by `--all-safe`. ASK: a person decides each time."""
 

@@ -60,16 +60,17 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report; the report's exit code."""
-    config = node.load_config(args)
+    catalog = plugins.load(args.plugin)
+    config = node.load_config(args, catalog)
     selection = engine.Selection(
         names=tuple(args.names),
         skip=tuple(args.skip),
         options=node.options(args, config),
         fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
-        severities=config.severities,
+        severities=config.severity,
+        silenced=config.silenced(),
         deadline_s=args.timeout or config.timeout_s,
     )
-    catalog = plugins.load(args.plugin)
     with node.opened(args, config) as host:
         try:
             chosen = engine.select(catalog, selection)

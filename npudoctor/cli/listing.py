@@ -8,32 +8,43 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 
 from npudoctor import plugins
 from npudoctor.cli import node, write
+from npudoctor.findings import Silenced
 from npudoctor.sdk import Check
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor list`."""
     parser.add_argument("--json", action="store_true", help="as JSON, with tags and why each check matters")
+    node.add_config(parser)
     node.add_plugin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the catalogue."""
-    checks = list(plugins.load(args.plugin).checks.values())
+    catalog = plugins.load(args.plugin)
+    silenced = node.load_config(args, catalog).silenced()
+    checks = list(catalog.checks.values())
     if args.json:
-        write(json.dumps([_entry(check) for check in checks], indent=2) + "\n")
+        write(json.dumps([_entry(check, silenced) for check in checks], indent=2) + "\n")
         return 0
     width = max((len(check.id) for check in checks), default=0)
     for check in checks:
         fix = f"  [fix: {check.fix}]" if check.fix else ""
-        write(f"{check.id:<{width}}  {check.profile:<8}  {check.title}{fix}\n")
+        said = f"  [{quiet}]" if (quiet := _silence_of(check, silenced)) else ""
+        write(f"{check.id:<{width}}  {check.profile:<8}  {check.title}{fix}{said}\n")
     return 0
 
 
-def _entry(check: Check) -> dict[str, object]:
+def _silence_of(check: Check, silenced: Mapping[str, Silenced]) -> Silenced | None:
+    return next((silenced[name] for name in (check.id, *check.tags) if name in silenced), None)
+
+
+def _entry(check: Check, silenced: Mapping[str, Silenced]) -> dict[str, object]:
+    quiet = _silence_of(check, silenced)
     return {
         "id": check.id,
         "title": check.title,
@@ -42,4 +53,8 @@ def _entry(check: Check) -> dict[str, object]:
         "profile": check.profile,
         "after": list(check.after),
         "fix": check.fix,
+        "thresholds": [
+            {"name": one.name, "default": one.usual, "unit": one.unit, "reason": one.reason} for one in check.thresholds
+        ],
+        "silenced": quiet.model_dump(mode="json") if quiet else None,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator
 
 from npudoctor import config as site
 from npudoctor.cli import UsageError
 from npudoctor.facts import target_python
 from npudoctor.host import Because, Host, Unavailable
+from npudoctor.plugins import Catalog
 from npudoctor.sdk import PROFILES, Options
 
 ROLES = ("auto", "full", "driver-only")
@@ -41,10 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--expect-idle", action="store_true", default=None, help="no job should run: judge live jobs in full"
     )
     told.add_argument("--role", choices=ROLES, help="driver-only: a container host, its CANN and Python are not judged")
-    told.add_argument(
+    add_config(told)
+    add_plugin(told)
+
+
+def add_config(parser: argparse._ActionsContainer) -> None:
+    """Add the option that names the site's configuration."""
+    parser.add_argument(
         "--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)"
     )
-    add_plugin(told)
 
 
 def add_plugin(parser: argparse._ActionsContainer) -> None:
@@ -58,12 +65,21 @@ def add_plugin(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def load_config(args: argparse.Namespace) -> site.Config:
-    """The site's configuration; raises UsageError with the one line that says what is wrong in it."""
+def load_config(args: argparse.Namespace, catalog: Catalog | None = None) -> site.Config:
+    """The site's configuration; raises UsageError with the one line that says what is wrong in it.
+
+    With a catalogue the names in it are compared, and what the site should know of its configuration is told.
+    """
     try:
-        return site.load(args.config)
+        config = site.load(args.config)
+        if catalog is not None:
+            where = site.find(args.config) or ""
+            site.names_are_known(config, catalog.checks.values(), where, complete=not catalog.broken)
+            for remark in config.remarks():
+                print(f"npudoctor: {where}: {remark}", file=sys.stderr)  # noqa: T201
     except site.ConfigError as problem:
         raise UsageError(str(problem)) from problem
+    return config
 
 
 def options(args: argparse.Namespace, config: site.Config) -> Options:

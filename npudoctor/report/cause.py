@@ -9,7 +9,7 @@ def first(report: Report) -> tuple[Result, str] | None:
     """The worst finding that comes first in the catalogue, else the first check that could not be judged."""
     for severity in (Severity.ERROR, Severity.WARNING):
         for result in report.results:
-            for finding in result.findings:
+            for finding in worth(result):
                 if finding.severity is severity and not (
                     report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
                 ):
@@ -34,8 +34,8 @@ def about(finding: Finding) -> str:
 
 
 def worth(result: Result) -> list[Finding]:
-    """The findings that somebody should act on."""
-    return [finding for finding in result.findings if finding.severity > Severity.INFO]
+    """The findings that somebody should act on; none of a check that the site has silenced."""
+    return [] if result.silenced else [finding for finding in result.findings if finding.severity > Severity.INFO]
 
 
 def line(report: Report, *, room: int) -> str:

@@ -60,6 +60,8 @@ def _case(suite: ElementTree.Element, report: Report, result: Result) -> None:
 
 
 def _failures(report: Report, result: Result) -> list[Finding]:
+    if result.silenced:
+        return []
     return [finding for finding in result.findings if finding.severity >= report.fail_on]
 
 

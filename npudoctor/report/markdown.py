@@ -13,11 +13,16 @@ def render(report: Report) -> str:
     lines += [" · ".join(fact for fact in facts if fact), ""]
     for result in report.results:
         for finding in result.findings:
-            if finding.severity > Severity.INFO:
+            if finding.severity > Severity.INFO and not result.silenced:
                 lines += _finding(result.check, finding)
     lines += ["## Checks", "", "| check | status | remark |", "| --- | --- | --- |"]
     for result in report.results:
-        remark = result.reason or "; ".join(finding.summary for finding in result.findings) or result.title
+        remark = (
+            str(result.silenced or "")
+            or result.reason
+            or "; ".join(finding.summary for finding in result.findings)
+            or result.title
+        )
         lines.append(f"| `{result.check}` | {result.status.value} | {_cell(remark)} |")
     counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
     lines += ["", f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."]

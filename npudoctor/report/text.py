@@ -16,13 +16,23 @@ from rich.text import Text
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
 from npudoctor.report import cause
 
-GLYPHS = {"ok": "✔", "info": "i", "warning": "!", "error": "✖", "skipped": "–", "crashed": "✖", "undetermined": "?"}
+GLYPHS = {
+    "ok": "✔",
+    "info": "i",
+    "warning": "!",
+    "error": "✖",
+    "skipped": "–",
+    "silenced": "–",
+    "crashed": "✖",
+    "undetermined": "?",
+}
 ASCII_GLYPHS = {
     "ok": "+",
     "info": "i",
     "warning": "!",
     "error": "x",
     "skipped": "-",
+    "silenced": "-",
     "crashed": "x",
     "undetermined": "?",
 }
@@ -32,9 +42,12 @@ STYLES = {
     "warning": "yellow",
     "error": "bold red",
     "skipped": "dim",
+    "silenced": "dim",
     "crashed": "bold magenta",
     "undetermined": "bold magenta",
 }
+_QUIET = frozenset({Status.SKIPPED, Status.SILENCED})
+
 NARROW = 60
 """Below this many columns a title stands under its check, not beside it."""
 
@@ -144,7 +157,7 @@ class _Page:
         shown: list[Result] = []
         hidden: dict[str, list[Result]] = {}
         for result in results:
-            if result.status is Status.SKIPPED and not self._verbose:
+            if result.status in _QUIET and not self._verbose:
                 hidden.setdefault(_why(result), []).append(result)
             else:
                 shown.append(result)
@@ -155,15 +168,15 @@ class _Page:
             self._result(result, width)
         for alike in hidden.values():
             if len(alike) > 1:
-                said = Text(f" {len(alike)} skipped: {_why(alike[0])}", style="dim")
+                said = Text(f" {len(alike)} {_kind(alike[0])}{_why(alike[0])}", style="dim")
                 self._line("  ", self._mark("skipped") + said, hang=4)
 
     def _result(self, result: Result, width: int) -> None:
         head = Text("  ") + self._mark(result.status.value) + Text(" ")
         broken = result.status in (Status.WARNING, Status.ERROR, Status.CRASHED)
-        name = Text(result.check, style="bold" if broken else "dim" if result.status is Status.SKIPPED else "")
-        if result.status is Status.SKIPPED:
-            about = Text(f"skipped: {_why(result)}", style="dim")
+        name = Text(result.check, style="bold" if broken else "dim" if result.status in _QUIET else "")
+        if result.status in _QUIET:
+            about = Text(f"{_kind(result)}{_why(result)}", style="dim")
         elif result.status is Status.CRASHED:
             about = Text(f"could not be judged: {result.reason}", style=STYLES["crashed"])
         else:
@@ -177,7 +190,7 @@ class _Page:
             for number, piece in enumerate(pieces):
                 piece.rstrip()
                 self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)
-        for finding in result.findings:
+        for finding in result.findings if self._verbose or not result.silenced else ():
             self._finding(finding)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))
@@ -186,7 +199,8 @@ class _Page:
         kind = finding.severity.value
         self._line(
             "    ",
-            self._mark(kind) + Text(f" {cause.about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
+            self._mark(kind)
+            + Text(f" {cause.about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
         if finding.severity is Severity.INFO and not self._verbose:
@@ -216,6 +230,7 @@ class _Page:
             ("warning", "warnings"),
             ("error", "errors"),
             ("skipped", "skipped"),
+            ("silenced", "silenced"),
             ("crashed", "crashed"),
         ):
             if counted[key]:
@@ -246,7 +261,14 @@ def _next_step(report: Report) -> tuple[str, str | None]:
     return f"Start with {result.check}: {finding.hint or finding.summary}", None
 
 
+def _kind(result: Result) -> str:
+    return "skipped: " if result.status is Status.SKIPPED else ""
+
+
 def _why(result: Result) -> str:
+    if result.status is Status.SILENCED:
+        found = len([finding for finding in result.findings if finding.severity > Severity.INFO])
+        return f"{result.silenced} ({found} {'finding' if found == 1 else 'findings'})"
     return f"see {result.blocked_by}" if result.skip is Skip.BLOCKED else result.reason or ""
 
 

@@ -138,7 +138,7 @@ def test_a_site_s_configuration_is_in_force(npudoctor: Command, tmp_path: Path) 
     ran = npudoctor("check", "--json", "--simulate", "new-node", "--config", str(path))
     assert ran.code == 1
     assert ran.worse() == {"hccl.ports-reserved": "warning"}
-    assert ran.status("python.pairing") == "skipped"
+    assert ran.status("python.pairing") == "silenced"
 
 
 def test_the_demo_is_the_new_node_with_a_word_of_explanation(npudoctor: Command) -> None:

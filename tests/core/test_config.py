@@ -1,11 +1,14 @@
 """The site's configuration: what is right is taken, what is wrong is named with file, key and what was expected."""
 
+import json
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from npudoctor import config
-from npudoctor.findings import Severity
+from npudoctor import config, plugins
+from npudoctor.cli import main
+from npudoctor.findings import Severity, Silenced
 
 
 def load(tmp_path: Path, text: str) -> config.Config:
@@ -20,11 +23,108 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_a_site_silences_and_grades(tmp_path: Path) -> None:
     text = (
-        'silence = ["system.clock"]\n[severity]\n"system.limits" = "info"\n[thresholds]\nnpu_temperature_celsius = 70\n'
+        'silence = ["system.disk"]\n[severity]\n"system.limits" = "info"\n[thresholds]\ntemperature_warn_celsius = 70\n'
     )
     loaded = load(tmp_path, text)
-    assert loaded.severities == {"system.limits": Severity.INFO, "system.clock": None}
-    assert loaded.thresholds["npu_temperature_celsius"] == 70
+    config.names_are_known(loaded, plugins.load().checks.values(), "here")
+    assert loaded.severity == {"system.limits": Severity.INFO}
+    assert loaded.silenced() == {"system.disk": Silenced()}
+    assert loaded.thresholds["temperature_warn_celsius"] == 70
+
+
+SILENCES = """
+[[silence]]
+id = "system.disk"
+reason = "ticket 4711"
+until = 2027-01-31
+
+[[silence]]
+id = "hccl"
+"""
+
+
+def test_a_silence_has_a_reason_and_a_last_day(tmp_path: Path) -> None:
+    loaded = load(tmp_path, SILENCES)
+    last = date(2027, 1, 31)
+    assert loaded.silenced(last) == {"system.disk": Silenced(reason="ticket 4711", until=last), "hccl": Silenced()}
+    assert loaded.remarks(last) == []
+    assert set(loaded.silenced(date(2027, 2, 1))) == {"hccl"}
+    assert loaded.remarks(date(2027, 2, 1)) == [
+        "the silence of system.disk ended on 2027-01-31, and it counts again; remove the entry or give a later date"
+    ]
+
+
+UNKNOWN = {
+    'silence = ["system.dsik"]': "silence: there is no check or tag 'system.dsik'; did you mean system.disk?",
+    'silence = ["hcll"]': "silence: there is no check or tag 'hcll'; did you mean hccl?",
+    '[severity]\n"npu.helth" = "info"': "severity: there is no check 'npu.helth'; did you mean npu.health?",
+    "[thresholds]\ntemperature_warn_celcius = 70": "there is no threshold 'temperature_warn_celcius'; did you mean "
+    "temperature_warn_celsius?",
+    'silence = ["zzzzzzzzzz"]': "there is no check or tag 'zzzzzzzzzz'; `npudoctor list` shows all",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), UNKNOWN.items())
+def test_an_unknown_name_is_refused_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    assert main(["check", "--simulate", "bare-host", "--config", str(path)]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert str(path) in told.err and said in told.err
+
+
+PLUGIN = '''
+from collections.abc import Iterator
+from npudoctor.sdk import Finding, Options, Threshold, check
+
+MOST = Threshold("site_cards", 8, "cards", "our servers have eight")
+
+@check("site.cards", tags=("ours",), thresholds=(MOST,))
+def cards(options: Options) -> Iterator[Finding]:
+    """Not too many."""
+    yield Finding(summary=f"at most {MOST.of(options):g}")
+'''
+
+
+def test_names_of_a_plug_in_are_known_and_its_threshold_reaches_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site.py").write_text(PLUGIN)
+    (tmp_path / "config.toml").write_text(
+        '[[silence]]\nid = "ours"\nreason = "later"\nuntil = 9999-12-31\n[thresholds]\nsite_cards = 16\n'
+        '[severity]\n"site.cards" = "warning"\n'
+    )
+    common = ["--plugin", str(tmp_path / "site.py"), "--config", str(tmp_path / "config.toml")]
+    assert main(["check", "site.cards", "--json", "--simulate", "bare-host", *common]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (result,) = report["results"]
+    assert (report["verdict"], report["summary"]["silenced"], result["status"]) == ("ok", 1, "silenced")
+    assert (result["findings"][0]["summary"], result["findings"][0]["severity"]) == ("at most 16", "warning")
+    assert result["silenced"] == {"reason": "later", "until": "9999-12-31"}
+    assert main(["list", *common]) == 0
+    assert "[silenced until 9999-12-31: later]" in capsys.readouterr().out
+    assert main(["check", "site.cards", "-v", "--simulate", "bare-host", *common]) == 0
+    text = capsys.readouterr().out
+    assert "silenced until 9999-12-31: later (1 finding)" in text and "at most 16" in text
+
+
+def test_an_ended_silence_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.toml").write_text('[[silence]]\nid = "npu.present"\nuntil = 2020-01-01\n')
+    arguments = ["check", "npu.present", "--simulate", "bare-host", "--config", str(tmp_path / "config.toml")]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.count("the silence of npu.present ended on 2020-01-01") == 1
+
+
+def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> None:
+    (tmp_path / "site.py").write_text("raise RuntimeError")
+    broken = plugins.load([str(tmp_path / "site.py")])
+    checks, complete = broken.checks.values(), not broken.broken
+    config.names_are_known(load(tmp_path, 'silence = ["site.cards"]'), checks, "here", complete=complete)
+    with pytest.raises(config.ConfigError, match=r"did you mean npu\.health"):
+        config.names_are_known(load(tmp_path, 'silence = ["npu.helth"]'), checks, "here", complete=complete)
 
 
 WRONG = {
@@ -34,6 +134,10 @@ WRONG = {
     'expect_idle = "perhaps"': "expect_idle: input should be a valid boolean",
     '[severity]\n"npu.health" = "fatal"': "severity.npu.health: input should be 'info'",
     "profile = ": "not valid TOML",
+    '[[silence]]\nreason = "why"': "silence.0.id: field required",
+    '[[silence]]\nid = "npu"\nuntil = "soon"': "silence.0.until: input should be a valid date",
+    "[thresholds]\nany = -1": "thresholds.any: input should be greater than or equal to 0",
+    "[thresholds]\nany = nan": "thresholds.any: input should be a finite number",
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from npudoctor import engine, plugins
-from npudoctor.findings import Because, Report, Severity, Skip, Status, Verdict
+from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status, Verdict
 from npudoctor.host import Host
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe
@@ -195,10 +195,46 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 
 def test_the_site_raises_lowers_and_silences() -> None:
-    chosen: dict[str, Severity | None] = {"npu.even": Severity.ERROR, "npu.present": None}
-    report = run("npu", files={**NODE, "/cards": "7"}, severities=chosen)
-    assert statuses(report) == {"npu.present": "skipped", "npu.even": "error"}
-    assert report.results[0].skip is Skip.NOT_APPLICABLE
+    severities = {"npu.even": Severity.ERROR}
+    report = run("npu", files={**NODE, "/cards": "7"}, severities=severities)
+    assert statuses(report) == {"npu.present": "ok", "npu.even": "error"}
+    silenced = run("npu", files={**NODE, "/cards": "7"}, severities=severities, silenced={"npu.even": Silenced()})
+    assert statuses(silenced) == {"npu.present": "ok", "npu.even": "silenced"}
+    assert (silenced.summary["silenced"], silenced.exit_code, silenced.verdict) == (1, 0, Verdict.OK)
+
+
+def test_a_silenced_cause_still_blocks_its_consequences() -> None:
+    @check("system.cause")
+    def cause(options: Options) -> Iterator[Finding]:
+        """There is no cause."""
+        yield Finding(summary="the cause")
+
+    @check("system.effect", after=("system.cause",))
+    def effect(options: Options) -> Iterator[Finding]:
+        """There is no effect."""
+        yield Finding(summary="the effect")
+
+    catalog = plugins.assemble([cause, effect])
+    for said in (
+        {"silenced": {"system": Silenced(reason="known")}},
+        {"silenced": {"system.cause": Silenced()}},
+        {"severities": {"system.cause": Severity.INFO}},
+    ):
+        report = run(files={}, catalog=catalog, **said)
+        first, second = report.results
+        assert first.findings[0].summary == "the cause"
+        assert (second.status, second.blocked_by) == (Status.SKIPPED, "system.cause")
+        assert report.exit_code == 0
+
+
+def test_a_severity_of_the_site_makes_no_information_worse() -> None:
+    @check("system.told")
+    def told(options: Options) -> Iterator[Finding]:
+        """Nothing is worth telling."""
+        yield Finding(summary="by the way", severity=Severity.INFO)
+
+    report = run(files={}, catalog=plugins.assemble([told]), severities={"system.told": Severity.WARNING})
+    assert report.results[0].status is Status.OK
 
 
 def test_results_come_in_the_order_of_the_catalogue() -> None:
