@@ -107,7 +107,7 @@ def _slow_links(odd: list[OddPair], topology: Topology, info: NpuSmiInfo) -> Fin
     culprit, pairs = involved.most_common(1)[0]
     alone = pairs == len(odd) and len(odd) > 1 and len(topology.devices) > 2
     return Finding(
-        subject=_subject(culprit, info) if alone else "host",
+        subject=subject_of_label(culprit, info) if alone else "host",
         severity=Severity.WARNING,
         summary=f"{_counted(odd)} without the direct link that this product has",
         detail="These cards talk over PCIe or across the CPUs; collectives that include them run at that pace.",
@@ -128,7 +128,7 @@ def _evidence(pair: OddPair) -> Evidence:
     return Evidence(source=f"{COMMAND}, {pair.one}–{pair.other}", expected=pair.expected, actual=pair.link)
 
 
-def _subject(device: str, info: NpuSmiInfo) -> str:
+def subject_of_label(device: str, info: NpuSmiInfo) -> str:
     """The card behind a label: NPU3 is npu-smi's own number, Phy-ID3 is a chip's."""
     number = _number(device)
     if device.startswith("NPU"):

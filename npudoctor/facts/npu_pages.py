@@ -150,7 +150,7 @@ def ecc(host: Host, options: Options, info: NpuSmiInfo) -> ChipEcc:
 
 @dataclass(frozen=True, slots=True)
 class BusyClocks:
-    """The clocks of the chips that are at work, in MHz: the rated one and the present one; `failed` says why others are missing."""
+    """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`."""
 
     by_subject: Mapping[str, tuple[int, int]]
     failed: Mapping[str, str]
@@ -169,7 +169,7 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
         raise NotApplicable("no chip is at work: the clock of an idle one says nothing")
     wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in busy)}
     pages, failed = _ask(host, options, "common", wanted, npu_smi.parse_common)
-    clocks = {}
+    clocks: dict[str, tuple[int, int]] = {}
     for subject, page in pages.items():
         for chip in page.chips:
             if chip.aicore_freq_mhz and chip.aicore_cur_freq_mhz:

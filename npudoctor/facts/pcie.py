@@ -18,8 +18,9 @@ N = TypeVar("N", int, float)
 class PcieLink:
     """The link of one card, by its PCI address; None is what the kernel does not show.
 
-    Speeds in GT/s of a lane, widths in lanes. Errors since the card was found: `correctable_errors` were repaired by
-    the hardware, `nonfatal_errors` lost a packet, `fatal_errors` the link.
+    Speeds in GT/s of a lane, widths in lanes; `port_` is what the slot that the card sits in can give. Errors since the
+    card was found: `correctable_errors` were repaired by the hardware, `nonfatal_errors` lost a packet, `fatal_errors`
+    the link.
     """
 
     slot: str
@@ -27,15 +28,27 @@ class PcieLink:
     max_speed_gts: float | None = None
     current_width: int | None = None
     max_width: int | None = None
+    port_max_speed_gts: float | None = None
+    port_max_width: int | None = None
     correctable_errors: int | None = None
     nonfatal_errors: int | None = None
     fatal_errors: int | None = None
 
     @property
+    def attainable_speed(self) -> float | None:
+        """The speed that card and slot can both have."""
+        return min((one for one in (self.max_speed_gts, self.port_max_speed_gts) if one is not None), default=None)
+
+    @property
+    def attainable_width(self) -> int | None:
+        """The width that card and slot can both have."""
+        return min((one for one in (self.max_width, self.port_max_width) if one is not None), default=None)
+
+    @property
     def is_slow(self) -> bool:
-        """Whether it is known to run below what it can."""
-        speeds = self.current_speed_gts, self.max_speed_gts
-        widths = self.current_width, self.max_width
+        """Whether it is known to run below what card and slot can."""
+        speeds = self.current_speed_gts, self.attainable_speed
+        widths = self.current_width, self.attainable_width
         return any(now is not None and most is not None and now < most for now, most in (speeds, widths))
 
 
@@ -85,16 +98,28 @@ def pcie_links(host: Host, cards: PciCards) -> PcieLinks:
 
 
 def _link(host: Host, folder: str, slot: str) -> PcieLink:
+    port = _port(host, folder)
     return PcieLink(
         slot=slot,
         current_speed_gts=_known(host, f"{folder}/current_link_speed", parse_speed),
         max_speed_gts=_known(host, f"{folder}/max_link_speed", parse_speed),
         current_width=_known(host, f"{folder}/current_link_width", parse_width),
         max_width=_known(host, f"{folder}/max_link_width", parse_width),
+        port_max_speed_gts=_known(host, f"{port}/max_link_speed", parse_speed) if port else None,
+        port_max_width=_known(host, f"{port}/max_link_width", parse_width) if port else None,
         correctable_errors=_known(host, f"{folder}/aer_dev_correctable", parse_errors),
         nonfatal_errors=_known(host, f"{folder}/aer_dev_nonfatal", parse_errors),
         fatal_errors=_known(host, f"{folder}/aer_dev_fatal", parse_errors),
     )
+
+
+def _port(host: Host, folder: str) -> str | None:
+    """The folder of the port above a card: sysfs links each device to its place in the tree of buses."""
+    with contextlib.suppress(Unavailable):
+        above = (host.read_link(folder) or "").split("/")[-2:-1]
+        if above and re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", above[0]):
+            return f"{DEVICES}/{above[0]}"
+    return None
 
 
 def _known(host: Host, path: str, parse: Callable[[str], N | None]) -> N | None:
