@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from npudoctor.daemon import state
+
 NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
 SLOW_CALL_S = 0.7
 NOISE = 1.2
@@ -76,6 +78,14 @@ def write_node(folder: Path, scenario: str) -> None:
     subprocess.run([*NPUDOCTOR, "sim", "tools", str(folder), scenario], check=True, stdout=subprocess.DEVNULL)
 
 
+def daemon_state(node: Path) -> str:
+    """The state that a daemon on a well node of eight cards would have written just now."""
+    path = str(node / "state.json")
+    cards = tuple(state.CardState(number, None) for number in range(8))
+    state.write(path, state.State(state.boot_id(), state.now_s(), 3600.0, cards))
+    return path
+
+
 def installed(module: str) -> bool:
     done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False)
     return done.returncode == 0
@@ -109,6 +119,15 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
             "npudoctor --version": [*NPUDOCTOR, "--version"],
             "npudoctor check --json": [*NPUDOCTOR, "check", "--json", "--root", str(node)],
             "npudoctor check": [*NPUDOCTOR, "check", "--root", str(node)],
+            "npudoctor healthcheck": [*NPUDOCTOR, "healthcheck", "--no-daemon", "--root", str(node)],
+            "healthcheck, from a daemon": [
+                *NPUDOCTOR,
+                "healthcheck",
+                "--state",
+                daemon_state(node),
+                "--root",
+                str(node),
+            ],
         }
         if installed("msprechecker"):
             commands["msprechecker"] = [sys.executable, "-m", "msprechecker", "precheck"]
@@ -117,11 +136,15 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
         costs = measure(commands, runs, environment)
         wall_s, calls, repeated = slow_tools(node, environment, max(3, runs // 3))
     bare, base, check = costs["python -c pass"], costs["the same libraries"], costs["npudoctor check --json"]
+    own, from_daemon = costs["npudoctor healthcheck"], costs["healthcheck, from a daemon"]
     costs[f"check, npu-smi of {SLOW_CALL_S} s a call"] = Cost(wall_s, check.mebibytes)
     two_at_a_time_s = math.ceil(calls / 2) * SLOW_CALL_S
     return costs, {
         "check --json ≤ 1.6 × the same libraries": (check.seconds / base.seconds, 1.6),
         "its memory ≤ theirs + 15 MiB": (check.mebibytes - base.mebibytes, 15.0),
+        "healthcheck from a daemon ≤ 3 × bare Python": (from_daemon.seconds / bare.seconds, 3.0),
+        "its memory in MiB": (from_daemon.mebibytes, 25.0),
+        "healthcheck on its own ≤ 1.6 × the same libraries": (own.seconds / base.seconds, 1.6),
         "--version ≤ 3 × bare Python": (costs["npudoctor --version"].seconds / bare.seconds, 3.0),
         f"{calls} slow calls ≤ 1.5 × two at a time": (wall_s / two_at_a_time_s, 1.5),
         "commands that ran twice": (float(repeated), 0.0),
