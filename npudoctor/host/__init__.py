@@ -234,6 +234,10 @@ class MutableHost(Host, Protocol):
         """Hold a lock that ends with this process; raises Refused, naming the holder, where somebody has it."""
         ...
 
+    def own_script(self, name: str) -> str:
+        """Where facts/in_target/NAME.py lies on that node, for a Python there to run."""
+        ...
+
     def fresh(self) -> MutableHost:
         """The same node with nothing remembered of what was asked before."""
         ...

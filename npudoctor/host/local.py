@@ -106,6 +106,10 @@ class LocalHost(Changes):
             raise self._environ
         return self._environ
 
+    def own_script(self, name: str) -> str:
+        """Where facts/in_target/NAME.py lies."""
+        return posixpath.join(SCRIPTS, f"{name}.py")
+
     def fresh(self) -> LocalHost:
         """The same node with nothing remembered: what was asked before a change is asked again."""
         return LocalHost(root=self._root, environ=self._environ, environment=self._environment, at_once=self._at_once)

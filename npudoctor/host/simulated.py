@@ -106,6 +106,10 @@ class SimulatedHost(RecordedHost):
         """Nobody else can get at this node."""
         return contextlib.nullcontext()
 
+    def own_script(self, name: str) -> str:
+        """A name that the simulated Python knows."""
+        return f"npudoctor-{name}.py"
+
     def fresh(self) -> SimulatedHost:
         """The same node: it remembers no answers."""
         return self

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor.host import About, Completed
-from npudoctor.host.recorded import USUAL_PATH
 from npudoctor.host.changing import ChangingTree
+from npudoctor.host.recorded import USUAL_PATH
 from npudoctor.host.simulated import SimulatedHost
 from npudoctor.host.tree import Content, MemoryStore, Overlay, normal
 from npudoctor.records import replace

@@ -1,4 +1,4 @@
-"""Steps that change files and folders. Bytes that are no UTF-8 are carried through text as lone surrogates."""
+"""Steps that change files and folders; bytes that are no UTF-8 are carried as latin-1, so that none is lost."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class WriteFile:
     content: str
     mode: int | None = None
     dress: Dress | None = None
+    encoding: str = "utf-8"
 
     def preview(self, host: Host) -> str:
         """A unified diff, with the change of the mode; empty where the file already is like this."""
@@ -47,11 +48,11 @@ class WriteFile:
     def inverse(self, host: Host) -> Step:
         """The old content with its mode, owner and attributes, or the file's removal where there was none."""
         old = _text(host, self.path)
-        return RemoveFile(self.path) if old is None else WriteFile(self.path, old, None, dress_of(host, self.path))
+        return RemoveFile(self.path) if old is None else _as_it_is(host, self.path)
 
     def holds(self, host: Host) -> bool:
         """Whether the file has this content, and the mode where one is asked for."""
-        if _text(host, self.path) != self.content:
+        if _bytes(host, self.path) != self.content.encode(self.encoding):
             return False
         found = host.stat(self.path)
         wanted = self.dress.mode if self.dress else self.mode
@@ -69,7 +70,7 @@ class WriteFile:
         dress = self.dress
         host.write_file(
             target,
-            as_bytes(self.content),
+            self.content.encode(self.encoding),
             mode=dress.mode if dress else self.mode,
             owner=(dress.uid, dress.gid) if dress else None,
             attributes={name: value.encode("latin-1") for name, value in dress.attributes} if dress else None,
@@ -89,7 +90,7 @@ class RemoveFile:
     def inverse(self, host: Host) -> Step:
         """The file as it is; where there is none, its absence."""
         old = _text(host, self.path)
-        return self if old is None else WriteFile(self.path, old, None, dress_of(host, self.path))
+        return self if old is None else _as_it_is(host, self.path)
 
     def holds(self, host: Host) -> bool:
         """Whether nothing is there."""
@@ -173,9 +174,13 @@ def writing(host: Host, path: str, content: str, mode: int | None = None) -> Ite
     yield WriteFile(path, content, mode)
 
 
-def as_bytes(text: str) -> bytes:
-    """The bytes of a file whose content is carried as text."""
-    return text.encode("utf-8", "surrogateescape")
+def _as_it_is(host: Host, path: str) -> WriteFile:
+    """The step that brings a file back as it is now."""
+    content = _bytes(host, path) or b""
+    try:
+        return WriteFile(path, content.decode(), None, dress_of(host, path))
+    except UnicodeDecodeError:
+        return WriteFile(path, content.decode("latin-1"), None, dress_of(host, path), "latin-1")
 
 
 def dress_of(host: Host, path: str) -> Dress:
@@ -235,15 +240,20 @@ def _others_write(mode: int, gid: int, host: Host) -> bool:
     return bool(mode & 0o002) or bool(mode & 0o020 and not private)
 
 
-def _text(host: Host, path: str) -> str | None:
+def _bytes(host: Host, path: str) -> bytes | None:
     try:
         if not host.exists(path):
             return None
         if host.stat(path).size > LARGEST_BYTES:
             raise StepFailed(f"{path} is larger than {LARGEST_BYTES >> 20} MiB")
-        return host.read_bytes(path).decode("utf-8", "surrogateescape")
+        return host.read_bytes(path)
     except Unavailable as why:
         raise StepFailed(why.reason) from why
+
+
+def _text(host: Host, path: str) -> str | None:
+    content = _bytes(host, path)
+    return None if content is None else content.decode("utf-8", "replace")
 
 
 def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:
@@ -253,4 +263,4 @@ def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:
     then = "/dev/null" if gone else f"{path} (then)"
     lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), f"{path} (now)", then)
     shown = (line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines)
-    return "".join(shown).encode("utf-8", "replace").decode()
+    return "".join(shown)

@@ -6,7 +6,7 @@ import shlex
 import signal
 import time
 
-from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
 
@@ -222,7 +222,7 @@ class EndProcess:
     def _row(self, host: Host) -> dict[str, object] | None:
         for row in host.measure("processes"):
             if row["pid"] == self.pid and abs(float(row["create_time"]) - self.started) < 0.05:
-                return None if row.get("status") == "zombie" else row  # type: ignore[no-any-return]
+                return None if row.get("status") == "zombie" else row
         return None
 
     def _gone_within(self, host: MutableHost, patience_s: float) -> bool:
@@ -243,3 +243,38 @@ class EndProcess:
             if f"| {self.pid} " not in said or getattr(host, "instant", False):
                 return
             time.sleep(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLogs:
+    """Remove a listed set of old log files; nothing brings them back. `size_bytes` is what they take."""
+
+    paths: tuple[str, ...]
+    size_bytes: int = 0
+
+    def preview(self, _: Host) -> str:
+        """Every file that goes."""
+        listed = "".join(f"  {path}\n" for path in self.paths)
+        return f"{len(self.paths)} files are removed, {self.size_bytes >> 20} MiB:\n{listed}"
+
+    def inverse(self, _: Host) -> Step | None:
+        """What is removed does not come back."""
+        return None
+
+    def holds(self, host: Host) -> bool:
+        """Whether all of them are gone."""
+        return not any(host.exists(path) for path in self.paths)
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """A folder that this user may not write."""
+        for folder in dict.fromkeys(path.rpartition("/")[0] for path in self.paths):
+            if "w" not in access_to(host, folder):
+                return Obstacle(f"{folder} cannot be written by {host.user.name}", root=host.user.uid != 0)
+        return None
+
+    def apply(self, host: MutableHost) -> None:
+        """Remove them; a path that has become a link or a folder since is left alone."""
+        for path in self.paths:
+            found = host.link_stat(path)
+            if found is not None and found.kind == "file" and real_path(host, path) == path:
+                host.remove(path)

@@ -1,0 +1,216 @@
+"""What survives a crash: one folder a run, one file a step, written before the step is taken.
+
+    /var/lib/npudoctor/runs/20261121T124155-hccl.reserve-ports/     (root; else ~/.local/state/npudoctor/runs/…)
+        run.json       which fix, with what, by whom, and the preview as the person saw it
+        status.json    applying, applied, undoing, undone, or rolled-back
+        000.json …     each step with its inverse
+
+Every file is whole or absent. A run without status.json has changed nothing; one that is `applying` or `undoing` was
+cut off, and recovery undoes its steps, newest first: an inverse is idempotent, so the one that was cut off counts too.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from npudoctor.fixer import forms
+from npudoctor.host import Host, MutableHost, Refused, Unavailable
+from npudoctor.records import dataclass
+from npudoctor.steps import Step
+from npudoctor.steps.files import others_hand
+
+SYSTEM = "/var/lib/npudoctor"
+APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
+_ENTRY = re.compile(r"\d{3}\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What a journal says of a run: `params` as JSON, times in UTC."""
+
+    id: str
+    fix: str
+    title: str
+    params: str
+    by: str
+    started_at: str
+    effect: str
+    preview: tuple[str, ...]
+    reversible: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How far a run is, since when, and why."""
+
+    status: str
+    at: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A step that was begun, and what takes it back."""
+
+    step: Step
+    inverse: Step | None
+
+
+def state_folder(host: Host) -> str:
+    """Where the journal of this user lies."""
+    if host.user.uid == 0:
+        return SYSTEM
+    try:
+        variables = host.environ
+    except Unavailable:
+        variables = {}
+    chosen = variables.get("XDG_STATE_HOME", "")
+    if chosen.startswith("/"):
+        return f"{chosen}/npudoctor"
+    return f"{home_of(host)}/.local/state/npudoctor"
+
+
+def home_of(host: Host) -> str:
+    """The home folder of the user who asks; raises Refused where nobody knows it."""
+    try:
+        for line in host.read("/etc/passwd").splitlines():
+            fields = line.split(":")
+            if len(fields) >= 6 and fields[2] == str(host.user.uid) and fields[5].startswith("/"):
+                return fields[5].rstrip("/") or "/"
+        home = host.environ.get("HOME", "")
+    except Unavailable:
+        home = ""
+    if not home.startswith("/"):
+        raise Refused(f"nobody knows the home folder of {host.user.name}")
+    return home.rstrip("/") or "/"
+
+
+def now() -> str:
+    """This moment, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class Journal:
+    """The runs of one node and one user."""
+
+    def __init__(self, host: MutableHost, folder: str | None = None) -> None:
+        self.host = host
+        self.folder = folder or state_folder(host)
+
+    @property
+    def _runs(self) -> str:
+        return f"{self.folder}/runs"
+
+    def prepare(self) -> None:
+        """Make the folders; raises Refused where others could write them, OSError where nobody can."""
+        missing = []
+        folder = self.folder
+        while not self.host.exists(folder):
+            missing.append(folder)
+            folder = posixpath.dirname(folder)
+        for one in reversed(missing):
+            self.host.make_folder(one)
+        self.host.make_folder(self._runs, mode=0o700)
+        if problem := others_hand(self.host, self._runs):
+            raise Refused(f"the journal is not safe there: {problem}")
+
+    def begin(self, record: RunRecord) -> None:
+        """Open a run; before this returns, nothing of it has been done."""
+        self.host.make_folder(self._at(record.id), mode=0o700)
+        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **forms.written(record)})
+        self.mark(record.id, APPLYING)
+
+    def note(self, run: str, number: int, step: Step, inverse: Step | None) -> None:
+        """Write down a step and its inverse; only then may it be taken."""
+        back = None if inverse is None else forms.write_step(inverse)
+        self._write(run, f"{number:03}.json", {"step": forms.write_step(step), "inverse": back})
+
+    def mark(self, run: str, status: str, reason: str = "") -> None:
+        """Say how far a run is."""
+        self._write(run, "status.json", forms.written(Status(status=status, at=now(), reason=reason)))
+
+    def archive(self, run: str, name: str) -> str:
+        """Where a run may keep files."""
+        return f"{self._at(run)}/{name}"
+
+    def unused(self, fix: str) -> str:
+        """A name for a new run, in the order of time."""
+        stem = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
+        known = self.runs()
+        number = 0
+        while (name := f"{stem}{number:02}-{fix}") in known or any(
+            one.startswith(f"{stem}{number:02}") for one in known
+        ):
+            number += 1
+        return name
+
+    # Reading
+
+    def runs(self) -> tuple[str, ...]:
+        """The runs, oldest first."""
+        try:
+            return self.host.list_dir(self._runs)
+        except Unavailable:
+            return ()
+
+    def record(self, run: str) -> RunRecord:
+        """What a run was; raises Refused for data that is not ours."""
+        data = self._read(run, "run.json")
+        data.pop("schema", None)
+        return self._formed(run, lambda: forms.read(RunRecord, data))
+
+    def status(self, run: str) -> Status | None:
+        """How far a run is; None where it has not begun."""
+        if not self.host.exists(f"{self._at(run)}/status.json"):
+            return None
+        data = self._read(run, "status.json")
+        return self._formed(run, lambda: forms.read(Status, data))
+
+    def entries(self, run: str) -> tuple[Entry, ...]:
+        """The steps that were begun, oldest first."""
+        return tuple(self._entries(run))
+
+    def _entries(self, run: str) -> Iterator[Entry]:
+        for name in self.host.list_dir(self._at(run)):
+            if _ENTRY.fullmatch(name):
+                data = self._read(run, name)
+                back = data.get("inverse")
+                step = self._formed(run, lambda data=data: forms.read_step(data.get("step")))
+                inverse = None if back is None else self._formed(run, lambda back=back: forms.read_step(back))
+                yield Entry(step, inverse)
+
+    def drop(self, run: str) -> None:
+        """Forget a run that has changed nothing."""
+        for name in self.host.list_dir(self._at(run)):
+            self.host.remove(f"{self._at(run)}/{name}")
+        self.host.remove_folder(self._at(run))
+
+    def _at(self, run: str) -> str:
+        return f"{self._runs}/{run}"
+
+    def _write(self, run: str, name: str, data: dict[str, Any]) -> None:
+        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        self.host.write_file(f"{self._at(run)}/{name}", text.encode(), mode=0o600)
+
+    def _read(self, run: str, name: str) -> dict[str, Any]:
+        path = f"{self._at(run)}/{name}"
+        if problem := others_hand(self.host, path):
+            raise Refused(f"the journal is not trusted: {problem}")
+        try:
+            data = json.loads(self.host.read_bytes(path, limit=64 << 20))
+        except (ValueError, Unavailable) as problem:
+            raise Refused(f"{path} is not what npudoctor writes: {problem}") from problem
+        if not isinstance(data, dict):
+            raise Refused(f"{path} is not what npudoctor writes")
+        return data
+
+    def _formed(self, run: str, reading: Any) -> Any:
+        try:
+            return reading()
+        except forms.BadForm as problem:
+            raise Refused(f"{self._at(run)} is not what npudoctor writes: {problem}") from problem

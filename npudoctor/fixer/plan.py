@@ -1,0 +1,226 @@
+"""From a request to the exact steps: facts are obtained, the planner is asked, and every step is previewed.
+
+Planning only reads. `digest` is a hash over the steps and their inverses, the present state among them: the runner
+plans again under the lock, and refuses where the node has changed since the preview.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from npudoctor import engine
+from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
+from npudoctor.fixer import forms
+from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.plugins import Catalog
+from npudoctor.records import dataclass, field, replace
+from npudoctor.sdk import Check, Fix, Options, Parameters
+from npudoctor.steps import Note, Obstacle, Step, StepFailed
+
+_FACTS = "fix.facts"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A fix by id; `params` None takes what the findings offer."""
+
+    id: str
+    params: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A finding that a plan should mend."""
+
+    check: str
+    subject: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A step with its preview and its inverse as of now."""
+
+    step: Step
+    preview: str
+    inverse: Step | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixPlan:
+    """Everything that one fix would do. `refused` says why it cannot be; then there may be no steps.
+
+    `before` maps the checks that prove it to their status; `aims` are the findings that should be gone.
+    """
+
+    fix: Fix
+    params: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[Planned, ...] = ()
+    notes: tuple[str, ...] = ()
+    refused: Refused | None = None
+    obstacle: Obstacle | None = None
+    aims: tuple[Aim, ...] = ()
+    before: Mapping[str, Status] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether the node already is as the fix would leave it."""
+        return not self.steps and self.refused is None
+
+    @property
+    def irreversible(self) -> bool:
+        """Whether a step cannot be undone."""
+        return any(one.inverse is None for one in self.steps)
+
+    @property
+    def preview(self) -> str:
+        """Every change, byte for byte what will be applied."""
+        return "".join(one.preview for one in self.steps)
+
+
+def offers(report: Report) -> dict[str, list[tuple[Result, Finding]]]:
+    """The findings that offer a fix, by fix."""
+    found: dict[str, list[tuple[Result, Finding]]] = {}
+    for result in report.results:
+        for finding in result.findings:
+            if finding.fix is not None:
+                found.setdefault(finding.fix.id, []).append((result, finding))
+    return found
+
+
+def merged(offered: Iterable[FixOffer]) -> dict[str, Any]:
+    """The parameters of several offers of one fix as one: lists united, mappings laid over each other."""
+    found: dict[str, Any] = {}
+    for offer in offered:
+        for name, value in offer.params.items():
+            known = found.get(name)
+            if isinstance(value, (list, tuple)) and isinstance(known, (list, tuple)):
+                found[name] = [*known, *(one for one in value if one not in known)]
+            elif isinstance(value, Mapping) and isinstance(known, Mapping):
+                found[name] = {**known, **value}
+            else:
+                found.setdefault(name, value)
+    return found
+
+
+def covered(offer: FixOffer, params: Mapping[str, Any]) -> bool:
+    """Whether a plan with these parameters does what a finding asks for."""
+    for name, value in offer.params.items():
+        given = params.get(name)
+        if isinstance(value, (list, tuple)):
+            if not set(value) <= set(given or ()):
+                return False
+        elif isinstance(value, Mapping):
+            if not set(value.items()) <= set((given or {}).items()):
+                return False
+        elif given != value:
+            return False
+    return True
+
+
+def provers(catalog: Catalog, fix: Fix) -> tuple[str, ...]:
+    """The checks that tell whether a fix has helped: those that it claims to mend and those that offer it."""
+    return tuple(id for id, check in catalog.checks.items() if id in fix.mends or check.fix == fix.id)
+
+
+def make(catalog: Catalog, host: Host, request: Request, options: Options) -> FixPlan:
+    """Plan one fix; what stands against it is in the plan. Raises Refused where there is no such fix."""
+    fix = catalog.fixes.get(request.id)
+    if fix is None:
+        raise Refused(f"there is no fix {request.id!r}; known are {', '.join(catalog.fixes)}")
+    report, facts = _look(catalog, host, fix, options)
+    offered = [(result, one) for result, one in offers(report).get(fix.id, ()) if one.severity >= Severity.WARNING]
+    params = dict(request.params) if request.params is not None else merged(o for _, one in offered if (o := one.fix))
+    plan = FixPlan(
+        fix=fix,
+        params=params,
+        aims=tuple(
+            Aim(result.check, one.subject, one.summary)
+            for result, one in offered
+            if one.fix is not None and covered(one.fix, params)
+        ),
+        before={result.check: result.status for result in report.results},
+    )
+    try:
+        made = list(fix(**_arguments(fix, host, facts, options, params)))
+        steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in made if _is_open(one, host))
+        obstacle = next((found for one in steps if (found := one.step.obstacle(host))), None)
+    except Refused as why:
+        return replace(plan, refused=why)
+    except (Unavailable, StepFailed) as why:
+        return replace(plan, refused=Refused(str(why)))
+    if obstacle is None and fix.root and steps and host.user.uid != 0:
+        obstacle = Obstacle("only root can apply it", root=True)
+    notes = tuple(one.text for one in made if isinstance(one, Note))
+    return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))
+
+
+def _is_open(one: Step | Note, host: Host) -> bool:
+    return not isinstance(one, Note) and not one.holds(host)
+
+
+def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Report, Mapping[type, Any]]:
+    """The checks that the fix has to do with, and the facts that it plans from, in one run."""
+    needed = tuple(need.fact for need in fix.needs if need.fact in catalog.probes)
+    asking = Check(
+        id=_FACTS,
+        title="",
+        why="",
+        tags=(),
+        profile="quick",
+        after=(),
+        requires=needed,
+        fix=None,
+        function=lambda: iter(()),
+    )
+    ids = provers(catalog, fix)
+    seen = replace(catalog, checks={**catalog.checks, _FACTS: asking}, broken=())
+    report, facts = judged(seen, host, (*ids, _FACTS), options)
+    results = tuple(result for result in report.results if result.check != _FACTS)
+    return report.model_copy(update={"results": results}), facts
+
+
+def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:
+    """Run some checks; the report, and the facts by their type."""
+    for event in engine.run(catalog, host, engine.Selection(names=tuple(ids), options=options)):
+        if isinstance(event, engine.Done):
+            return event.report, {probe.provides: value for probe, value in event.facts.items()}
+    raise Refused("no check could be run")
+
+
+def _arguments(
+    fix: Fix, host: Host, facts: Mapping[type, Any], options: Options, params: Mapping[str, Any]
+) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    try:
+        told = forms.read(fix.parameters, dict(params))
+    except forms.BadForm as problem:
+        raise Refused(f"{fix.id}: {problem}") from problem
+    for need in fix.needs:
+        value: Any = facts.get(need.fact)
+        if need.fact is Host:
+            value = host
+        elif need.fact is Options:
+            value = options
+        elif issubclass(need.fact, Parameters):
+            value = told
+        if isinstance(value, need.fact):
+            arguments[need.parameter] = value
+        elif need.optional:
+            arguments[need.parameter] = None
+        elif isinstance(value, Unavailable):
+            raise value
+        else:
+            raise Refused(f"it cannot be planned: {getattr(value, 'reason', f'{need.fact.__name__} is not known')}")
+    return arguments
+
+
+def _digest(fix: Fix, params: Mapping[str, Any], steps: Sequence[Planned]) -> str:
+    data = [
+        [forms.write_step(one.step), None if one.inverse is None else forms.write_step(one.inverse)] for one in steps
+    ]
+    return hashlib.sha256(json.dumps([fix.id, params, data], sort_keys=True, default=list).encode()).hexdigest()

@@ -1,0 +1,377 @@
+"""Applies a plan, tells what happens as typed events, proves it, and undoes it where it has not helped.
+
+    for event in runner.apply(catalog, host, plan, options):
+        ...                          # Begun, StepBegun, StepDone, Proving, Undoing, and Ended as the last one
+
+The consumer has shown `plan.preview` and asked before. Closing the generator, an interrupt and every exception undo
+what was done, newest first. `undo` takes an applied run back, `recover` what a crash has cut off; both yield the same
+events. Nothing is raised but what interrupts the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from npudoctor.findings import Finding, Result, Status
+from npudoctor.fixer import forms, plan
+from npudoctor.fixer.journal import (
+    APPLIED,
+    APPLYING,
+    ROLLED_BACK,
+    SYSTEM,
+    UNDOING,
+    UNDONE,
+    Journal,
+    RunRecord,
+    now,
+)
+from npudoctor.fixer.plan import FixPlan, Request
+from npudoctor.host import MutableHost, Refused, Unavailable
+from npudoctor.plugins import Catalog
+from npudoctor.records import dataclass
+from npudoctor.sdk import Effect, Options
+from npudoctor.steps import StepFailed
+from npudoctor.steps.system import Run
+
+
+class Outcome(str, Enum):
+    """How a run ended. STUCK: it could not be undone completely; `npudoctor fix --recover` goes on."""
+
+    NOTHING = "nothing"
+    APPLIED = "applied"
+    UNDONE = "undone"
+    ROLLED_BACK = "rolled-back"
+    REFUSED = "refused"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run has been opened in the journal under the lock; `steps` is how many it has."""
+
+    run: str
+    fix: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class StepBegun:
+    """A step is journalled and being taken; `number` counts from 1."""
+
+    number: int
+    preview: str
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """A step has been taken."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Proving:
+    """The checks that should hold now are being run, in this process's environment or that of a new login."""
+
+    checks: tuple[str, ...]
+    effect: Effect
+
+
+@dataclass(frozen=True)
+class Undoing:
+    """A step is being taken back; `number` counts from 1, newest first."""
+
+    number: int
+    preview: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The last event. `reason` is a full clause; `instead` a command that would work; `remaining` what is not mended."""
+
+    outcome: Outcome
+    fix: str
+    run: str | None = None
+    reason: str = ""
+    instead: str | None = None
+    remaining: tuple[Finding, ...] = ()
+
+
+Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
+_FAILURES = (StepFailed, OSError, Unavailable, Refused, forms.BadForm)
+
+
+def apply(
+    catalog: Catalog,
+    host: MutableHost,
+    planned: FixPlan,
+    options: Options,
+    *,
+    irreversible: bool = False,
+    state: str | None = None,
+) -> Iterator[Event]:
+    """Apply a plan that a person has seen and confirmed; `irreversible` is their word for steps without a way back."""
+    fix = planned.fix
+    if stands := standing_against(planned, irreversible=irreversible):
+        yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=stands.reason, instead=stands.instead)
+        return
+    if planned.empty:
+        yield Ended(outcome=Outcome.NOTHING, fix=fix.id, reason="the node already is as this fix would leave it")
+        return
+    journal = Journal(host, state)
+    try:
+        journal.prepare()
+        with locked(journal):
+            yield from _cut_off(journal)
+            again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
+            if again.digest != planned.digest:
+                raise Refused("the node has changed since the preview; look at it again")
+            yield from _Run(catalog, host, planned, options, journal).events()
+    except (Refused, OSError) as why:
+        reason = why.reason if isinstance(why, Refused) else f"the journal cannot be written: {why}"
+        yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason)
+
+
+def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
+    """Why a plan is not applied; None where nothing stands against it."""
+    if planned.refused is not None:
+        return planned.refused
+    if planned.obstacle is not None:
+        return Refused(planned.obstacle.reason, instead="sudo" if planned.obstacle.root else None)
+    if planned.irreversible and not irreversible:
+        return Refused("it cannot be undone", instead="--irreversible")
+    return None
+
+
+@contextlib.contextmanager
+def locked(journal: Journal) -> Iterator[None]:
+    """Hold this user's lock, and the node's where root has made one."""
+    host = journal.host
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(host.lock(f"{journal.folder}/lock"))
+        node = f"{SYSTEM}/lock"
+        if journal.folder != SYSTEM and host.exists(node):
+            stack.enter_context(host.lock(node))
+        yield
+
+
+class _Run:
+    def __init__(
+        self, catalog: Catalog, host: MutableHost, planned: FixPlan, options: Options, journal: Journal
+    ) -> None:
+        self.catalog = catalog
+        self.host = host
+        self.plan = planned
+        self.options = options
+        self.journal = journal
+        self.id = journal.unused(planned.fix.id)
+
+    def events(self) -> Iterator[Event]:
+        """Apply, prove, keep or undo."""
+        self._open()
+        yield Begun(self.id, self.plan.fix.id, len(self.plan.steps))
+        try:
+            for number, one in enumerate(self.plan.steps):
+                self.journal.note(self.id, number, one.step, one.step.inverse(self.host))
+                yield StepBegun(number + 1, one.preview)
+                one.step.apply(self.host)
+                yield StepDone(number + 1)
+            remaining, told = yield from self._prove()
+            if not remaining:
+                self.journal.mark(self.id, APPLIED, told)
+        except _FAILURES as problem:
+            yield from self._roll_back(_reason(problem))
+            return
+        except BaseException:
+            for _ in self._roll_back("it was interrupted"):
+                pass
+            raise
+        if remaining:
+            first = remaining[0].summary
+            yield from self._roll_back(f"what it should mend is still there: {first}", remaining)
+            return
+        yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told)
+
+    def _open(self) -> None:
+        fix, user = self.plan.fix, self.host.user
+        self.journal.begin(
+            RunRecord(
+                id=self.id,
+                fix=fix.id,
+                title=fix.title,
+                params=json.dumps(self.plan.params, sort_keys=True, default=list),
+                by=f"{user.name} (uid {user.uid})",
+                started_at=now(),
+                effect=fix.effect.value,
+                preview=tuple(one.preview for one in self.plan.steps),
+                reversible=not self.plan.irreversible,
+            )
+        )
+
+    def _prove(self) -> Iterator[Event]:  # type: ignore[type-arg]
+        """The findings that are still there, and what a person should know about the proof."""
+        fix, aims = self.plan.fix, self.plan.aims
+        if fix.effect is Effect.REBOOT:
+            return (), "it takes effect at the next boot, and cannot be proved before that"
+        checks = plan.provers(self.catalog, fix)
+        if not checks:
+            return (), "applied; no check tells whether it has helped"
+        yield Proving(checks, fix.effect)
+        told = "applied and proved"
+        host = self.host.fresh()
+        if fix.effect is Effect.NEW_LOGIN:
+            try:
+                host = host.after_login()
+                _ = host.environ
+            except Unavailable as why:
+                return (), f"applied; it takes effect at a new login, where it could not be proved: {why.reason}"
+            told = "applied, and proved in a new login; open a new shell to have it"
+        report, _ = plan.judged(self.catalog, host, checks, self.options)
+        aimed = {(aim.check, aim.subject) for aim in aims}
+        left = [
+            finding
+            for result, finding in plan.offers(report).get(fix.id, ())
+            if (result.check, finding.subject) in aimed and finding.fix and plan.covered(finding.fix, self.plan.params)
+        ]
+        worse = [result for result in report.results if fix.effect is Effect.NOW and self._is_worse(result)]
+        return (*left, *(finding for result in worse for finding in _as_findings(result))), told
+
+    def _is_worse(self, result: Result) -> bool:
+        before = self.plan.before.get(result.check)
+        bad = (Status.ERROR, Status.CRASHED)
+        return result.status in bad and before in (Status.OK, Status.WARNING)
+
+    def _roll_back(self, reason: str, remaining: tuple[Finding, ...] = ()) -> Iterator[Event]:
+        try:
+            yield from taken_back(self.journal, self.id)
+            self.journal.mark(self.id, ROLLED_BACK, reason)
+        except _FAILURES as problem:
+            reason = f"{reason}; and undoing it failed: {_reason(problem)}"
+            again = "npudoctor fix --recover"
+            yield Ended(outcome=Outcome.STUCK, fix=self.plan.fix.id, run=self.id, reason=reason, instead=again)
+            return
+        yield Ended(outcome=Outcome.ROLLED_BACK, fix=self.plan.fix.id, run=self.id, reason=reason, remaining=remaining)
+
+
+def _as_findings(result: Result) -> tuple[Finding, ...]:
+    return result.findings or (Finding(summary=f"{result.check} crashed: {result.reason}"),)
+
+
+def _reason(problem: BaseException) -> str:
+    return getattr(problem, "reason", None) or str(problem)
+
+
+def taken_back(journal: Journal, run: str) -> Iterator[Event]:
+    """Take the inverse of every step that was begun, newest first."""
+    entries = journal.entries(run)
+    for number in range(len(entries), 0, -1):
+        inverse = entries[number - 1].inverse
+        if inverse is not None:
+            yield Undoing(number, inverse.preview(journal.host))
+            inverse.apply(journal.host)
+
+
+# Afterwards
+
+
+def undo(
+    host: MutableHost, run: str | None = None, *, force: bool = False, state: str | None = None
+) -> Iterator[Event]:
+    """Take an applied run back, the newest without a name; refused with a diff where somebody has changed it since."""
+    journal = Journal(host, state)
+    fix = ""
+    try:
+        journal.prepare()
+        with locked(journal):
+            yield from _cut_off(journal)
+            run = _applied(journal, run)
+            fix = journal.record(run).fix
+            _must_be_undoable(journal, run, force)
+            journal.mark(run, UNDOING)
+            yield Begun(run, fix, len(journal.entries(run)))
+            yield from taken_back(journal, run)
+            journal.mark(run, UNDONE)
+            yield Ended(outcome=Outcome.UNDONE, fix=fix, run=run, reason="everything is as it was before")
+    except Refused as why:
+        yield Ended(outcome=Outcome.REFUSED, fix=fix, run=run, reason=why.reason, instead=why.instead)
+    except _FAILURES as problem:
+        yield Ended(outcome=Outcome.STUCK, fix=fix, run=run, reason=_reason(problem), instead="npudoctor fix --recover")
+
+
+def _applied(journal: Journal, run: str | None) -> str:
+    statuses = {one: journal.status(one) for one in journal.runs()}
+    if run is None:
+        done = [one for one, status in statuses.items() if status is not None and status.status == APPLIED]
+        if not done:
+            raise Refused("nothing that npudoctor has applied is left to undo")
+        return done[-1]
+    status = statuses.get(run)
+    if status is None:
+        raise Refused(f"there is no run {run!r}; `npudoctor history` lists them")
+    if status.status != APPLIED:
+        raise Refused(f"{run} is {status.status} already")
+    return run
+
+
+def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
+    entries = journal.entries(run)
+    if not any(entry.inverse for entry in entries):
+        raise Refused("nothing of it can be undone")
+    host = journal.host.fresh()
+    for entry in entries:
+        if entry.inverse is None:
+            continue
+        if found := entry.inverse.obstacle(host):
+            raise Refused(found.reason, instead="sudo" if found.root else None)
+        if force or isinstance(entry.step, Run) or entry.step.holds(host) or entry.inverse.holds(host):
+            continue
+        change = entry.step.preview(host)
+        raise Refused(f"it was changed since; as npudoctor left it:\n{change}", instead=f"npudoctor undo {run} --force")
+
+
+def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
+    """Finish what a crash has cut off."""
+    journal = Journal(host, state)
+    try:
+        journal.prepare()
+        with locked(journal):
+            count = 0
+            for event in _cut_off(journal):
+                count += isinstance(event, Begun)
+                yield event
+            reason = f"{count} cut off, now undone" if count else "nothing was cut off"
+            outcome = Outcome.UNDONE if count else Outcome.NOTHING
+            yield Ended(outcome=outcome, fix="", reason=reason)
+    except Refused as why:
+        yield Ended(outcome=Outcome.REFUSED, fix="", reason=why.reason)
+    except _FAILURES as problem:
+        yield Ended(outcome=Outcome.STUCK, fix="", reason=_reason(problem), instead="npudoctor fix --recover")
+
+
+def _cut_off(journal: Journal) -> Iterator[Event]:
+    """Undo every run that was cut off, newest first."""
+    for run in reversed(journal.runs()):
+        status = journal.status(run)
+        if status is None:
+            journal.drop(run)
+        elif status.status in (APPLYING, UNDOING):
+            record = journal.record(run)
+            yield Begun(run, record.fix, len(journal.entries(run)))
+            yield from taken_back(journal, run)
+            journal.mark(run, ROLLED_BACK if status.status == APPLYING else UNDONE, "it was cut off")
+
+
+def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str, Any]]:
+    """Every run with what became of it, oldest first."""
+    journal = Journal(host, state)
+    found = []
+    for run in journal.runs():
+        status = journal.status(run)
+        if status is not None:
+            record = journal.record(run)
+            found.append({**forms.written(record), "params": json.loads(record.params), **forms.written(status)})
+    return found

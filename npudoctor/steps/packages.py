@@ -1,0 +1,97 @@
+"""Steps that change the packages of a Python environment, with the files of what is replaced kept for the way back."""
+
+from __future__ import annotations
+
+from npudoctor.host import Host, MutableHost
+from npudoctor.records import dataclass
+from npudoctor.steps import Obstacle, Step, StepFailed, streamed
+
+INSTALL_TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPackages:
+    """Install into an environment; the files of the distributions in `replaced` are kept in an archive before that.
+
+    `installer` is the command that installs. `changes` says name, old and new version (empty for none).
+    """
+
+    python: str
+    installer: tuple[str, ...]
+    changes: tuple[tuple[str, str, str], ...]
+    archive: str
+
+    def preview(self, _: Host) -> str:
+        """Each package old → new, and the command."""
+        rows = [f"{name}: {old or 'not installed'} → {new or 'removed'}\n" for name, old, new in self.changes]
+        return "".join(rows) + f"$ {' '.join(self.installer)}\n"
+
+    def inverse(self, _: Host) -> Step:
+        """The kept files put back."""
+        return RestorePackages(
+            python=self.python,
+            changes=tuple((name, new, old) for name, old, new in self.changes),
+            archive=self.archive,
+        )
+
+    def holds(self, host: Host) -> bool:
+        """Whether every package has its new version."""
+        return versions(host, self.python, self.changes) == [new for _, _, new in self.changes]
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """Decided by the planner."""
+        return None
+
+    def apply(self, host: MutableHost) -> None:
+        """Keep, then install."""
+        names = tuple(name for name, old, _ in self.changes if old)
+        keeping = host.run_streaming(
+            (self.python, "-I", "-B", host.own_script("packages"), "keep", self.archive, *names), timeout=600.0
+        )
+        if keeping.returncode != 0:
+            said = (keeping.stderr or keeping.stdout).strip().splitlines() or ["no answer"]
+            raise StepFailed(f"the old packages could not be kept: {said[-1][:200]}")
+        streamed(host, self.installer, INSTALL_TIMEOUT_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePackages:
+    """Put the kept files of earlier distributions back in the place of those that replaced them."""
+
+    python: str
+    changes: tuple[tuple[str, str, str], ...]
+    archive: str
+
+    def preview(self, _: Host) -> str:
+        """Each package old → new."""
+        return "".join(f"{name}: {old or 'not installed'} → {new or 'removed'}\n" for name, old, new in self.changes)
+
+    def inverse(self, _: Host) -> Step | None:
+        """None: installing anew is a fix of its own."""
+        return None
+
+    def holds(self, host: Host) -> bool:
+        """Whether every package has its version of before."""
+        return versions(host, self.python, self.changes) == [new for _, _, new in self.changes]
+
+    def obstacle(self, _: Host) -> Obstacle | None:
+        """Nothing forbids the way back."""
+        return None
+
+    def apply(self, host: MutableHost) -> None:
+        """Remove what came, put back what was there."""
+        names = tuple(name for name, _, _ in self.changes)
+        argv = (self.python, "-I", "-B", host.own_script("packages"), "restore", self.archive, *names)
+        streamed(host, argv, 600.0)
+
+
+def versions(host: Host, python: str, changes: tuple[tuple[str, str, str], ...]) -> list[str]:
+    """The installed version of each package, empty where it is not installed."""
+    import json
+
+    done = host.run_in_target("environment", python, timeout=60.0)
+    try:
+        known = json.loads(done.stdout.strip().splitlines()[-1])["distributions"]
+    except (ValueError, IndexError, KeyError) as problem:
+        raise StepFailed(f"{python} does not say which packages it has") from problem
+    return [str(known.get(name, {}).get("version", "")) for name, _, _ in changes]
