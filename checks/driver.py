@@ -12,9 +12,9 @@ from npudoctor.facts.driver import DriverInstall, LoadedModules
 from npudoctor.facts.firmware_match import FirmwareMatch
 from npudoctor.facts.npu import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.version_files import InstallRecord
-from npudoctor.sdk import HEALTH, Evidence, Finding, Severity, Unavailable, check
+from npudoctor.sdk import HEALTH, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
-SLOW_FROM_S = 5.0
+SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")
 KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
 
 _PLACES = "/usr/local/bin/npu-smi or /usr/local/sbin/npu-smi"
@@ -27,9 +27,9 @@ _ELSEWHERE = {
 }
 
 
-@check("driver.npu-smi", after=("npu.present", "container.devices", "driver.installed"))
+@check("driver.npu-smi", after=("npu.present", "container.devices", "driver.installed"), thresholds=(SLOW,))
 def npu_smi_answers(
-    answer: NpuSmiAnswer, access: DeviceAccess | None, container: Container | None
+    answer: NpuSmiAnswer, access: DeviceAccess | None, container: Container | None, options: Options
 ) -> Iterator[Finding]:
     """npu-smi is there, answers, and answers quickly.
 
@@ -45,7 +45,7 @@ def npu_smi_answers(
         yield _hanging(answer)
     elif answer.info is None:
         yield _failing(answer, container)
-    elif answer.seconds > SLOW_FROM_S:
+    elif answer.seconds > SLOW.of(options):
         yield Finding(
             severity=Severity.WARNING,
             summary=f"npu-smi took {answer.seconds:.1f} s to answer",
@@ -54,7 +54,9 @@ def npu_smi_answers(
             hint="See whether one card is slow, and what the kernel says.",
             commands=("time npu-smi info", KERNEL_LOG),
             evidence=(
-                Evidence(source="npu-smi info", expected=f"below {SLOW_FROM_S:g} s", actual=f"{answer.seconds:.1f} s"),
+                Evidence(
+                    source="npu-smi info", expected=f"below {SLOW.of(options):g} s", actual=f"{answer.seconds:.1f} s"
+                ),
             ),
             pitfall="P052",
         )
@@ -224,7 +226,7 @@ def _absent(driver: DriverInstall, *, in_container: bool, cards: bool) -> Findin
     )
 
 
-@check("driver.firmware", after=("container.devices", "driver.installed"), requires=(DriverStack,))
+@check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
 def driver_accepts_the_firmware(match: FirmwareMatch) -> Iterator[Finding]:
     """Driver and firmware accept each other.
 

@@ -14,16 +14,30 @@ from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.limits import UNLIMITED, Limit, Limits
 from npudoctor.facts.memory import Memory
 from npudoctor.facts.storage import SHARED_MEMORY, Disk, Disks, LogFolder, SharedMemory, log_path
-from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Severity, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Options, Severity, Threshold, Unavailable, check
 
 GIB = 1 << 30
-FILES = 65535
-TASKS_PER_CHIP = 200
-"""A rank has 80 to 150 threads, and loads data besides (P094)."""
-LOCKED_BYTES = 32 * GIB
 OUR_LIMITS = "/etc/security/limits.d/99-npudoctor.conf"
 UNCHANGING = frozenset({"squashfs", "iso9660", "erofs", "cramfs", "rootfs", "ramfs", "devtmpfs", "proc", "sysfs"})
 """File systems that are always full, or never."""
+
+
+AVAILABLE = Threshold("memory_available_percent", 5, "%", "below it the next large allocation makes the kernel kill")
+SHM_LEAST = Threshold(
+    "shm_min_gib",
+    lambda: float(knowledge.layout().more["shm_min_gib"]),
+    "GiB",
+    "data-loading workers of one card fill what a container has by default",
+)
+SHM_SEVERAL = Threshold("shm_several_cards_gib", 8, "GiB", "workers and ranks of several cards share it")
+FILES = Threshold("open_files_min", 65535, "files", "every rank holds connections and files for all others (P075)")
+TASKS = Threshold("tasks_per_chip", 200, "tasks", "a rank has 80 to 150 threads, and loads data besides (P094)")
+LOCKED = Threshold("locked_memory_min_gib", 32, "GiB", "device networking pins the buffers of all ranks of a node")
+DISK_FULL = Threshold("disk_full_gib", 1, "GiB", "one job's logs and compiled operators take that much")
+DISK_LOW = Threshold("disk_low_gib", 10, "GiB", "a day of jobs, or the installation of a CANN, takes that much")
+DISK_SHARE = Threshold("disk_free_percent", 1, "%", "of bytes and of inodes: a file system is full for users first")
+MANY_LOGS = Threshold("logs_many_gib", 5, "GiB", "logs of jobs that have ended are of use to nobody")
+TOO_MANY_LOGS = Threshold("logs_too_many_gib", 10, "GiB", "at that size they, or a debug level, fill a system disk")
 
 
 def _used_for_cards(found: Presence | None) -> bool:
@@ -39,21 +53,26 @@ def _size(number: float) -> str:
     return f"{number / 1024:.0f} KiB"
 
 
-@check("system.memory")
-def host_memory_is_enough(memory: Memory, cards: Cards | None, found: Presence | None) -> Iterator[Finding]:
+@check("system.memory", thresholds=(AVAILABLE,))
+def host_memory_is_enough(
+    memory: Memory, cards: Cards | None, found: Presence | None, options: Options
+) -> Iterator[Finding]:
     """The host has memory for the jobs on its cards, and some is free.
 
     Data loading, checkpoints and offloading use host memory; when it runs out the kernel kills the job.
     """
     available, usable = memory.available_bytes, memory.usable_bytes
-    if available * 20 < usable and _used_for_cards(found):
+    least = AVAILABLE.of(options)
+    if available * 100 < usable * least and _used_for_cards(found):
         yield Finding(
             severity=Severity.WARNING,
             summary=f"only {_size(available)} of {_size(usable)} of host memory is available",
             detail="When it runs out, the kernel kills the largest process: a job that ends without a message.",
             hint="See who uses it.",
             commands=("ps -eo pid,user,rss,args --sort=-rss | head", "dmesg -T | grep -i 'out of memory'"),
-            evidence=(Evidence(source="/proc/meminfo", expected="5 % or more available", actual=_size(available)),),
+            evidence=(
+                Evidence(source="/proc/meminfo", expected=f"{least:g} % or more available", actual=_size(available)),
+            ),
             of_live_job=True,
         )
     total_mb = sum(card.memory_mb or 0 for card in cards.chips) if cards else 0
@@ -73,9 +92,9 @@ def host_memory_is_enough(memory: Memory, cards: Cards | None, found: Presence |
         )
 
 
-@check("system.shm", fix="system.shm")
+@check("system.shm", fix="system.shm", thresholds=(SHM_LEAST, SHM_SEVERAL))
 def shared_memory_is_enough(
-    shared: SharedMemory, cards: Cards | None, container: Container | None, found: Presence | None
+    shared: SharedMemory, cards: Cards | None, container: Container | None, found: Presence | None, options: Options
 ) -> Iterator[Finding]:
     """Shared memory (/dev/shm) is large enough for data loading.
 
@@ -83,11 +102,14 @@ def shared_memory_is_enough(
     error. Docker gives a container 64 MiB unless told otherwise.
     """
     several = cards is not None and cards.count > 1
-    least = knowledge.layout().more["shm_min_gib"] * GIB
-    if shared.total_bytes >= (8 * GIB if several else least):
+    least = SHM_LEAST.of(options) * GIB
+    enough = SHM_SEVERAL.of(options) * GIB if several else least
+    if shared.total_bytes >= enough:
         return
     severity = Severity.ERROR if shared.total_bytes < least else Severity.WARNING
     commands: tuple[str, ...] = (f"sudo mount -o remount,size=16g {SHARED_MEMORY}",)
+    if not shared.mounted:
+        commands = (f"sudo mkdir -p {SHARED_MEMORY}", f"sudo mount -t tmpfs -o size=16g tmpfs {SHARED_MEMORY}")
     hint = "Make it larger; it takes memory only as far as it is used."
     if container is not None and (container.orchestrator == "Kubernetes" or container.runtime == "kubernetes"):
         hint = "Give the pod an emptyDir with medium: Memory on /dev/shm."
@@ -97,25 +119,32 @@ def shared_memory_is_enough(
         commands = (f"{'podman' if container.runtime == 'podman' else 'docker'} run --shm-size=16g …",)
     yield Finding(
         severity=severity if _used_for_cards(found) else Severity.INFO,
-        summary=f"{SHARED_MEMORY} has only {_size(shared.total_bytes)}",
+        summary=f"{SHARED_MEMORY} has only {_size(shared.total_bytes)}"
+        if shared.mounted
+        else f"nothing is mounted on {SHARED_MEMORY}",
         detail="A job with data-loading workers ends with a bus error, or with `unable to open shared memory object`.",
         hint=hint,
         commands=commands,
         evidence=(
             Evidence(
                 source=SHARED_MEMORY,
-                expected=f"{_size(least)}; {_size(8 * GIB)} for several cards",
-                actual=_size(shared.total_bytes),
+                expected=f"{_size(least)}; {_size(SHM_SEVERAL.of(options) * GIB)} for several cards",
+                actual=_size(shared.total_bytes) if shared.mounted else "not mounted",
             ),
         ),
-        fix=FixOffer(id="system.shm", params={"size": "16g"}),
+        fix=FixOffer(id="system.shm", params={"size": "16g"}) if shared.mounted else None,
         pitfall="P062",
     )
 
 
-@check("system.limits", fix="system.limits")
+@check("system.limits", fix="system.limits", thresholds=(FILES, TASKS, LOCKED))
 def limits_are_high_enough(
-    limits: Limits, cards: Cards | None, cluster: Cluster | None, container: Container | None, found: Presence | None
+    limits: Limits,
+    cards: Cards | None,
+    cluster: Cluster | None,
+    container: Container | None,
+    found: Presence | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """A job may open enough files, start enough threads and lock enough memory.
 
@@ -124,13 +153,14 @@ def limits_are_high_enough(
     """
     worst = Severity.WARNING if _used_for_cards(found) else Severity.INFO
     locked = worst if cluster is not None and cluster.several else Severity.INFO
-    tasks = TASKS_PER_CHIP * max(1, cards.count if cards else 1)
-    if limits.nofile is not None and not limits.nofile.allows(FILES):
-        yield _low("nofile", "open files", limits.nofile, FILES, worst, container)
+    tasks = int(TASKS.of(options)) * max(1, cards.count if cards else 1)
+    files, lockable = int(FILES.of(options)), int(LOCKED.of(options) * GIB)
+    if limits.nofile is not None and not limits.nofile.allows(files):
+        yield _low("nofile", "open files", limits.nofile, files, worst, container)
     if limits.nproc is not None and not limits.nproc.allows(tasks):
         yield _low("nproc", "processes and threads", limits.nproc, tasks, worst, container)
-    if limits.memlock is not None and not limits.memlock.allows(LOCKED_BYTES):
-        yield _low("memlock", "locked memory", limits.memlock, LOCKED_BYTES, locked, container)
+    if limits.memlock is not None and not limits.memlock.allows(lockable):
+        yield _low("memlock", "locked memory", limits.memlock, lockable, locked, container)
     if limits.pids_max is not None and limits.pids_max < tasks:
         yield Finding(
             severity=worst,
@@ -164,8 +194,10 @@ def _low(name: str, what: str, limit: Limit, wanted: int, severity: Severity, co
     )
 
 
-@check("system.disk", fix="system.clean-logs")
-def disks_have_room(disks: Disks, environment: JobEnvironment | None, logs: LogFolder | None) -> Iterator[Finding]:
+@check("system.disk", fix="system.clean-logs", thresholds=(DISK_FULL, DISK_LOW, DISK_SHARE, MANY_LOGS, TOO_MANY_LOGS))
+def disks_have_room(
+    disks: Disks, environment: JobEnvironment | None, logs: LogFolder | None, options: Options
+) -> Iterator[Finding]:
     """The file systems that jobs write to have room.
 
     Logs below ~/ascend/log and compiled operators grow with every job; on a full disk a job ends in the middle of
@@ -180,9 +212,9 @@ def disks_have_room(disks: Disks, environment: JobEnvironment | None, logs: LogF
     if not by_mount:
         raise Unavailable("no file system that jobs write to is known", because=Because.NOT_RECORDED)
     for disk, uses in by_mount.values():
-        yield from _room(disk, uses, logs if logs and disks.holding(logs.path) == disk else None)
-    if logs is not None and logs.size_bytes >= 5 * GIB:
-        yield from _large_logs(logs, disks.holding(logs.path))
+        yield from _room(disk, uses, logs if logs and disks.holding(logs.path) == disk else None, options)
+    if logs is not None and logs.size_bytes >= MANY_LOGS.of(options) * GIB:
+        yield from _large_logs(logs, disks.holding(logs.path), TOO_MANY_LOGS.of(options) * GIB)
 
 
 def _places(environment: JobEnvironment | None) -> dict[str, str]:
@@ -202,11 +234,12 @@ def _places(environment: JobEnvironment | None) -> dict[str, str]:
     return places
 
 
-def _room(disk: Disk, uses: list[str], logs: LogFolder | None) -> Iterator[Finding]:
+def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options) -> Iterator[Finding]:
     total, free, severity = disk.total_bytes, disk.free_bytes, Severity.ERROR
-    few_inodes = disk.files_total and disk.files_free is not None and disk.files_free * 100 < disk.files_total
-    if total and free is not None and (free < 10 * GIB or free * 100 < total):
-        severe = free < GIB or free * 100 < total or few_inodes
+    share, low, full = DISK_SHARE.of(options) / 100, DISK_LOW.of(options) * GIB, DISK_FULL.of(options) * GIB
+    few_inodes = disk.files_total and disk.files_free is not None and disk.files_free < disk.files_total * share
+    if total and free is not None and (free < low or free < total * share):
+        severe = free < full or free < total * share or few_inodes
         severity = Severity.ERROR if severe else Severity.WARNING
         problem = f"{_size(free)} of {_size(total)} free"
     elif few_inodes:
@@ -222,7 +255,9 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None) -> Iterator[Findi
         hint="Make room; old logs of CANN are the first to go." if big else "Make room.",
         commands=(*commands, *([f"du -sh {logs.path}"] if logs and big else [])),
         evidence=(
-            Evidence(source=disk.mount, expected="10 GiB, and 1 % of bytes and inodes, free", actual=problem),
+            Evidence(
+                source=disk.mount, expected=f"{_size(low)}, and {share:.0%} of bytes and inodes, free", actual=problem
+            ),
             *([Evidence(source=logs.path, actual=_size(logs.size_bytes))] if logs and big else []),
         ),
         fix=FixOffer(id="system.clean-logs", params={"folder": logs.path}) if logs and big else None,
@@ -230,9 +265,9 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None) -> Iterator[Findi
     )
 
 
-def _large_logs(logs: LogFolder, disk: Disk | None) -> Iterator[Finding]:
+def _large_logs(logs: LogFolder, disk: Disk | None, most_bytes: float) -> Iterator[Finding]:
     total = disk.total_bytes if disk else None
-    heavy = total is not None and logs.size_bytes >= max(10 * GIB, total // 10)
+    heavy = total is not None and logs.size_bytes >= max(most_bytes, total // 10)
     yield Finding(
         severity=Severity.WARNING if heavy else Severity.INFO,
         summary=f"the logs below {logs.path} take {'more than ' if logs.at_least else ''}{_size(logs.size_bytes)}",
