@@ -1,0 +1,94 @@
+"""Open the terminal interface: what is wrong, the evidence, and the mend one key away.
+
+examples:
+  npudoctor                             this node
+  npudoctor tui --simulate new-node     a simulated one
+  npudoctor tui --replay node.tar.gz    a recorded one
+
+Where stdin or stdout is no terminal it does what `npudoctor check` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npudoctor.views.session import Node
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor tui`."""
+    from npudoctor.cli import node
+    from npudoctor.sdk import PROFILES
+
+    parser.add_argument("--profile", choices=PROFILES, help="what a run may cost (default: standard)")
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open it; the code that the application ends with."""
+    if not on_a_terminal():
+        from npudoctor.cli import main
+
+        return main(["check", *_words(args)])
+    return _open(args)
+
+
+def run_bare() -> int:
+    """Open it on this node without reading options first, so that the first frame is there at once."""
+    return _open(None)
+
+
+def on_a_terminal() -> bool:
+    """Whether there is a terminal that can show it."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _open(args: argparse.Namespace | None) -> int:
+    if args is not None and args.no_color:
+        os.environ["NO_COLOR"] = "1"
+    from npudoctor.tui.app import DoctorApp
+
+    app = DoctorApp(lambda: _node(args))
+    return int(app.run() or app.return_code or 0)
+
+
+def _node(args: argparse.Namespace | None) -> Node:
+    """What is looked at; this is the slow part, and runs beside the first frame."""
+    from npudoctor import engine, plugins
+    from npudoctor.cli import UsageError, node, parser_of
+    from npudoctor.views.session import CannotOpen, Node
+
+    if args is None:
+        args = parser_of("tui").parse_args([])
+    try:
+        config = node.load_config(args)
+        selection = engine.Selection(
+            options=node.options(args, config),
+            fail_on=config.fail_on,
+            severities=config.severity,
+            silenced=config.silenced(),
+            deadline_s=config.timeout_s,
+        )
+        return Node(
+            catalog=plugins.load(args.plugin),
+            selection=selection,
+            open=lambda: node.opened(args, config),
+            words=tuple(_words(args)),
+        )
+    except UsageError as problem:
+        raise CannotOpen(str(problem)) from problem
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """The options as they could be given to another command."""
+    words: list[str] = []
+    for option in ("replay", "simulate", "root", "python", "environment", "role", "config", "profile"):
+        if value := getattr(args, option, None):
+            words += [f"--{option}", value]
+    for path in args.plugin:
+        words += ["--plugin", path]
+    return [*words, *(["--expect-idle"] if args.expect_idle else [])]

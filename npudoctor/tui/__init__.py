@@ -1,0 +1,1 @@
+"""The terminal interface: screens and widgets over what `npudoctor.views` says."""

@@ -1,0 +1,211 @@
+"""The application: what is shared by all screens, the keys that work everywhere, and a clean end whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.signal import Signal
+
+from npudoctor.tui import plain, themes
+from npudoctor.views import settings
+from npudoctor.views.diagnosis import Diagnosis
+from npudoctor.views.node import NodeLine
+from npudoctor.views.session import CannotOpen, Node, Session
+
+SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
+FRAMES_A_SECOND = 15
+
+
+class DoctorApp(App[int]):
+    """`npudoctor` on a terminal."""
+
+    TITLE = "npudoctor"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012 - not ours to declare
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(number), f"go('{name.lower()}')", name, show=False) for number, name in enumerate(SCREENS, 1)),
+        Binding("r", "rerun", "Run again"),
+        Binding("w", "save", "Save"),
+        Binding("t", "next_theme", "Theme", show=False),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, load: Callable[[], Node]) -> None:
+        super().__init__()
+        self.settings = settings.load()
+        self.session = Session(load)
+        self.diagnosis = Diagnosis()
+        self.node_line = NodeLine()
+        self.changed: Signal[None] = Signal(self, "diagnosis changed")
+        self._told: deque[Callable[[], None]] = deque()
+        for theme in themes.themes():
+            self.register_theme(theme)
+        wanted = themes.MONO if self.no_color else self.settings.theme
+        self.theme = wanted if wanted in themes.NAMES else themes.DARK
+        if plain.ascii_only() and not self.is_web:
+            self._filters.append(plain.Ascii())
+        for name in SCREENS:
+            self.add_mode(name.lower(), _opening(name))
+
+    # Its life
+
+    def on_mount(self) -> None:
+        """Show the overview, and look at the node once that is on the screen."""
+        self.switch_mode("overview")
+        self._ticker = self.set_interval(1 / FRAMES_A_SECOND, self._listen)
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self.leave, 128 + number)
+        self.set_timer(0.01, self.action_rerun)
+
+    def leave(self, code: int, message: str | None = None) -> None:
+        """End what runs on the node, and the application."""
+        self.session.close()
+        self.exit(code, return_code=code, message=message)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.leave(0)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave the terminal clean: one line, and where the rest is."""
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        where = _log("".join(traceback.format_exception(error)))
+        self._exception = self._exception or error
+        self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
+
+    # Work beside the screen: a thread does it, and tells what it found; a tool that hangs holds nothing up
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something that takes time."""
+        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+
+    def tell(self, what: Callable[..., None], *arguments: Any) -> None:
+        """From a thread: have this called where widgets may be touched, within a fifteenth of a second."""
+        self._told.append(lambda: what(*arguments))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except CannotOpen as problem:
+            self.tell(self.leave, 2, f"npudoctor: {problem}")
+        except Exception as problem:
+            self.tell(self._handle_exception, problem)
+
+    def _listen(self) -> None:
+        changed = False
+        while self._told:
+            self._told.popleft()()
+            changed = True
+        if changed:
+            self.changed.publish(None)
+
+    # The run
+
+    def action_rerun(self) -> None:
+        """Look at the node again."""
+        if not self.diagnosis.running:
+            self.diagnosis.running = True
+            self.beside(self._run)
+
+    def _run(self) -> None:
+        from npudoctor.views import node, running
+
+        self.tell(self.diagnosis.begin, running.checks(self.session))
+        with self.session.looking() as host:
+            about = host.about
+        self.tell(self._show_node, NodeLine(hostname=about.hostname, badge=node.badge(about.source, about.recorded_at)))
+        for event in self.session.run():
+            self.tell(self.diagnosis.take, event)
+        self.tell(self._ended)
+
+    def _show_node(self, line: NodeLine) -> None:
+        if not self.node_line.chain:
+            self.node_line = line
+
+    def _ended(self) -> None:
+        from npudoctor.views import node
+
+        self.node_line = node.line(self.session, self.diagnosis)
+        gc.enable()
+
+    # Keys
+
+    def action_go(self, name: str) -> None:
+        """Show another screen."""
+        if len(self.screen_stack) == 1 and self.current_mode != name:
+            self.switch_mode(name)
+
+    def action_next_theme(self) -> None:
+        """The next look."""
+        self.choose_theme(themes.NAMES[(themes.NAMES.index(self.theme) + 1) % len(themes.NAMES)])
+
+    def choose_theme(self, name: str) -> None:
+        """Take a look, and remember it."""
+        self.theme = name
+        self.remember(theme=name)
+
+    def remember(self, **choices: Any) -> None:
+        """Keep what was chosen."""
+        self.settings = self.settings.changed(**choices)
+        settings.save(self.settings)
+
+    def action_help(self) -> None:
+        """The keys."""
+        from npudoctor.tui.screens.help import Help
+
+        self.push_screen(Help(self.screen))
+
+    def action_save(self) -> None:
+        """Write a report or a recording."""
+        from npudoctor.tui.screens.save import Save
+
+        self.push_screen(Save())
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Every action, for the palette."""
+        from npudoctor.tui.palette import commands
+
+        return commands(self, screen)
+
+
+def _opening(name: str) -> Callable[[], Screen[Any]]:
+    def opened() -> Screen[Any]:
+        import importlib
+
+        module = importlib.import_module(f"npudoctor.tui.screens.{name.lower()}")
+        made: Screen[Any] = getattr(module, name)()
+        return made
+
+    return opened
+
+
+def _log(text: str) -> str:
+    """Where the traceback was written."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = os.path.join(home, "npudoctor", "tui.log")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
+    except OSError as problem:
+        return f"the log {path} cannot be written: {problem.strerror}"
+    return f"see {path}"

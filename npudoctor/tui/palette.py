@@ -1,0 +1,41 @@
+"""Every action by its name, for the command palette."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from npudoctor.tui import themes
+
+if TYPE_CHECKING:
+    from npudoctor.tui.app import DoctorApp
+
+
+def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """What the screen can do, then what always can be done."""
+    seen = set()
+    for binding in [*keys(screen), *keys(app)]:
+        if binding.description and binding.description not in seen:
+            seen.add(binding.description)
+            about = f"key {binding.key_display or binding.key}"
+            where = screen if binding in keys(screen) else app
+            yield SystemCommand(binding.description, about, partial(where.run_action, binding.action))
+    for name in themes.NAMES:
+        yield SystemCommand(
+            f"Theme: {name.removeprefix('npudoctor-')}", "how it looks", partial(app.choose_theme, name)
+        )
+
+
+def keys(owner: Screen[Any] | DoctorApp) -> list[Binding]:
+    """The keys that a screen or the application defines itself."""
+    found = [one for base in type(owner).__mro__ for one in vars(base).get("BINDINGS", ()) if _ours(base)]
+    return [one for one in found if isinstance(one, Binding)]
+
+
+def _ours(base: type) -> bool:
+    return base.__module__.startswith("npudoctor.")

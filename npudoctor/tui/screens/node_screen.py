@@ -1,0 +1,70 @@
+"""What all screens have in common: the tabs and the node at the top, the keys at the bottom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from npudoctor.tui.widgets.masthead import Masthead, Tabs
+
+if TYPE_CHECKING:
+    from npudoctor.tui.app import DoctorApp
+
+LEAST_COLUMNS, LEAST_LINES = 60, 20
+
+
+class NodeScreen(Screen[None]):
+    """A screen about the node."""
+
+    @property
+    def doctor(self) -> DoctorApp:
+        """The application."""
+        return cast("DoctorApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """The frame around what the screen shows."""
+        from npudoctor.tui.app import SCREENS
+
+        yield Tabs(SCREENS, type(self).__name__)
+        yield Masthead()
+        yield from self.body()
+        yield Footer(compact=True, show_command_palette=False)
+        yield Static(f"npudoctor needs {LEAST_COLUMNS} × {LEAST_LINES}", classes="too-small")
+
+    def body(self) -> ComposeResult:
+        """What is between the node and the keys."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Follow the run."""
+        self.doctor.changed.subscribe(self, lambda _: self._follow())
+        self._follow()
+
+    def on_screen_resume(self) -> None:
+        """Show what happened while another screen was in sight."""
+        self._follow()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so where there is too little room."""
+        self.set_class(event.size.width < LEAST_COLUMNS or event.size.height < LEAST_LINES, "-too-small")
+
+    def _follow(self) -> None:
+        if not self.is_current and self.app.screen_stack[0] is not self:
+            return
+        head = self.query_one(Masthead)
+        diagnosis = self.doctor.diagnosis
+        head.node, head.headline = self.doctor.node_line, diagnosis.headline()
+        done, total = diagnosis.progress
+        report = diagnosis.report
+        if diagnosis.running:
+            head.remark = f"{done} of {total}" if total else ""
+        elif report is not None:
+            head.remark = f"{report.started_at[11:16]} · {report.duration_s:.1f} s"
+        self.follow()
+
+    def follow(self) -> None:
+        """Show the run as it stands."""

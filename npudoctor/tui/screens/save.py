@@ -1,0 +1,68 @@
+"""Where to write what: a report, or a recording of the node."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from npudoctor.views import saving
+
+if TYPE_CHECKING:
+    from npudoctor.tui.app import DoctorApp
+
+
+class Save(ModalScreen[None]):
+    """A shape, and a name."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
+
+    def compose(self) -> ComposeResult:
+        """The shapes above the name."""
+        self._shapes = saving.shapes()
+        with Vertical(classes="dialog") as box:
+            box.border_title = "Save"
+            box.border_subtitle = "enter saves · esc closes"
+            yield OptionList(*(Option(_line(shape)) for shape in self._shapes), compact=True)
+            yield Input(id="path")
+
+    @property
+    def _doctor(self) -> DoctorApp:
+        return cast("DoctorApp", self.app)
+
+    @on(OptionList.OptionHighlighted)
+    def _named(self, event: OptionList.OptionHighlighted) -> None:
+        shape = self._shapes[event.option_index]
+        self.query_one(Input).value = saving.name_for(self._doctor.diagnosis.report, shape)
+
+    @on(OptionList.OptionSelected)
+    def _to_name(self) -> None:
+        self.query_one(Input).focus()
+
+    @on(Input.Submitted)
+    def _save(self, event: Input.Submitted) -> None:
+        shape = self._shapes[self.query_one(OptionList).highlighted or 0]
+        doctor = self._doctor
+        doctor.beside(partial(_write, doctor, shape, event.value))
+        self.dismiss()
+
+
+def _write(doctor: DoctorApp, shape: saving.Shape, path: str) -> None:
+    try:
+        place = saving.save(doctor.session, doctor.diagnosis.report, shape, path)
+    except saving.NotSaved as problem:
+        doctor.tell(partial(doctor.notify, str(problem), title="Not saved", severity="error", markup=False))
+    else:
+        doctor.tell(partial(doctor.notify, place, title="Saved", markup=False))
+
+
+def _line(shape: saving.Shape) -> Content:
+    return Content.assemble((f"{shape.name:<11}", "bold"), (shape.about, "$muted"))

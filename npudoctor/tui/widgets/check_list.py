@@ -1,0 +1,104 @@
+"""The list of checks: what to mend at the top, the groups below, each row as its check stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.views.diagnosis import BROKEN, Row, Section, State
+
+_MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k"})
+
+
+class CheckList(OptionList):
+    """Keeps its place while results come in; until somebody moves, the place is the first row."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+    ]
+    DEFAULT_CSS = "CheckList { text-wrap: nowrap; text-overflow: ellipsis; }"
+
+    class Chosen(Message):
+        """Another check is looked at."""
+
+        def __init__(self, check: str) -> None:
+            super().__init__()
+            self.check = check
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, compact=True)
+        self.chosen: str | None = None
+        self._steered = False
+        self._prompts: dict[str, Content] = {}
+
+    def show(self, sections: Sequence[Section]) -> None:
+        """Show these rows."""
+        prompts: dict[str, Content] = {}
+        for number, section in enumerate(sections):
+            prompts[f"#{section.name}"] = _heading(section, spaced=number > 0)
+            prompts |= {row.check: _row(row) for row in section.rows}
+        if list(prompts) == list(self._prompts):
+            for key, prompt in prompts.items():
+                if prompt != self._prompts[key] or prompt.spans != self._prompts[key].spans:
+                    self.replace_option_prompt(key, prompt)
+        else:
+            above = self.scroll_offset.y
+            with self.prevent(OptionList.OptionHighlighted):
+                self.set_options(Option(prompt, id=key, disabled=key[0] == "#") for key, prompt in prompts.items())
+            self.scroll_to(y=above, animate=False)
+        self._prompts = prompts
+        checks = [key for key in prompts if key[0] != "#"]
+        if checks:
+            self.choose(self.chosen if self._steered and self.chosen in prompts else checks[0], steered=self._steered)
+
+    def choose(self, check: str | None, *, steered: bool = True) -> bool:
+        """Go to a check; whether it is listed."""
+        if check is None or check not in self._prompts:
+            return False
+        self._steered = steered
+        with self.prevent(OptionList.OptionHighlighted):
+            self.highlighted = self.get_option_index(check)
+        if not steered:
+            self.scroll_to(y=0, animate=False)
+        if check != self.chosen:
+            self.chosen = check
+            self.post_message(self.Chosen(check))
+        return True
+
+    def on_key(self, event: events.Key) -> None:
+        """Whoever moves keeps the place."""
+        self._steered = self._steered or event.key in _MOVES
+
+    def on_click(self) -> None:
+        """Whoever clicks keeps the place."""
+        self._steered = True
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Tell which check is looked at."""
+        event.stop()
+        if event.option_id and event.option_id != self.chosen:
+            self.chosen = event.option_id
+            self.post_message(self.Chosen(event.option_id))
+
+
+def _heading(section: Section, *, spaced: bool) -> Content:
+    name = section.name.upper() if section.name != BROKEN else BROKEN.upper()
+    style = "bold $foreground" if section.name == BROKEN else "bold $muted"
+    line = Content.assemble((name, style), (f"  {section.remark}" if section.remark else "", "$faint"))
+    return Content("\n") + line if spaced else line
+
+
+def _row(row: Row) -> Content:
+    name = {State.SKIPPED: "$muted", State.PENDING: "$muted"}.get(row.state, "")
+    name = "bold" if row.state.broken or row.state is State.WAITING else name
+    note = (" i", "$accent") if row.noted else ("", "")
+    return Content.assemble((GLYPHS[row.state], STYLES[row.state]), " ", (row.check, name), note)

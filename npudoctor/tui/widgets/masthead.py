@@ -1,0 +1,97 @@
+"""What stands at the top of every screen: the screens, the node, the chain of versions, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.style import Style
+from textual.widget import Widget
+
+from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.views.diagnosis import Headline
+from npudoctor.views.node import Joint, NodeLine
+
+
+class Tabs(Widget):
+    """The screens and their keys, on one line."""
+
+    DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: clip; }"
+
+    def __init__(self, names: Sequence[str], active: str) -> None:
+        super().__init__()
+        self._names = names
+        self._active = active
+
+    def render(self) -> Content:
+        """The names; where there is too little room, only that of the screen in sight."""
+        wide = self.content_size.width >= 11 + sum(len(name) + 4 for name in self._names) - 2
+        parts: list[Content] = [Content.styled("npudoctor", "bold $accent")]
+        for number, name in enumerate(self._names, 1):
+            active = name == self._active
+            style = "bold $foreground underline" if active else "$muted"
+            click = Style.from_meta({"@click": f"app.go({name.lower()!r})"})
+            text = name if wide or active else name[:4]
+            tab = Content.assemble((f"{number} ", "$accent"), (text, style)).stylize(click)
+            parts.append(tab)
+        return Content("  ").join(parts)
+
+
+class Masthead(Widget):
+    """The node in two lines, and the verdict in a third."""
+
+    DEFAULT_CSS = "Masthead { height: 3; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }"
+    node: reactive[NodeLine] = reactive(NodeLine())
+    headline: reactive[Headline | None] = reactive(None)
+    remark: reactive[str] = reactive("")
+
+    def render(self) -> Content:
+        """Three lines, the remarks at the right."""
+        width = self.content_size.width
+        badge = Content.styled(f" {self.node.badge} ", "bold $background on $warning") if self.node.badge else Content()
+        lines = [
+            _spread(self._who(), badge, width),
+            _chain(self.node.chain, width),
+            _spread(self._verdict(), Content.styled(self.remark, "$muted"), width),
+        ]
+        return Content("\n").join(lines)
+
+    def _who(self) -> Content:
+        if not self.node.hostname:
+            return Content.styled("this node", "$muted")
+        name = Content.styled(self.node.hostname, "bold")
+        cards = Content.assemble("  ", (self.node.cards, "bold $accent")) if self.node.cards else Content()
+        system = Content.styled("  " + " · ".join(self.node.system), "$muted")
+        return name + cards + system
+
+    def _verdict(self) -> Content:
+        if self.headline is None:
+            return Content()
+        state = self.headline.state
+        mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (self.headline.text, "bold"))
+        more = f"  and {self.headline.more} more" if self.headline.more > 0 else ""
+        return mark + Content.styled(more, "$muted")
+
+
+def _spread(left: Content, right: Content, width: int) -> Content:
+    room = width - right.cell_length - (2 if right else 0)
+    if left.cell_length > room:
+        left = left.truncate(max(room, 0), ellipsis=True)
+    return left + " " * max(width - left.cell_length - right.cell_length, 0) + right
+
+
+def _chain(joints: Sequence[Joint], width: int) -> Content:
+    """The versions, as many words as fit; a broken joint is marked between the two that do not go together."""
+    for short in (False, True):
+        line = Content()
+        for number, joint in enumerate(joints):
+            if short and joint.name == "firmware" and not joint.broken:
+                continue
+            if number:
+                line += Content.styled(" ✖ ", "bold $error") if joint.broken else Content.styled(" › ", "$faint")
+            known = (joint.version, "bold $error" if joint.broken else "") if joint.version else ("–", "$faint")
+            line += Content.assemble((f"{joint.name} ", "$muted"), known)
+        if line.cell_length <= width:
+            return line
+    return line

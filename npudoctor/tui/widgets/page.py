@@ -1,0 +1,62 @@
+"""Text with hanging indents, wrapped to whatever width there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.widget import Widget
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """One paragraph. `lead` stands before its first line, `rest` before the others; `fold` breaks within words."""
+
+    content: Content
+    lead: Content | str = ""
+    rest: Content | str = ""
+    fold: bool = False
+
+
+class Page(Widget):
+    """Draws paragraphs below each other."""
+
+    DEFAULT_CSS = "Page { height: auto; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._paragraphs: Sequence[Paragraph] = ()
+        self._lines: dict[int, list[Content]] = {}
+
+    def show(self, paragraphs: Sequence[Paragraph]) -> None:
+        """Show these instead of what is shown."""
+        if list(paragraphs) == list(self._paragraphs):
+            return
+        self._paragraphs = tuple(paragraphs)
+        self._lines = {}
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        """The lines at the present width."""
+        return Content("\n").join(self._wrapped(self.content_size.width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
+        """How many lines there are at a width."""
+        return len(self._wrapped(width))
+
+    def _wrapped(self, width: int) -> list[Content]:
+        if width not in self._lines:
+            self._lines = {width: [line for one in self._paragraphs for line in _lines(one, max(width, 8))]}
+        return self._lines[width]
+
+
+def _lines(paragraph: Paragraph, width: int) -> list[Content]:
+    lead, rest = Content.from_text(paragraph.lead, markup=False), Content.from_text(paragraph.rest, markup=False)
+    room = max(width - max(lead.cell_length, rest.cell_length), 4)
+    if paragraph.fold:
+        pieces = [piece for line in paragraph.content.split("\n") for piece in line.fold(room)]
+    else:
+        pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in line.wrap(room)]
+    return [(lead if number == 0 else rest) + piece.rstrip() for number, piece in enumerate(pieces)] or [lead]

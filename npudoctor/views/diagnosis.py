@@ -1,0 +1,244 @@
+"""How far a run is and what it has found, in the order in which a person wants to read it: causes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from npudoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from npudoctor.engine import Event
+    from npudoctor.findings import Finding, Report, Result
+    from npudoctor.sdk import Check
+
+BROKEN = "To mend"
+"""The heading over all that somebody should act on."""
+
+
+class State(str, Enum):
+    """How a check stands. WAITING: mended, and in force only after a new login or a reboot."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    CRASHED = "crashed"
+    WAITING = "waiting"
+
+    @property
+    def broken(self) -> bool:
+        """Whether somebody should act."""
+        return self in (State.WARNING, State.ERROR, State.CRASHED)
+
+
+_URGENCY = {State.ERROR: 0, State.CRASHED: 1, State.WARNING: 2, State.WAITING: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One check in the list. `noted`: it is well, and has something to say; `fixable`: a fix is offered."""
+
+    check: str
+    title: str
+    state: State
+    summary: str
+    blocked_by: str | None = None
+    noted: bool = False
+    fixable: bool = False
+
+    @property
+    def group(self) -> str:
+        """The subject of its id."""
+        return self.check.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Rows under a heading; `remark` stands beside the heading."""
+
+    name: str
+    rows: tuple[Row, ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The verdict in one line. `check` is the cause; `more` counts the other findings."""
+
+    state: State
+    text: str
+    check: str | None = None
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What of the list is wanted: `words` that a row must hold, and whether ok and skipped ones are listed."""
+
+    words: str = ""
+    ok: bool = True
+    skipped: bool = True
+
+    def admits(self, row: Row) -> bool:
+        """Whether a row is listed."""
+        if row.state is State.OK and not self.ok and not row.noted:
+            return False
+        if row.state is State.SKIPPED and not self.skipped:
+            return False
+        text = f"{row.check} {row.title} {row.summary}".lower()
+        return all(word in text for word in self.words.lower().split())
+
+
+class Diagnosis:
+    """Follows the events of a run. A result stays in sight while its check runs again."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Result] = {}
+        self.report: Report | None = None
+        self.running = False
+        self.waiting: dict[str, str] = {}
+        self._checks: dict[str, Check] = {}
+        self._begun: set[str] = set()
+        self._ended: set[str] = set()
+
+    def begin(self, checks: Iterable[Check]) -> None:
+        """A run of these checks begins."""
+        self._checks = {check.id: check for check in checks}
+        self.results = {id: result for id, result in self.results.items() if id in self._checks}
+        self._begun, self._ended = set(), set()
+        self.running = True
+
+    def take(self, event: Event) -> None:
+        """Take note of an event."""
+        name = type(event).__name__
+        if name == "Started":
+            self._begun.add(event.check)  # type: ignore[union-attr]
+        elif name == "Finished":
+            result: Result = event.result  # type: ignore[union-attr]
+            self.results[result.check] = result
+            self._ended.add(result.check)
+            if result.status.value == "ok":
+                self.waiting.pop(result.check, None)
+        else:
+            self.report = event.report  # type: ignore[union-attr]
+            self.running = False
+
+    def expect(self, check: str, when: str) -> None:
+        """A fix of this check takes effect at `when`: `new-login` or `reboot`."""
+        self.waiting[check] = when
+
+    # What is shown
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many checks have ended, of how many."""
+        return len(self._ended), len(self._checks) or len(self.results)
+
+    def rows(self) -> Iterator[Row]:
+        """Every check, in the order of the catalogue; plug-ins that could not be loaded come first."""
+        known = [id for id in self.results if id not in self._checks]
+        for id in (*known, *self._checks):
+            yield self.row(id)
+
+    def row(self, id: str) -> Row:
+        """One check as it stands."""
+        result, check = self.results.get(id), self._checks.get(id)
+        title = result.title if result else check.title if check else id
+        if self.running and id not in self._ended and id in self._checks:
+            begun = id in self._begun
+            state = State.RUNNING if begun else State.PENDING
+            return Row(check=id, title=title, state=state, summary="looking" if begun else "waits for its turn")
+        if result is None:
+            return Row(check=id, title=title, state=State.PENDING, summary="not looked at yet")
+        state = State(result.status.value)
+        if state.broken and id in self.waiting:
+            when = "reboot" if self.waiting[id] == "reboot" else "new login"
+            return Row(check=id, title=title, state=State.WAITING, summary=f"mended; in force after a {when}")
+        return Row(
+            check=id,
+            title=title,
+            state=state,
+            summary=_summary(result),
+            blocked_by=result.blocked_by,
+            noted=state is State.OK and bool(result.findings),
+            fixable=any(finding.fix for finding in worth(result)),
+        )
+
+    def sections(self, shown: Shown) -> list[Section]:
+        """The list: what to mend, worst first, and then the groups with the rest."""
+        rows = list(self.rows())
+        urgent = sorted(
+            (row for row in rows if row.state in _URGENCY and shown.admits(row)), key=lambda row: _URGENCY[row.state]
+        )
+        sections = [Section(BROKEN, tuple(urgent))] if urgent else []
+        for group, members in groupby(rows, key=lambda row: row.group):
+            alike = list(members)
+            rest = tuple(row for row in alike if row.state not in _URGENCY and shown.admits(row))
+            if rest:
+                sections.append(Section(group, rest, _remark(alike)))
+        return sections
+
+    def headline(self) -> Headline:
+        """The verdict, or how far the run is."""
+        worst = [row for row in self.rows() if row.state in _URGENCY]
+        worst.sort(key=lambda row: _URGENCY[row.state])
+        if worst and worst[0].state is not State.WAITING:
+            more = sum(len(worth(self.results[row.check])) or 1 for row in worst if row.state.broken) - 1
+            return Headline(state=worst[0].state, text=worst[0].summary, check=worst[0].check, more=more)
+        if self.running or self.report is None:
+            return Headline(state=State.RUNNING, text="looking at this node")
+        if worst:
+            return Headline(state=State.WAITING, text=worst[0].summary, check=worst[0].check, more=len(worst) - 1)
+        if self.report.verdict.value == "undetermined":
+            undetermined = next((result for result in self.results.values() if result.leaves_undetermined), None)
+            reason = undetermined.reason if undetermined else "not all could be looked at"
+            check = undetermined.check if undetermined else None
+            return Headline(state=State.CRASHED, text=f"could not determine: {reason}", check=check)
+        return Headline(state=State.OK, text="nothing is wrong that these checks can see")
+
+    def counts(self) -> Mapping[State, int]:
+        """How many checks stand in each state."""
+        states = [row.state for row in self.rows()]
+        return {state: states.count(state) for state in State if state in states}
+
+    def check(self, id: str) -> Check | None:
+        """The check itself, where it is known."""
+        return self._checks.get(id)
+
+
+def worth(result: Result) -> list[Finding]:
+    """The findings that somebody should act on."""
+    return [finding for finding in result.findings if finding.severity.value != "info"]
+
+
+def about(finding: Finding) -> str:
+    """The summary, with the card or interface that it is about."""
+    plain = finding.subject in ("host", "python", "container")
+    return finding.summary if plain else f"{finding.subject}: {finding.summary}"
+
+
+def _summary(result: Result) -> str:
+    findings = worth(result) or list(result.findings)
+    if findings:
+        worst = max(findings, key=lambda finding: finding.severity)
+        return about(worst)
+    if result.status.value == "skipped":
+        return f"see {result.blocked_by}" if result.blocked_by else result.reason or "skipped"
+    return result.reason or "ok"
+
+
+def _remark(rows: Sequence[Row]) -> str:
+    ok = sum(row.state is State.OK for row in rows)
+    skipped = sum(row.state is State.SKIPPED for row in rows)
+    busy = sum(row.state in (State.PENDING, State.RUNNING) for row in rows)
+    if busy:
+        return f"{busy} to go"
+    return ", ".join(f"{number} {word}" for number, word in ((ok, "ok"), (skipped, "skipped")) if number)
+
+
+__all__ = ["BROKEN", "Diagnosis", "Headline", "Row", "Section", "Shown", "State", "about", "worth"]

@@ -1,0 +1,12 @@
+"""What a run is about to do, for the list of checks before the first result."""
+
+from __future__ import annotations
+
+from npudoctor import engine
+from npudoctor.sdk import Check
+from npudoctor.views.session import Session
+
+
+def checks(session: Session) -> tuple[Check, ...]:
+    """The checks that a run would run; raises CannotOpen."""
+    return engine.select(session.node.catalog, session.node.selection)

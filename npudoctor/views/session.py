@@ -1,0 +1,118 @@
+"""One node that is looked at again and again: by the checks, by the screens that are live, and by fixes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from npudoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from npudoctor.engine import Event, Selection
+    from npudoctor.host import Host
+    from npudoctor.plugins import Catalog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What the command line has settled: what can be checked, how, and how the node is reached.
+
+    `words` are the options that name the node, for the commands that are shown to a person.
+    """
+
+    catalog: Catalog
+    selection: Selection
+    open: Callable[[], AbstractContextManager[Host]]
+    words: tuple[str, ...] = ()
+
+
+class CannotOpen(Exception):
+    """The node, its configuration or a recording cannot be opened; the text is the one line that says why."""
+
+
+class Session:
+    """Loads late, so that the first frame need not wait for it; every method but `close` may take seconds.
+
+    A live node is opened anew for each look, since a host answers each command once; a recorded or simulated one stays.
+    """
+
+    def __init__(self, load: Callable[[], Node]) -> None:
+        self._load = load
+        self._lock = threading.RLock()
+        self._node: Node | None = None
+        self._kept: Host | None = None
+        self._open = contextlib.ExitStack()
+        self._busy: set[Any] = set()
+        self._closed = False
+        self.facts: dict[type, Any] = {}
+
+    @property
+    def node(self) -> Node:
+        """What is looked at; raises CannotOpen."""
+        with self._lock:
+            if self._node is None:
+                self._node = self._load()
+            return self._node
+
+    @property
+    def source(self) -> str:
+        """`live`, `bundle` or `simulated`; empty until the node was opened."""
+        return self._kept.about.source if self._kept else "live" if self._node else ""
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[Host]:
+        """The node, ready to be asked; what still runs on it is ended on leaving."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        with contextlib.ExitStack() as until:
+            with self._lock:
+                host = self._kept or until.enter_context(self.node.open())
+                if host.about.source != "live" and self._kept is None:
+                    self._kept = host
+                    self._open.push(until.pop_all())
+                self._busy.add(host)
+            try:
+                if self._closed:
+                    _end(host)
+                yield host
+            finally:
+                self._busy.discard(host)
+
+    def run(self) -> Iterator[Event]:
+        """Run the checks; the facts that they saw are kept."""
+        from npudoctor import engine
+
+        with self.looking() as host:
+            for event in engine.run(self.node.catalog, host, self.node.selection):
+                if isinstance(event, engine.Done):
+                    self.facts = {probe.provides: value for probe, value in event.facts.items()}
+                yield event
+
+    def gather(self) -> Mapping[type, Any]:
+        """Every fact of the node, or what stands in its place."""
+        from npudoctor import engine
+
+        options, limit_s = self.node.selection.options, self.node.selection.deadline_s
+        with self.looking() as host:
+            found = engine.gather(self.node.catalog, host, options, deadline_s=limit_s)
+        return {probe.provides: value for probe, value in found.items()}
+
+    def known(self, fact: type) -> Any:
+        """A fact of the last run; None where it is not known."""
+        value = self.facts.get(fact)
+        return value if isinstance(value, fact) else None
+
+    def close(self) -> None:
+        """End what still runs on the node, at once."""
+        self._closed = True
+        for host in [*self._busy, self._kept]:
+            _end(host)
+
+
+def _end(host: Any) -> None:
+    if close := getattr(host, "close", None):
+        close()

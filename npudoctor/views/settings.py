@@ -1,0 +1,59 @@
+"""What a person has chosen in the terminal interface, remembered in one small file; a damaged one counts as none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from npudoctor.records import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`theme` is empty until one is chosen; `interval_s` is how often cards are asked, None for a fitting one."""
+
+    theme: str = ""
+    ok: bool = True
+    skipped: bool = True
+    interval_s: float | None = None
+
+    def changed(self, **what: Any) -> Settings:
+        """The same with other choices."""
+        return replace(self, **what)
+
+
+def path() -> str:
+    """Where they are kept."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(home, "npudoctor", "tui.json")
+
+
+def load() -> Settings:
+    """What was chosen last; what is not understood is left at its default."""
+    try:
+        with open(path(), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return Settings()
+    if not isinstance(found, dict):
+        return Settings()
+    interval = found.get("interval_s")
+    return Settings(
+        theme=found["theme"] if isinstance(found.get("theme"), str) else "",
+        ok=found.get("ok") is not False,
+        skipped=found.get("skipped") is not False,
+        interval_s=float(interval) if isinstance(interval, (int, float)) and 0.5 <= interval <= 3600 else None,
+    )
+
+
+def save(settings: Settings) -> None:
+    """Keep them; a home that cannot be written is nobody's problem."""
+    words = {name: getattr(settings, name) for name in ("theme", "ok", "skipped", "interval_s")}
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path()), exist_ok=True)
+        beside = f"{path()}.{os.getpid()}"
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(words, file)
+        os.replace(beside, path())
