@@ -1,0 +1,74 @@
+"""What a launcher has left in the environment of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from npudoctor.findings import Finding, Result, Severity, Skip, Status
+from npudoctor.sdk import Unavailable
+from npudoctor.testing import run_check
+
+Nodes = Callable[..., Any]
+ID = "env.launcher-leftovers"
+RANK = {"RANK": "1", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}
+
+
+def only(result: Result) -> Finding:
+    assert len(result.findings) == 1, [finding.summary for finding in result.findings]
+    return result.findings[0]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "29511"},
+        {**RANK, "TORCHELASTIC_RUN_ID": "a1"},
+    ],
+)
+def test_nothing_left_over_passes(node: Nodes, environ: dict[str, str]) -> None:
+    result = node(environ=environ).check(ID)
+    assert (result.status, result.findings) == (Status.OK, ())
+
+
+def test_the_place_of_a_rank_in_a_shell_is_a_warning(node: Nodes) -> None:
+    finding = only(node(environ=RANK).check(ID))
+    assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P024")
+    assert finding.commands == ("unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE",)
+
+
+def test_while_a_job_runs_it_is_info(node: Nodes) -> None:
+    busy = node(environ=RANK, job={"ranks": 8})
+    assert only(busy.check(ID)).severity is Severity.INFO
+    assert only(busy.check(ID, expect_idle=True)).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"RANK": "8", "WORLD_SIZE": "8"}, "RANK=8 does not fit: 8 is not below WORLD_SIZE=8"),
+        ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "not below LOCAL_WORLD_SIZE=2"),
+        ({"LOCAL_WORLD_SIZE": "16", "WORLD_SIZE": "32"}, "16 ranks for 8 cards"),
+        ({"LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "2"}, "more than WORLD_SIZE=2"),
+        ({"LOCAL_RANK": "4", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3"}, "there is no card 4 for it"),
+        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE=eight"),
+    ],
+)
+def test_values_that_do_not_fit_each_other_are_said(node: Nodes, environ: dict[str, str], words: str) -> None:
+    finding = only(node(environ=environ).check(ID))
+    assert finding.severity is Severity.WARNING and words in finding.summary
+    worker = only(node(environ={**environ, "TORCHELASTIC_RUN_ID": "a1"}).check(ID))
+    assert worker.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("mark", ["KUBERNETES_SERVICE_HOST", "SLURM_JOB_ID", "MA_NUM_HOSTS"])
+def test_an_orchestrator_sets_them_itself(node: Nodes, mark: str) -> None:
+    assert node(environ={**RANK, mark: "1"}).check(ID).skip is Skip.NOT_APPLICABLE
+
+
+def test_without_a_job_environment_nothing_is_judged() -> None:
+    result = run_check(ID, options={"role": "full"}, files={"/dev/davinci0": ""}, environ=Unavailable("cron has none"))
+    assert (result.status, result.reason) == (Status.SKIPPED, "no job environment: cron has none")
