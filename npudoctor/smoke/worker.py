@@ -211,8 +211,8 @@ class Rank(object):
             return
         one, other = got[bad[0]].cpu(), want[bad[0]]
         where = int((one != other).nonzero()[0])
-        same = torch.equal(one, before) or not one.any()
-        self.link.say("collective", op=op, dtype=dtype, ok=False, unchanged=bool(same and not torch.equal(before, other)),
+        same = (torch.equal(one, before) or not one.any()) and not torch.equal(before, other)
+        self.link.say("collective", op=op, dtype=dtype, ok=False, unchanged=bool(same),
                       slots=bad if len(got) > 1 else [], actual="%s at [%d]" % (one[where].item(), where),
                       expected=str(other[where].item()))  # fmt: skip
 
@@ -255,7 +255,7 @@ class Rank(object):
         torch.manual_seed(20250718)
         wide = [784, 8192, 8192, 10] if self.large else [784, 128, 10]
         layers = []
-        for one, other in zip(wide, wide[1:]):
+        for one, other in zip(wide, wide[1:]):  # noqa: RUF007 - Python 3.7
             layers += [torch.nn.Linear(one, other), torch.nn.ReLU()]
         return torch.nn.Sequential(*layers[:-1]).to(device)
 
@@ -320,10 +320,10 @@ class Rank(object):
             loss.backward()
             optimizer.step()
             value = loss.item()
-            seen += numbers.tolist()
+            seen += numbers.tolist() if step < min(self.steps, 10) else []
             spent = time.perf_counter() - start
             self.link.say("loss", step=step, loss=value if math.isfinite(value) else None, s=spent)
-        self.link.say("measured", name="samples", value=sorted(set(seen)))
+        self.link.say("measured", name="samples", value=sorted(seen))
         if self.device.type == "npu":
             self.link.say("measured", name="memory_mb", value=torch.npu.max_memory_allocated() / 1048576.0)
 

@@ -1,0 +1,178 @@
+"""Who broke a smoke run, and who only waited for it: the first to fail is told apart from those who followed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from npudoctor import knowledge
+from npudoctor.records import dataclass
+from npudoctor.smoke import launch
+from npudoctor.smoke.events import Cause, RankFailed
+from npudoctor.smoke.plan import Plan
+from npudoctor.smoke.watch import RankState, log_tail
+
+_FOLLOWS = re.compile(
+    r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
+    r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.*(closed|timed? ?out)"
+    r"|heartbeat|remote process|ERR02200|EI0002|EI0006|DistStoreError|DistNetworkError.*(reset|closed)"
+)
+_CODES = re.compile(r"\b(E[A-Z]\d{4}|ERR\d{5}|[1-5]0[0-9]{4})\b")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+_NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |\s*warnings\.warn)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """A stage whose deadline has passed, with the ranks that have not come through it."""
+
+    stage: str
+    ranks: tuple[int, ...]
+    limit_s: float
+
+
+def failed_ranks(states: Iterable[RankState], codes: Mapping[int | None, int | None]) -> list[int]:
+    """The ranks that cannot come through any more, without a look at any clock. `codes` are exit codes by rank."""
+    return [
+        state.rank
+        for state in states
+        if state.failed is not None
+        or (state.gone_at is not None and not state.bye)
+        or (codes.get(state.rank) is not None and not state.bye)
+    ]
+
+
+def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | None:
+    """The first stage that is over its time."""
+    now = time.monotonic()
+    for stage, limit_s in plan.planned.deadlines_s.items():
+        starts = [state.began[stage] for state in states.values() if stage in state.began]
+        start = began if stage == "launch" else min(starts, default=None)
+        if start is None or now < start + limit_s:
+            continue
+        waiting = tuple(state.rank for state in states.values() if stage not in state.ended and not state.over)
+        if waiting:
+            return Late(stage=stage, ranks=waiting, limit_s=limit_s)
+    return None
+
+
+def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Mapping[int, str]) -> frozenset[int]:
+    """Those among the late whom the others wait for; empty where all stand at the same place."""
+    mute = [rank for rank in ranks if states[rank].pid is None]
+    if mute:
+        return frozenset(mute)
+    least = min(states[rank].number for rank in ranks)
+    behind = frozenset(rank for rank in ranks if states[rank].number == least)
+    if len(behind) < len(ranks):
+        return behind
+    held = frozenset(rank for rank in ranks if launch.state_of(states[rank].pid or 0) in ("T", "t", "D"))
+    if held and len(held) < len(ranks):
+        return held
+    apart = frozenset(rank for rank in ranks if rank not in held and not _in_torch(stacks.get(rank, "")))
+    return apart if 0 < len(apart) < len(ranks) or len(ranks) == 1 else frozenset()
+
+
+def _in_torch(stack: str) -> bool:
+    """Whether the main thread, which comes last, stands inside torch."""
+    frame = _FRAME.search(main_thread(stack))
+    return frame is not None and ("/torch/" in frame[1] or "/torch_npu/" in frame[1])
+
+
+def main_thread(stack: str) -> str:
+    """The part of faulthandler's text that is about the thread that trains: the last one listed."""
+    return stack.strip().rpartition("\n\n")[2]
+
+
+def describe(
+    plan: Plan,
+    state: RankState,
+    *,
+    first: bool,
+    at_s: float,
+    folder: str,
+    code: int | None = None,
+    stack: str | None = None,
+    hung: bool = False,
+) -> RankFailed:
+    """Everything that is known of a rank that did not come through."""
+    log = log_tail(folder, f"rank-{state.rank}.log")
+    message = state.failed["message"] if state.failed else None
+    card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
+    text = f"{message or ''}\n{log[-3000:]}" if not hung else ""
+    return RankFailed(
+        at_s=at_s,
+        rank=state.rank,
+        stage=stage_of(state, plan),
+        cause=_cause(state, code, hung=hung),
+        first=first,
+        card=card,
+        pid=state.pid,
+        doing=state.doing,
+        since_s=round(time.monotonic() - state.heard, 2) if state.heard is not None else None,
+        signal=_signal_name(code),
+        exit_code=code if code is not None and code >= 0 and not hung else None,
+        message=message,
+        last_line=last_line(log),
+        stack=main_thread(stack)[:4000] if stack else None,
+        state=launch.state_of(state.pid) if hung and state.pid else None,
+        codes=tuple(dict.fromkeys(_CODES.findall(message or "")))[:5],
+        pitfalls=tuple(pitfall.id for pitfall in knowledge.pitfalls().match(text)[:2]) if text.strip() else (),
+    )
+
+
+def stage_of(state: RankState, plan: Plan) -> str:
+    """The stage that a rank was in: the one it began and did not end, or the next."""
+    stages = list(plan.planned.deadlines_s)
+    if state.stage is None:
+        return "launch"
+    if state.stage not in state.ended:
+        return state.stage
+    place = stages.index(state.stage) + 1
+    return stages[min(place, len(stages) - 1)]
+
+
+def _cause(state: RankState, code: int | None, *, hung: bool) -> Cause:
+    if hung:
+        return Cause.HANG
+    if state.failed is not None:
+        return Cause.EXCEPTION
+    if state.pid is None:
+        return Cause.NO_START
+    return Cause.SIGNAL if code is not None and code < 0 else Cause.EXIT
+
+
+def _signal_name(code: int | None) -> str | None:
+    if code is None or code >= 0:
+        return None
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return str(-code)
+
+
+def last_line(log: str) -> str | None:
+    """The last line of a log that says something."""
+    lines = [line.strip() for line in log.splitlines() if not _NOISE.match(line)]
+    return lines[-1][:300] if lines else None
+
+
+def follows(state: RankState) -> bool:
+    """Whether what a rank complains of is that another one has gone."""
+    return state.failed is not None and bool(_FOLLOWS.search(state.failed["message"]))
+
+
+def firsts(ranks: Sequence[int], states: Mapping[int, RankState]) -> frozenset[int]:
+    """Of the ranks that failed, the one that did so by itself: the earliest whose complaint is not about a peer."""
+    causes = [rank for rank in ranks if not follows(states[rank])] or list(ranks)
+
+    def when(rank: int) -> float:
+        times = [states[rank].failed_at, states[rank].gone_at]
+        return min((one for one in times if one is not None), default=0.0)
+
+    earliest = min(map(when, causes), default=0.0)
+    same = {states[rank].failed["message"] for rank in causes if states[rank].failed}  # type: ignore[index]
+    if len(same) == 1 and len(causes) == len(states) > 1 and all(states[rank].failed for rank in causes):
+        return frozenset(causes)
+    return frozenset(rank for rank in causes if when(rank) == earliest)

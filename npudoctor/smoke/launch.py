@@ -1,0 +1,194 @@
+"""Starts the ranks of a smoke run, each a fresh process, by the launcher that a person's own job would use.
+
+Every process that is started carries the run's mark in its variables, so that none can be left behind unseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+
+from npudoctor.records import dataclass
+from npudoctor.smoke.plan import WORKER, Plan, Refused
+
+MARK = "NPUDOCTOR_SMOKE"
+TERM_S, KILL_S = 2.0, 2.0
+"""How long processes may take to go after SIGTERM, and after SIGKILL, in seconds."""
+
+_FILES = {
+    "torchrun": ("torch", "distributed/run.py"),
+    "torch.distributed.launch": ("torch", "distributed/launch.py"),
+    "torch_npu_run": ("torch_npu", "distributed/run.py"),
+    "accelerate": ("accelerate", "commands/launch.py"),
+}
+_LOOK = """import importlib.machinery as m, os, sys
+s = m.PathFinder.find_spec(sys.argv[1])
+places = list(s.submodule_search_locations or ()) if s else []
+sys.exit(0 if any(os.path.exists(os.path.join(p, sys.argv[2])) for p in places) else 9)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launched:
+    """What was started: the processes by rank, or the launcher alone under None. `mark` stands in their variables."""
+
+    processes: Mapping[int | None, subprocess.Popen[bytes]]
+    mark: str
+
+    def end(self, pids: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """End all of them, and `pids` too: TERM, then KILL; the pids of those that are there all the same."""
+        own = {process.pid for process in self.processes.values()}
+        for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+            left = {*self._alive(), *marked(self.mark), *(pid for pid in pids if is_alive(pid))}
+            if not left:
+                break
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, number) if pid in own else os.kill(pid, number)
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGCONT)
+            until = time.monotonic() + patience_s
+            while time.monotonic() < until and (self._alive() or marked(self.mark)):
+                time.sleep(0.02)
+        for process in self.processes.values():
+            process.poll()
+        return tuple(sorted({*self._alive(), *marked(self.mark)}))
+
+    def _alive(self) -> list[int]:
+        return [process.pid for process in self.processes.values() if process.poll() is None]
+
+
+def lacks(plan: Plan) -> str | None:
+    """Why the target cannot use this launcher, as a clause; None where it can. Nothing heavy is imported for it."""
+    if plan.request.launcher not in _FILES:
+        return None
+    package, path = _FILES[plan.request.launcher]
+    done = subprocess.run(
+        [plan.planned.python, "-c", _LOOK, package, path],
+        env=dict(plan.environ),
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    return f"the target {plan.planned.python} lacks {plan.request.launcher} ({package}/{path} is not there)"
+
+
+def start(plan: Plan, folder: str) -> Launched:
+    """Start the ranks; what they need lies in `folder`. Raises Refused where nothing can be started."""
+    told = os.path.join(folder, "told.json")
+    with open(told, "w", encoding="utf-8") as file:
+        json.dump({**plan.told, "socket": os.path.join(folder, "socket"), "logs": folder}, file)
+    common = {
+        **plan.environ,
+        MARK: told,
+        "NPUDOCTOR_SMOKE_PARENT": str(os.getpid()),
+        "MASTER_ADDR": plan.master_addr,
+        "MASTER_PORT": str(plan.master_port),
+        "WORLD_SIZE": str(plan.planned.world_size),
+        "LOCAL_WORLD_SIZE": str(len(plan.planned.ranks)),
+    }
+    if plan.request.launcher == "direct":
+        processes: dict[int | None, subprocess.Popen[bytes]] = {}
+        for one in plan.planned.ranks:
+            own = {"RANK": str(one.rank), "LOCAL_RANK": str(one.local_rank)}
+            try:
+                command = [plan.planned.python, WORKER]
+                processes[one.rank] = _start(command, {**common, **own}, os.path.join(folder, f"rank-{one.rank}.log"))
+            except Refused:
+                Launched(processes=processes, mark=told).end()
+                raise
+        return Launched(processes=processes, mark=told)
+    command = [plan.planned.python, WORKER, "launcher", *_command(plan, folder)]
+    if plan.request.launcher not in ("spawn", "shell"):
+        common = {key: value for key, value in common.items() if key not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
+    return Launched(processes={None: _start(command, common, os.path.join(folder, "launcher.log"))}, mark=told)
+
+
+def _start(command: list[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
+    try:
+        with open(log, "ab") as file:
+            return subprocess.Popen(
+                command,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as problem:
+        raise Refused(f"{command[0]} cannot be started: {problem.strerror}") from problem
+
+
+def _command(plan: Plan, folder: str) -> list[str]:
+    """How a person starts this job with the launcher."""
+    python, ranks, kind = plan.planned.python, str(len(plan.planned.ranks)), plan.request.launcher
+    address = [f"--master_addr={plan.master_addr}", f"--master_port={plan.master_port}"]
+    if plan.planned.nnodes > 1:
+        endpoint = plan.request.rdzv_endpoint
+        address = ["--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=npudoctor"]
+    nodes = [f"--nnodes={plan.planned.nnodes}", f"--node_rank={plan.planned.node_rank}", f"--nproc_per_node={ranks}"]
+    if kind in ("torchrun", "torch_npu_run", "torch.distributed.launch"):
+        module = {"torchrun": "torch.distributed.run", "torch_npu_run": "torch_npu.distributed.run"}.get(kind, kind)
+        extra = ["--use_env"] if kind == "torch.distributed.launch" else ["--max_restarts=0"]
+        return [python, "-m", module, *nodes, *address, *extra, WORKER]
+    if kind == "accelerate":
+        where = ["--cpu"] if plan.planned.device == "cpu" else ["--multi_gpu"] if int(ranks) > 1 else []
+        plain = ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
+        port = f"--main_process_port={plan.master_port}"
+        return [
+            python,
+            "-m",
+            "accelerate.commands.launch",
+            *where,
+            f"--num_processes={ranks}",
+            *plain,
+            port,
+            WORKER,
+        ]
+    if kind == "spawn":
+        return [python, WORKER, "spawn"]
+    script = os.path.join(folder, "launch.sh")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(
+            f"first={plan.planned.ranks[0].rank}\n"
+            f"for ((local_rank = 0; local_rank < {ranks}; local_rank++)); do\n"
+            f"    LOCAL_RANK=$local_rank RANK=$((first + local_rank)) {shlex.join([python, WORKER])} &\n"
+            "done\nwait\n"
+        )
+    return ["bash", script]
+
+
+def marked(mark: str) -> list[int]:
+    """The processes, zombies aside, that carry the run's mark."""
+    needle = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    ours = needle in file.read().split(b"\0")
+                if ours and is_alive(int(entry)):
+                    found.append(int(entry))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    return state_of(pid) not in (None, "Z", "X")
+
+
+def state_of(pid: int) -> str | None:
+    """The kernel's letter for the state of a process: R, S, D, T, Z; None without one."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return None

@@ -1,0 +1,362 @@
+"""What a smoke run will do: which ranks on which cards, with which ports, variables and deadlines; nothing is started.
+
+Manners are decided here: cards at work or sick are left alone, memory is bounded, ports stay clear of a live job's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from npudoctor import knowledge
+from npudoctor.facts import hccl
+from npudoctor.facts.cards import Cards
+from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
+from npudoctor.facts.ports import PortRanges, Sockets
+from npudoctor.records import dataclass, field, replace
+from npudoctor.smoke.events import STAGES, Planned, RankPlan
+
+LAUNCHERS = ("direct", "torchrun", "spawn", "shell", "torch.distributed.launch", "torch_npu_run", "accelerate")
+STRATEGIES = ("ddp", "fsdp", "zero2", "zero3")
+DTYPES = ("fp32", "fp16", "bf16")
+SIZES = ("small", "large")
+WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
+
+DEADLINES_S: Mapping[str, Mapping[str, float]] = {
+    "cpu": dict(zip(STAGES, (120, 60, 60, 60, 120, 60, 120, 60, 30), strict=True)),
+    "npu": dict(zip(STAGES, (180, 180, 240, 120, 300, 60, 300, 120, 30), strict=True)),
+}
+"""Seconds by device and stage. On the NPU rendezvous outlasts HCCL's own 120 s, and collectives the first compile."""
+
+STALE = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE", "RANK_ID"),
+    *("NPUDOCTOR_SMOKE", "NPUDOCTOR_SMOKE_PARENT"),
+)
+"""Variables of a launcher that may have been left over; none is handed to the ranks."""
+
+STALE_BEGINNINGS = ("TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "ACCELERATE_")
+CARD_MEMORY_BYTES = 2 << 30
+APART = 32
+"""How far from a live job's ports HCCL's base port is put."""
+
+_CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
+
+
+class Refused(Exception):
+    """The run cannot be made as it was asked for; the text is a full clause that says why and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a person asked for. `cards` counts devices as torch_npu does; `deadlines_s` replaces single deadlines.
+
+    `timeout_s` bounds the whole run; `rdzv_endpoint` is HOST:PORT where several nodes meet; times are in seconds.
+    """
+
+    device: Literal["npu", "cpu"] = "npu"
+    cards: tuple[int, ...] | None = None
+    ranks: int | None = None
+    size: str = "small"
+    steps: int = 30
+    dtype: str = "fp32"
+    strategy: str = "ddp"
+    launcher: str = "direct"
+    nnodes: int = 1
+    node_rank: int = 0
+    rdzv_endpoint: str | None = None
+    force: bool = False
+    timeout_s: float = 900.0
+    keep_logs: str | None = None
+    deadlines_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of the node before the run; None is what could not be known."""
+
+    python: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+    cards: Cards | None = None
+    info: NpuSmiInfo | None = None
+    holders: CardHolders | None = None
+    topology: Topology | None = None
+    hccl_ports: hccl.HcclPorts | None = None
+    sockets: Sockets | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that the launcher and the watcher need. `told` is what the worker reads; `environ` what every rank gets."""
+
+    planned: Planned
+    request: Request
+    environ: Mapping[str, str]
+    told: Mapping[str, Any]
+    master_addr: str
+    master_port: int
+
+    @property
+    def local_ranks(self) -> tuple[int, ...]:
+        """The ranks that run on this node."""
+        return tuple(one.rank for one in self.planned.ranks)
+
+
+def make(request: Request, known: Known) -> Plan:
+    """Plan a run; raises Refused."""
+    notes: list[str] = []
+    devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
+    family = known.cards.family if known.cards and request.device == "npu" else None
+    world = len(devices) * request.nnodes
+    _must_fit(request, family, world)
+    first = request.node_rank * len(devices)
+    ranks = _ranks(request, known, devices, first, notes)
+    environ = _environ(request, known, devices, notes)
+    if request.nnodes > 1:
+        master_addr, _, port = (request.rdzv_endpoint or "").rpartition(":")
+        master_port = int(port)
+    else:
+        master_addr, master_port = "127.0.0.1", free_port(known)
+    stages = _stages(request, family, notes)
+    deadlines = {stage: float(DEADLINES_S[request.device][stage]) for stage in stages}
+    if request.size == "large":
+        deadlines |= {stage: 2 * deadlines[stage] for stage in ("training", "parity", "scaling") if stage in deadlines}
+    deadlines |= {stage: value for stage, value in request.deadlines_s.items() if stage in stages}
+    planned = Planned(
+        device=request.device,
+        backend="hccl" if request.device == "npu" else "gloo",
+        world_size=world,
+        nnodes=request.nnodes,
+        node_rank=request.node_rank,
+        ranks=ranks,
+        size=request.size,
+        steps=request.steps,
+        dtype=request.dtype,
+        strategy=request.strategy,
+        launcher=request.launcher,
+        python=known.python,
+        family=family,
+        product=known.cards.chips[0].name if known.cards and known.cards.chips and request.device == "npu" else None,
+        master=f"{master_addr}:{master_port}",
+        deadlines_s=deadlines,
+        notes=tuple(notes),
+    )
+    return Plan(
+        planned=planned,
+        request=request,
+        environ=environ,
+        told=_told(request, planned, stages),
+        master_addr=master_addr,
+        master_port=master_port,
+    )
+
+
+def _must_fit(request: Request, family: str | None, world: int) -> None:
+    if request.strategy in ("zero2", "zero3"):
+        raise Refused(f"{request.strategy} needs DeepSpeed, which this smoke run does not drive yet; take ddp or fsdp")
+    if request.strategy == "fsdp" and world < 2:
+        raise Refused("fsdp shards a model over ranks; it needs two of them")
+    if request.device == "npu" and request.dtype == "bf16" and family is not None:
+        row = knowledge.hardware().family(family)
+        if row is not None and not row.bf16:
+            raise Refused(f"the {family} has no bf16; take --dtype fp16 or fp32")
+    if request.nnodes > 1 and not (request.rdzv_endpoint or "").rpartition(":")[2].isdigit():
+        raise Refused("several nodes need --rdzv-endpoint HOST:PORT of the first one")
+    if request.nnodes > 1 and request.launcher != "torchrun":
+        raise Refused("several nodes meet through torchrun; add --launcher torchrun")
+
+
+# Cards
+
+
+def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
+    """The devices to use, by torch_npu's numbers on the whole node."""
+    chips = known.cards.chips if known.cards else ()
+    if not chips:
+        if request.cards or request.ranks:
+            notes.append("no card is known here; torch_npu is asked for them, as you named them")
+            return request.cards or tuple(range(request.ranks or 1))
+        raise Refused("there is no card on this node; --device cpu tests torch, gloo and the machinery without one")
+    visible = _visible(known.environ, len(chips))
+    wanted = request.cards if request.cards is not None else visible
+    for number in wanted:
+        if number >= len(chips):
+            raise Refused(f"--cards {number}: this node has cards 0 to {len(chips) - 1}")
+        if number not in visible:
+            raise Refused(f"--cards {number}: ASCEND_RT_VISIBLE_DEVICES={known.environ[_VISIBLE]} hides it")
+    reasons = {number: reason for number in wanted if (reason := _why_not(number, known))}
+    if reasons and request.force:
+        notes += [f"card {number} {reason}; it is used because of --force" for number, reason in reasons.items()]
+    elif reasons:
+        listed = ", ".join(f"card {number} {reason}" for number, reason in reasons.items())
+        if request.cards is not None or len(reasons) == len(wanted):
+            raise Refused(f"{listed}; --force uses it all the same, and may disturb what runs there")
+        notes.append(f"left alone: {listed}")
+        wanted = tuple(number for number in wanted if number not in reasons)
+    if request.ranks:
+        if request.ranks > len(wanted):
+            raise Refused(f"--ranks {request.ranks}: only {len(wanted)} cards can be used, one rank on each")
+        wanted = wanted[: request.ranks]
+    return tuple(sorted(wanted))
+
+
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+def _visible(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
+    text = environ.get(_VISIBLE, "").strip()
+    if not text:
+        return tuple(range(count))
+    numbers = [int(part) for part in text.split(",") if part.strip().isdigit()]
+    return tuple(number for number in numbers if number < count)
+
+
+def _why_not(number: int, known: Known) -> str | None:
+    """Why a card is left alone, as the rest of a clause; None where it may be used."""
+    card = known.cards.chips[number] if known.cards else None
+    if card is None or card.npu_id is None:
+        return None
+    if known.holders is not None and (held := known.holders.on(card.npu_id, card.chip_id)):
+        names = ", ".join(f"{one.row.name or 'a process'} ({one.row.pid})" for one in held[:3])
+        return f"is held by {names}"
+    chips = known.info.npus if known.info else ()
+    for chip in chips:
+        if (chip.npu_id, chip.chip_id) == (card.npu_id, card.chip_id) and (chip.health or "OK").upper() != "OK":
+            return f"has health {chip.health}"
+    return None
+
+
+def _ranks(
+    request: Request, known: Known, devices: Sequence[int], first: int, notes: list[str]
+) -> tuple[RankPlan, ...]:
+    ranks = []
+    chips = known.cards.chips if known.cards else ()
+    for place, device in enumerate(devices):
+        on_card = request.device == "npu"
+        cpus = _affinity(known.topology, device) if on_card else None
+        subject = (chips[device].subject if device < len(chips) else f"npu:{device}") if on_card else None
+        name = f"npu:{place}" if on_card else "cpu"
+        ranks.append(RankPlan(rank=first + place, local_rank=place, device=name, card=subject, cpus=cpus))
+    if request.device == "npu" and not any(one.cpus for one in ranks):
+        notes.append("the ranks are not bound to CPUs: npu-smi shows no affinity here")
+    return tuple(ranks)
+
+
+def _affinity(topology: Topology | None, device: int) -> str | None:
+    if topology is None or topology.cpu_affinity is None or device >= len(topology.devices):
+        return None
+    return topology.cpu_affinity.get(topology.devices[device])
+
+
+def cpus_of(text: str) -> list[int]:
+    """The CPUs of a list of ranges: 0-3,8 is 0, 1, 2, 3 and 8."""
+    found: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return found
+
+
+# Ports and variables
+
+
+def free_port(known: Known) -> int:
+    """A port that is free now and that HCCL does not use."""
+    reserved = known.hccl_ports.possible if known.hccl_ports else hccl.host_ports({}, None).possible
+    for _ in range(64):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in reserved:
+            return port
+    raise Refused("no port is free outside HCCL's range")
+
+
+def _environ(request: Request, known: Known, devices: Sequence[int], notes: list[str]) -> dict[str, str]:
+    environ = {
+        name: value
+        for name, value in known.environ.items()
+        if name not in STALE and not name.startswith(STALE_BEGINNINGS)
+    }
+    environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // max(len(devices), 1))))
+    if request.device == "cpu":
+        environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        if request.nnodes == 1:
+            environ["GLOO_SOCKET_IFNAME"] = "lo"
+        return environ
+    environ["HCCL_DETERMINISTIC"] = "true"
+    environ[_VISIBLE] = ",".join(map(str, devices))
+    if moved := _base_port_beside_a_job(known):
+        environ[hccl.BASE_PORT] = str(moved)
+        notes.append(
+            f"a live job uses HCCL's ports, so this run uses those from {moved} on; the usual range was not tested"
+        )
+    return environ
+
+
+def _base_port_beside_a_job(known: Known) -> int | None:
+    """A free base port at least 32 away where HCCL's range is taken; None where it is free."""
+    if known.sockets is None or known.hccl_ports is None or not known.sockets.holding(known.hccl_ports.certain):
+        return None
+    low = min(known.hccl_ports.possible, default=60000)
+    for base in range(low + APART, 65520 - APART, APART):
+        if not known.sockets.holding(PortRanges.of((base, base + APART - 1))):
+            return base
+    return None
+
+
+# What the worker is told
+
+
+def _stages(request: Request, family: str | None, notes: list[str]) -> tuple[str, ...]:
+    stages = [stage for stage in STAGES if stage != "memory-seen" or request.device == "npu"]
+    if family == "310P":
+        notes.append("the 310P infers: only its forward pass and its collectives are tested")
+        stages = [stage for stage in stages if stage in ("launch", "rendezvous", "collectives", "memory-seen")]
+    if request.strategy != "ddp" and "scaling" in stages:
+        stages.remove("scaling")
+    return tuple(stages)
+
+
+def _dtypes(planned: Planned) -> tuple[str, ...]:
+    if planned.device == "cpu":
+        return _CPU_DTYPES
+    row = knowledge.hardware().family(planned.family or "")
+    listed = row.allreduce_dtypes if row else ("fp32", "fp16", "int8", "int32")
+    return tuple(name for name in listed if name in ("int8", "int16", "int32", "int64", "fp16", "fp32", "bf16"))
+
+
+def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str, Any]:
+    on_card = planned.device == "npu"
+    top = 28 if on_card or planned.size == "large" else 24
+    return {
+        "device": planned.device,
+        "backend": planned.backend,
+        "world_size": planned.world_size,
+        "local_world_size": len(planned.ranks),
+        "first_rank": planned.ranks[0].rank,
+        "stages": stages,
+        "size": planned.size,
+        "steps": planned.steps,
+        "dtype": planned.dtype,
+        "strategy": planned.strategy,
+        "dtypes": _dtypes(planned),
+        "sizes": [8 << (2 * power) for power in range(13) if 3 + 2 * power <= top] + ([1 << 28] if top == 28 else []),
+        "warm_ups": 5 if on_card else 2,
+        "calls": 10 if on_card else 7,
+        "bandwidth_s": 10.0 if on_card else 1.5,
+        "reference_steps": request.steps if planned.size == "small" else 5,
+        "reference_threads": os.cpu_count() or 1,
+        "memory_bytes": CARD_MEMORY_BYTES,
+        "collective_timeout_s": 1800,
+        "cpus": {str(one.rank): cpus_of(one.cpus) for one in planned.ranks if one.cpus},
+    }
+
+
+def with_notes(plan: Plan, *notes: str) -> Plan:
+    """The plan with more to say."""
+    return replace(plan, planned=plan.planned.model_copy(update={"notes": (*plan.planned.notes, *notes)}))

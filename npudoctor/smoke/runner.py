@@ -1,0 +1,201 @@
+"""Runs a planned smoke run and tells what happens: the one generator that the command line and the TUI consume.
+
+Whoever consumes it must stay in one thread: the kernel ends the ranks with the thread that started them. Closing the
+generator, or an exception in it, ends every process that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+
+from npudoctor.smoke import blame, launch
+from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
+from npudoctor.smoke.plan import Plan, Refused
+from npudoctor.smoke.watch import Watch, log_tail
+
+TICK_S = 0.1
+SETTLE_S = 0.3
+"""How long others may still say why, once a rank has failed by itself."""
+
+SETTLE_FOLLOWING_S = 0.7
+"""The same where all that is known is that ranks lost a peer."""
+
+FAREWELL_S = 10.0
+"""How long ranks that have said goodbye may take to be gone."""
+
+Sample = Callable[[], Mapping[str, float]]
+"""The memory in use on each card, in MB, by the card's name in findings."""
+
+
+def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
+    """Run it; the last event is `Ended`. Raises Refused where it cannot be started."""
+    if reason := launch.lacks(plan):
+        raise Refused(reason)
+    folder = tempfile.mkdtemp(prefix="npudoctor-smoke-")
+    try:
+        yield from _Run(plan, folder, sample).events()
+    finally:
+        if plan.request.keep_logs:
+            with contextlib.suppress(OSError):
+                shutil.copytree(folder, plan.request.keep_logs, dirs_exist_ok=True, ignore=_sockets)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sockets(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "socket"]
+
+
+class _Run:
+    def __init__(self, plan: Plan, folder: str, sample: Sample | None) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._sample = sample
+        self._watch = Watch(plan, os.path.join(folder, "socket"))
+        self._launched: launch.Launched | None = None
+        self._before: Mapping[str, float] = {}
+
+    def events(self) -> Iterator[Event]:
+        yield self._plan.planned
+        try:
+            if self._sample:
+                self._before = self._sample()
+            self._watch.began = time.monotonic()
+            self._launched = launch.start(self._plan, self._folder)
+            timed_out = yield from self._follow()
+        finally:
+            left = self._launched.end(self._watch.pids()) if self._launched else ()
+            self._watch.close()
+        yield Ended(at_s=self._watch.now(), timed_out=timed_out, left_behind=left)
+
+    def _follow(self) -> Generator[Event, None, bool]:
+        """Listen until all is well or somebody has failed; returns whether the whole run's time was up."""
+        states = self._watch.ranks
+        until = self._watch.began + self._plan.request.timeout_s
+        failed_at: float | None = None
+        while True:
+            yield from self._watch.wait(TICK_S)
+            if all(state.bye for state in states.values()):
+                self._say_farewell()
+                return False
+            if self._sample is not None or any(state.holding for state in states.values()):
+                yield from self._look_at_cards()
+            now = time.monotonic()
+            failed = blame.failed_ranks(states.values(), self._codes())
+            if not failed and self._launcher_is_gone():
+                failed = [state.rank for state in states.values() if not state.bye]
+            if failed:
+                failed_at = failed_at or now
+                known = all(states[rank].gone_at or states[rank].failed for rank in failed)
+                following = all(blame.follows(states[rank]) for rank in failed)
+                settle = SETTLE_FOLLOWING_S if following or not known else SETTLE_S
+                if now > failed_at + settle or len(failed) == len(states):
+                    yield from self._failures(failed)
+                    return False
+                continue
+            wrong = [state.rank for state in states.values() if self._wrong_world(state.world)]
+            if wrong:
+                yield from self._wrong_worlds(wrong)
+                return False
+            if over := blame.late(self._plan, states, self._watch.began):
+                yield from self._hangs(over)
+                return False
+            if now > until:
+                waiting = tuple(state.rank for state in states.values() if not state.bye)
+                limit = self._plan.request.timeout_s
+                yield from self._hangs(blame.Late(stage="", ranks=waiting, limit_s=limit))
+                return True
+
+    def _codes(self) -> dict[int | None, int | None]:
+        """Exit codes of the ranks that are our own children."""
+        assert self._launched is not None
+        return {rank: process.poll() for rank, process in self._launched.processes.items() if rank is not None}
+
+    def _launcher_is_gone(self) -> bool:
+        assert self._launched is not None
+        launcher = self._launched.processes.get(None)
+        return launcher is not None and launcher.poll() is not None
+
+    def _wrong_world(self, world: str | None) -> bool:
+        return world is not None and world != str(self._plan.planned.world_size)
+
+    def _say_farewell(self) -> None:
+        assert self._launched is not None
+        until = time.monotonic() + FAREWELL_S
+        while time.monotonic() < until and any(p.poll() is None for p in self._launched.processes.values()):
+            time.sleep(0.005)
+
+    def _look_at_cards(self) -> Iterator[Event]:
+        """Once every rank holds its memory, see what the cards say, and let the ranks go."""
+        states = self._watch.ranks.values()
+        if not all(state.holding for state in states):
+            return
+        if self._sample is not None:
+            during = self._sample()
+            for card, used in during.items():
+                value = {"card": card, "before_mb": self._before.get(card), "during_mb": used}
+                yield Measured(at_s=self._watch.now(), name="card-memory", value=value)
+            self._sample = None
+        self._watch.release()
+
+    # What went wrong
+
+    def _failures(self, failed: list[int]) -> Iterator[Event]:
+        states, codes = self._watch.ranks, self._codes()
+        first = blame.firsts(failed, states)
+        for rank in sorted(failed, key=lambda rank: (rank not in first, rank)):
+            event = blame.describe(
+                self._plan,
+                states[rank],
+                first=rank in first,
+                at_s=self._watch.now(),
+                folder=self._folder,
+                code=codes.get(rank),
+            )
+            yield self._with_launcher_log(event)
+
+    def _with_launcher_log(self, event: RankFailed) -> RankFailed:
+        """Where a launcher stands between, its own log may say what became of the rank."""
+        if event.cause not in (Cause.NO_START, Cause.EXIT) or self._plan.request.launcher == "direct":
+            return event
+        log = log_tail(self._folder, "launcher.log")
+        return event.model_copy(update={"last_line": event.last_line or blame.last_line(log)})
+
+    def _wrong_worlds(self, wrong: list[int]) -> Iterator[Event]:
+        for rank in wrong:
+            state, world = self._watch.ranks[rank], self._plan.planned.world_size
+            event = blame.describe(self._plan, state, first=True, at_s=self._watch.now(), folder=self._folder)
+            message = f"it was started with WORLD_SIZE={state.world}, and {world} ranks were planned"
+            yield event.model_copy(update={"cause": Cause.WORLD_SIZE, "stage": "rendezvous", "message": message})
+
+    def _hangs(self, over: blame.Late) -> Iterator[Event]:
+        what = f"stage {over.stage}" if over.stage else "the run"
+        yield Said(at_s=self._watch.now(), text=f"{what} is not through after its {over.limit_s:g} s; looking where")
+        states = self._watch.ranks
+        stacks = self._stacks(over.ranks)
+        first = blame.hung_first(over.ranks, states, stacks)
+        for rank in sorted(over.ranks, key=lambda rank: (rank not in first, rank)):
+            event = blame.describe(
+                self._plan,
+                states[rank],
+                first=rank in first,
+                at_s=self._watch.now(),
+                folder=self._folder,
+                stack=stacks.get(rank),
+                hung=True,
+            )
+            yield event.model_copy(update={"stage": over.stage}) if over.stage else event
+
+    def _stacks(self, ranks: tuple[int, ...]) -> dict[int, str]:
+        """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""
+        for rank in ranks:
+            if pid := self._watch.ranks[rank].pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.2)
+        return {rank: log_tail(self._folder, f"rank-{rank}.stack", limit=32768) for rank in ranks}

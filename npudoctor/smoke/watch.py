@@ -1,0 +1,205 @@
+"""Listens to the ranks of a smoke run: who is where, who said what, who is gone, and who is late."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from npudoctor.records import dataclass, field
+from npudoctor.smoke.events import Bandwidth, Collective, Event, Loss, Measured, Outcome, RankStage, RankStarted
+from npudoctor.smoke.plan import Plan
+
+LINE_LIMIT = 1 << 20
+"""A rank that sends more than this without an end of line is not believed."""
+
+
+@dataclass(kw_only=True)
+class RankState:
+    """What is known of one rank. Times are of time.monotonic; `number` counts what it has begun to do."""
+
+    rank: int
+    pid: int | None = None
+    world: str | None = None
+    stage: str | None = None
+    began: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
+    number: int = 0
+    doing: str | None = None
+    heard: float | None = None
+    failed: dict[str, Any] | None = None
+    failed_at: float | None = None
+    bye: bool = False
+    gone_at: float | None = None
+    holding: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come from it."""
+        return self.bye or self.failed is not None or self.gone_at is not None
+
+
+class Watch:
+    """The socket that the ranks report to, and the state of each."""
+
+    def __init__(self, plan: Plan, path: str) -> None:
+        self.ranks = {rank: RankState(rank=rank) for rank in plan.local_ranks}
+        self.began = time.monotonic()
+        self._plan = plan
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(128)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._connections: dict[socket.socket, _Connection] = {}
+
+    def close(self) -> None:
+        """Hang up; ranks that still run end by themselves then."""
+        for connection in (self._listener, *self._connections):
+            connection.close()
+        self._selector.close()
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return round(time.monotonic() - self.began, 4)
+
+    def wait(self, seconds: float) -> Iterator[Event]:
+        """What the ranks say within so many seconds; returns as soon as anything was said."""
+        for key, _ in self._selector.select(max(seconds, 0)):
+            if key.data is None:
+                self._accept()
+            else:
+                yield from self._receive(key.data)
+
+    def release(self) -> None:
+        """Let the ranks that hold their memory go on."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.sendall(b"go\n")
+
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the ranks that have reported."""
+        return tuple(state.pid for state in self.ranks.values() if state.pid is not None)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            one = _Connection(connection)
+            self._connections[connection] = one
+            self._selector.register(connection, selectors.EVENT_READ, one)
+
+    def _receive(self, one: _Connection) -> Iterator[Event]:
+        try:
+            data = one.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data or len(one.rest) > LINE_LIMIT:
+            self._selector.unregister(one.socket)
+            one.socket.close()
+            del self._connections[one.socket]
+            state = self.ranks.get(one.rank if one.rank is not None else -1)
+            if state is not None and state.gone_at is None:
+                state.gone_at = time.monotonic()
+            return
+        *lines, one.rest = (one.rest + data).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                said = json.loads(line)
+                state = self.ranks.get(said["rank"])
+                if state is not None:
+                    one.rank = state.rank
+                    yield from self._heard(state, said, one)
+
+    def _heard(self, state: RankState, said: dict[str, Any], one: _Connection) -> Iterator[Event]:
+        kind, rank, at_s = said["k"], state.rank, self.now()
+        state.heard = time.monotonic()
+        if kind == "hello":
+            state.pid, state.world = one.pid() or said["pid"], said.get("world")
+            yield RankStarted(at_s=at_s, rank=rank, pid=state.pid or 0, host=said.get("host"))
+        elif kind == "begin":
+            state.stage = said["stage"]
+            state.began[said["stage"]] = time.monotonic()
+            yield RankStage(at_s=at_s, rank=rank, stage=said["stage"], outcome=Outcome.RUNNING)
+        elif kind == "end":
+            stage = said["stage"]
+            state.ended[stage] = time.monotonic()
+            since = self.began if stage == "launch" else state.began.get(stage, time.monotonic())
+            seconds = round(state.ended[stage] - since, 4)
+            yield RankStage(at_s=at_s, rank=rank, stage=stage, outcome=Outcome.OK, seconds=seconds)
+        elif kind == "at":
+            state.number, state.doing = said["n"], said["what"]
+        elif kind == "failed":
+            state.failed, state.failed_at = said, time.monotonic()
+            if state.stage:
+                yield RankStage(at_s=at_s, rank=rank, stage=state.stage, outcome=Outcome.FAILED)
+        elif kind == "bye":
+            state.bye = True
+        else:
+            if kind == "measured" and said["name"] == "holding":
+                state.holding = True
+            yield from _measured(said, rank, at_s, self._plan.planned.world_size)
+
+
+class _Connection:
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.rest = b""
+        self.rank: int | None = None
+
+    def pid(self) -> int | None:
+        """The process at the other end, as the kernel says."""
+        with contextlib.suppress(OSError, AttributeError):
+            credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            return int(struct.unpack("3i", credentials)[0]) or None
+        return None
+
+
+def _measured(said: dict[str, Any], rank: int, at_s: float, world: int) -> Iterator[Event]:
+    kind = said["k"]
+    if kind == "loss":
+        yield Loss(at_s=at_s, rank=rank, step=said["step"], loss=said["loss"], seconds=said["s"])
+    elif kind == "collective":
+        outcome = {True: Outcome.OK, False: Outcome.FAILED, None: Outcome.SKIPPED}[said["ok"]]
+        yield Collective(
+            at_s=at_s,
+            rank=rank,
+            operation=said["op"],
+            dtype=said["dtype"],
+            outcome=outcome,
+            expected=said.get("expected"),
+            actual=said.get("actual"),
+            slots=tuple(said.get("slots") or ()),
+            unchanged=bool(said.get("unchanged")),
+        )
+    elif kind == "bandwidth":
+        algorithm = said["size"] / max(said["s"], 1e-9) / 1e9
+        yield Bandwidth(
+            at_s=at_s,
+            size_bytes=said["size"],
+            dtype=said["dtype"],
+            calls=said["calls"],
+            seconds=said["s"],
+            algorithm_gb_s=algorithm,
+            bus_gb_s=algorithm * 2 * (world - 1) / world,
+        )
+    elif kind == "measured":
+        yield Measured(at_s=at_s, rank=rank, name=said["name"], value=said["value"])
+
+
+def log_tail(folder: str, name: str, *, limit: int = 8192) -> str:
+    """The end of a log in the folder of the run; empty where there is none."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - limit))
+        return file.read().decode("utf-8", "replace")
+    return ""
