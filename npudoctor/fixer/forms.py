@@ -74,7 +74,7 @@ def _as_form(hint: Any) -> Any:
 def read(record: type[T], data: Any) -> T:
     """A record from data; raises BadForm with the first thing that is wrong."""
     try:
-        made = _built(_form(record).model_validate(data))
+        made = _built(_form(record).model_validate(data))  # type: ignore[arg-type]
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or record.__name__
@@ -108,6 +108,6 @@ def read_step(data: Any) -> Step:
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in KINDS:
         raise BadForm(f"{kind!r} is no step; known are {', '.join(KINDS)}")
-    step = read(KINDS[kind], {name: value for name, value in data.items() if name != "kind"})
+    step: Any = read(KINDS[str(kind)], {name: value for name, value in data.items() if name != "kind"})
     assert isinstance(step, Step)
     return step

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -141,13 +141,8 @@ class Journal:
     def unused(self, fix: str) -> str:
         """A name for a new run, in the order of time."""
         stem = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
-        known = self.runs()
-        number = 0
-        while (name := f"{stem}{number:02}-{fix}") in known or any(
-            one.startswith(f"{stem}{number:02}") for one in known
-        ):
-            number += 1
-        return name
+        number = sum(run.startswith(stem) for run in self.runs())
+        return f"{stem}{number:02}-{fix}"
 
     # Reading
 
@@ -162,14 +157,16 @@ class Journal:
         """What a run was; raises Refused for data that is not ours."""
         data = self._read(run, "run.json")
         data.pop("schema", None)
-        return self._formed(run, lambda: forms.read(RunRecord, data))
+        record: RunRecord = self._formed(run, forms.read, RunRecord, data)
+        return record
 
     def status(self, run: str) -> Status | None:
         """How far a run is; None where it has not begun."""
         if not self.host.exists(f"{self._at(run)}/status.json"):
             return None
         data = self._read(run, "status.json")
-        return self._formed(run, lambda: forms.read(Status, data))
+        status: Status = self._formed(run, forms.read, Status, data)
+        return status
 
     def entries(self, run: str) -> tuple[Entry, ...]:
         """The steps that were begun, oldest first."""
@@ -180,8 +177,8 @@ class Journal:
             if _ENTRY.fullmatch(name):
                 data = self._read(run, name)
                 back = data.get("inverse")
-                step = self._formed(run, lambda data=data: forms.read_step(data.get("step")))
-                inverse = None if back is None else self._formed(run, lambda back=back: forms.read_step(back))
+                step = self._formed(run, forms.read_step, data.get("step"))
+                inverse = None if back is None else self._formed(run, forms.read_step, back)
                 yield Entry(step, inverse)
 
     def drop(self, run: str) -> None:
@@ -209,8 +206,8 @@ class Journal:
             raise Refused(f"{path} is not what npudoctor writes")
         return data
 
-    def _formed(self, run: str, reading: Any) -> Any:
+    def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
-            return reading()
+            return reading(*data)
         except forms.BadForm as problem:
             raise Refused(f"{self._at(run)} is not what npudoctor writes: {problem}") from problem

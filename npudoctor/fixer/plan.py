@@ -147,7 +147,8 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     )
     try:
         made = list(fix(**_arguments(fix, host, facts, options, params)))
-        steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in made if _is_open(one, host))
+        open_steps = [one for one in made if not isinstance(one, Note) and not one.holds(host)]
+        steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in open_steps)
         obstacle = next((found for one in steps if (found := one.step.obstacle(host))), None)
     except Refused as why:
         return replace(plan, refused=why)
@@ -157,10 +158,6 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
         obstacle = Obstacle("only root can apply it", root=True)
     notes = tuple(one.text for one in made if isinstance(one, Note))
     return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))
-
-
-def _is_open(one: Step | Note, host: Host) -> bool:
-    return not isinstance(one, Note) and not one.holds(host)
 
 
 def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Report, Mapping[type, Any]]:

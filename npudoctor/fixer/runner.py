@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -91,7 +91,10 @@ class Undoing:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The last event. `reason` is a full clause; `instead` a command that would work; `remaining` what is not mended."""
+    """The last event. `reason` is a full clause, `instead` what would work, `remaining` what is not mended.
+
+    `instead` is `sudo` where root could do it, a flag that is missing, or a whole command.
+    """
 
     outcome: Outcome
     fix: str
@@ -212,7 +215,7 @@ class _Run:
             )
         )
 
-    def _prove(self) -> Iterator[Event]:  # type: ignore[type-arg]
+    def _prove(self) -> Generator[Event, None, tuple[tuple[Finding, ...], str]]:
         """The findings that are still there, and what a person should know about the proof."""
         fix, aims = self.plan.fix, self.plan.aims
         if fix.effect is Effect.REBOOT:
@@ -368,7 +371,7 @@ def _cut_off(journal: Journal) -> Iterator[Event]:
 def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str, Any]]:
     """Every run with what became of it, oldest first."""
     journal = Journal(host, state)
-    found = []
+    found: list[Mapping[str, Any]] = []
     for run in journal.runs():
         status = journal.status(run)
         if status is not None:

@@ -38,7 +38,7 @@ class KeepPackages:
         """Whether every package has its new version."""
         return versions(host, self.python, self.changes) == [new for _, _, new in self.changes]
 
-    def obstacle(self, host: Host) -> Obstacle | None:
+    def obstacle(self, _: Host) -> Obstacle | None:
         """Decided by the planner."""
         return None
 

@@ -1,0 +1,162 @@
+"""Mend what the findings say: preview, ask, apply, prove, and undo where it has not helped.
+
+examples:
+  npudoctor fix                                  what could be mended here, and how
+  npudoctor fix hccl.reserve-ports --dry-run     the exact change, and nothing more
+  npudoctor fix hccl.reserve-ports               show it, ask, apply it, run the check again
+  npudoctor fix env.profile --set unset=HCCL_IF_IP --yes
+  npudoctor fix --all-safe                       everything that is reversible and harms no one's work
+  npudoctor fix --recover                        finish what a crash has cut off
+
+exit codes: 0 applied and proved, or nothing to do, 5 some applied, 6 rolled back, 7 refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from npudoctor import plugins
+from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.fixer import plan, runner
+from npudoctor.fixer.plan import FixPlan, Request
+from npudoctor.fixer.runner import Outcome
+from npudoctor.host import Host, Refused
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Options, Risk, Severity
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor fix`."""
+    parser.add_argument("ids", nargs="*", metavar="ID", help="the fixes to apply (none: list what could be mended)")
+    parser.add_argument(
+        "--set",
+        dest="assignments",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="tell a fix something; key=a,b is a list, key.NAME=value an entry (default: what the findings say)",
+    )
+    parser.add_argument("--all-safe", action="store_true", help="all safe fixes that a finding offers")
+    parser.add_argument("--dry-run", action="store_true", help="show the exact change and make none")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--irreversible", action="store_true", help="also what cannot be undone")
+    parser.add_argument("--recover", action="store_true", help="undo what a crash has cut off")
+    fixing.add_state(parser)
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan, show, ask, apply; the exit code says how it went."""
+    config = node.load_config(args)
+    catalog = plugins.load(args.plugin)
+    if args.assignments and len(args.ids) != 1:
+        raise UsageError("--set goes with one fix")
+    options = node.options(args, config)
+    with node.opened(args, config) as host:
+        try:
+            if args.recover:
+                events = runner.recover(fixing.changeable(host), state=args.state)
+                return fixing.exit_code([fixing.follow(events, ["fix", "--recover"]).outcome])
+            requests = _requests(args, catalog, host, options)
+            if requests is None:
+                return 0
+            plans = [plan.make(catalog, host, request, options) for request in requests]
+            return _go(args, catalog, host, options, plans)
+        except Refused as why:
+            fixing.say(f"npudoctor: refused: {why.reason}")
+            return fixing.REFUSED
+
+
+def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options) -> list[Request] | None:
+    """What is asked for; None where only the list was, which is printed."""
+    if args.ids:
+        unknown = [id for id in args.ids if id not in catalog.fixes]
+        if unknown:
+            raise UsageError(f"there is no fix {unknown[0]!r}; known are {', '.join(catalog.fixes)}")
+        given = fixing.settings(args.assignments)
+        params = None if given is None else _shaped(catalog, args.ids[0], given)
+        return [Request(id, params) for id in dict.fromkeys(args.ids)]
+    report, _ = plan.judged(catalog, host, (), options)
+    offered = plan.offers(report)
+    if args.all_safe:
+        return safe(catalog, offered)
+    if not offered:
+        write("nothing that npudoctor could mend here\n")
+    for id in sorted(offered, key=list(catalog.fixes).index):
+        fix = catalog.fixes[id]
+        irreversible = "" if fix.risk is Risk.SAFE else "  (not safe: asks each time)"
+        write(f"{id}  {fix.title}{irreversible}\n")
+        for result, finding in offered[id]:
+            write(f"    {finding.severity.value}: {finding.summary} ({result.check})\n")
+        write(f"    $ npudoctor fix {id}\n")
+    return None
+
+
+def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: ignore[type-arg]
+    """The safe fixes that a finding from warning on offers, in the order of the catalogue of checks."""
+    order = {check: place for place, check in enumerate(catalog.checks)}
+    serious = {
+        id: min(order.get(result.check, 0) for result, _ in pairs)
+        for id, pairs in offered.items()
+        if catalog.fixes[id].risk is Risk.SAFE and any(one.severity >= Severity.WARNING for _, one in pairs)
+    }
+    return [Request(id) for id in sorted(serious, key=serious.__getitem__)]
+
+
+def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, object]:
+    """Lists where the fix wants lists: a,b becomes two entries."""
+    hints = {name: str(hint) for name, hint in catalog.fixes[id].parameters.__annotations__.items()}
+    return {
+        name: [part for part in value.split(",") if part]
+        if isinstance(value, str) and hints.get(name, "").startswith(("tuple", "list"))
+        else value
+        for name, value in given.items()
+    }
+
+
+def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, plans: Sequence[FixPlan]) -> int:
+    for one in plans:
+        write(fixing.shown(one))
+    if not plans:
+        fixing.say("nothing safe is offered by a finding here")
+        return 0
+    if args.dry_run:
+        return 0 if all(one.refused is None for one in plans) else fixing.REFUSED
+    words = _words(args)
+    changing = [one for one in plans if not one.empty]
+    if not changing:
+        return 0
+    mutable = fixing.changeable(host)
+    for one in changing:
+        if stands := runner.standing_against(one, irreversible=args.irreversible):
+            ended = runner.Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=stands.reason, instead=stands.instead)
+            fixing.tell_end(ended, words)
+            if len(changing) == 1:
+                return fixing.REFUSED
+    if not args.yes:
+        answer = fixing.asked(f"Apply {'this' if len(changing) == 1 else 'these'}?")
+        if answer is None:
+            fixing.say("refused: nobody is at a terminal to say yes; to apply it without being asked:")
+            fixing.say(f"  $ npudoctor {' '.join([*words, '--yes'])}")
+            return fixing.REFUSED
+        if not answer:
+            fixing.say("nothing was changed")
+            return fixing.REFUSED
+    outcomes = []
+    for one in changing:
+        events = runner.apply(catalog, mutable, one, options, irreversible=args.irreversible, state=args.state)
+        outcomes.append(fixing.follow(events, words).outcome)
+    return fixing.exit_code(outcomes)
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """The command as it was typed, without what only shows."""
+    words = ["fix", *args.ids]
+    words += ["--set", *args.assignments] if args.assignments else []
+    for name in ("all_safe", "irreversible"):
+        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
+    for name in ("simulate", "root", "python", "environment", "state"):
+        words += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
+    return words

@@ -1,0 +1,38 @@
+"""List what npudoctor has changed on this node: every run of a fix, and what became of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from npudoctor.cli import fixing, node, write
+from npudoctor.fixer import runner
+from npudoctor.host import Refused
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor history`."""
+    parser.add_argument("--json", action="store_true", help="as JSON, with the previews as they were shown")
+    fixing.add_state(parser)
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the runs, oldest first."""
+    config = node.load_config(args)
+    with node.opened(args, config) as host:
+        try:
+            runs = runner.history(fixing.changeable(host), state=args.state)
+        except Refused as why:
+            fixing.say(f"npudoctor: refused: {why.reason}")
+            return fixing.REFUSED
+    if args.json:
+        write(json.dumps(runs, indent=2, default=list) + "\n")
+        return 0
+    for one in runs:
+        write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
+        if one["reason"]:
+            write(f"    {one['reason']}\n")
+    if not runs:
+        write("npudoctor has changed nothing here\n")
+    return 0
