@@ -37,6 +37,9 @@ from npudoctor.host.changes import Changes
 from npudoctor.host.tree import DiskStore, FileTree
 
 OUTPUT_LIMIT_BYTES = 8 << 20
+AT_ONCE_BYTES = 1 << 20
+"""How much is read in one call: /proc/sys refuses 4 MiB and more with ENOMEM, from Linux 5.8 on."""
+
 GRACE_S = 0.15
 """How long a process may take to act on SIGTERM, how long on SIGKILL, and how long a pipe may outlive its command."""
 
@@ -148,7 +151,7 @@ class LocalHost(Changes):
                 if not stat.S_ISREG(kind):
                     raise Unavailable(f"{path} is not a regular file", because=Because.FAILED)
                 pieces = bytearray()
-                while len(pieces) < limit and (piece := file.read(limit - len(pieces))):
+                while len(pieces) < limit and (piece := file.read(min(limit - len(pieces), AT_ONCE_BYTES))):
                     pieces += piece
                 return bytes(pieces)
 

@@ -241,3 +241,7 @@ def test_hccn_tool_which_bears_no_second_call_runs_alone(tool: Tool, tmp_path: P
     ).rename(tmp_path / "bin" / "hccn_tool")
     run_each(LocalHost(), [["hccn_tool", "-i", str(device), "-link", "-g"] for device in range(6)])
     assert (tmp_path / "seen").read_text().split() == ["1"] * 6
+
+
+def test_a_kernel_setting_is_read_although_the_kernel_refuses_large_reads() -> None:
+    assert LocalHost().read("/proc/sys/net/ipv4/ip_local_port_range").split()[0].isdecimal()
