@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from npudoctor.facts.cards import Cards
 from npudoctor.facts.container import Container
-from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.holders import CardHolders, JobsInSight
 from npudoctor.facts.ports import KernelPorts, PortRanges, Socket, Sockets
 from npudoctor.facts.processes import Process, Processes
 from npudoctor.records import dataclass
@@ -17,13 +17,17 @@ _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it."""
+    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
+
+    `perhaps_of_job`: it looks like one, and nobody can tell which jobs are at work on the cards.
+    """
 
     pid: int | None
     process: Process | None
     ports: PortRanges
     listens: bool
     of_live_job: bool
+    perhaps_of_job: bool = False
 
     def __str__(self) -> str:
         if self.pid is None:
@@ -58,8 +62,14 @@ def need_several(cards: Cards | None, container: Container | None) -> None:
     raise Unavailable("no card is here", blocked_by="container.devices" if container else "npu.present")
 
 
-def owners(held: Iterable[Socket], processes: Processes | None, holders: CardHolders | None) -> list[Owner]:
+def owners(
+    held: Iterable[Socket],
+    processes: Processes | None,
+    holders: CardHolders | None,
+    sight: JobsInSight | None = None,
+) -> list[Owner]:
     """The owners of these sockets in the order of their ports, each with all that it holds."""
+    unknown = holders is None and sight is not None and not sight.known
     by_pid: dict[int | None, list[Socket]] = {}
     for socket in sorted(held, key=lambda socket: socket.port):
         by_pid.setdefault(socket.pid, []).append(socket)
@@ -70,9 +80,26 @@ def owners(held: Iterable[Socket], processes: Processes | None, holders: CardHol
             ports=PortRanges.of(*((socket.port, socket.port) for socket in sockets)),
             listens=any(socket.status == "LISTEN" for socket in sockets),
             of_live_job=holders is not None and holders.in_service and _of_job(pid, processes, holders),
+            perhaps_of_job=unknown and _like_a_job(pid, processes),
         )
         for pid, sockets in by_pid.items()
     ]
+
+
+def tell_of_the_rest(doubtful: Sequence[Owner], sight: JobsInSight | None) -> None:
+    """Raise where somebody holds ports who may be a job at work: not seeing it is no reason to accuse it."""
+    if doubtful:
+        first = doubtful[0]
+        raise Unavailable(
+            f"port {first.ports} is held by {first}, and nobody can tell whether that is a job at work on the cards: "
+            f"{sight.reason if sight else ''}"
+        )
+
+
+def _like_a_job(pid: int | None, processes: Processes | None) -> bool:
+    """Whether a process may belong to a job: one of these names, or not visible."""
+    process = processes.get(pid) if processes else None
+    return process is None or process.name.lower().startswith(_JOB_NAMES)
 
 
 def _of_job(pid: int | None, processes: Processes | None, holders: CardHolders) -> bool:
@@ -83,8 +110,7 @@ def _of_job(pid: int | None, processes: Processes | None, holders: CardHolders) 
         return False
     if not holders.pids:
         # The pids that npu-smi shows in a container are those of its host: tell by the name instead.
-        process = processes.get(pid)
-        return process is not None and process.name.startswith(_JOB_NAMES)
+        return processes.get(pid) is not None and _like_a_job(pid, processes)
     return any(pid in processes.job_of(holder) for holder in holders.pids)
 
 

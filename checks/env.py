@@ -11,14 +11,14 @@ from npudoctor.facts.cluster import Cluster
 from npudoctor.facts.context import CardPresence, SoftwareStack
 from npudoctor.facts.environment import JobEnvironment, NamedPaths
 from npudoctor.facts.hccl import HcclPorts
-from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.holders import CardHolders, JobsInSight
 from npudoctor.facts.ports import LAST_PORT, PortRanges, Sockets
 from npudoctor.facts.processes import Processes
 from npudoctor.knowledge.values import Kind, Rule
 from npudoctor.knowledge.variables import Conflict, Variable
-from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Options, Severity, check
 
-from ._owners import Owner, owners
+from ._owners import Owner, owners, tell_of_the_rest
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 MASTER_PORT = "MASTER_PORT"
@@ -242,6 +242,8 @@ def master_port_is_free(
     cluster: Cluster | None,
     processes: Processes | None,
     holders: CardHolders | None,
+    sight: JobsInSight | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """The port on which the ranks of a job meet is free, and is none of HCCL's.
 
@@ -262,8 +264,12 @@ def master_port_is_free(
         yield _bad_port(str(port), f"is one of HCCL's ports {ports.possible}", severity, free)
     if cluster is not None and cluster.several and cluster.evidence and cluster.evidence[0] == "MASTER_ADDR":
         return
-    for owner in owners(sockets.holding(PortRanges.of((port, port))), processes, holders):
-        yield _taken(owner, port, text is None, free)
+    sight = None if options.expect_idle else sight
+    taken = owners(sockets.holding(PortRanges.of((port, port))), processes, holders, sight)
+    for owner in taken:
+        if not owner.perhaps_of_job:
+            yield _taken(owner, port, text is None, free)
+    tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
 def _bad_port(text: str, problem: str, severity: Severity, free: int) -> Finding:

@@ -9,12 +9,12 @@ from npudoctor.facts.cards import Cards
 from npudoctor.facts.container import Container
 from npudoctor.facts.context import DriverStack
 from npudoctor.facts.hccl import BASE_PORT, HcclPorts
-from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.holders import CardHolders, JobsInSight
 from npudoctor.facts.ports import KernelPorts, Sockets
 from npudoctor.facts.processes import Processes
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, check
 
-from ._owners import Owner, free_base, need_several, owners
+from ._owners import Owner, free_base, need_several, owners, tell_of_the_rest
 
 
 @check("hccl.ports-free", tags=(PREFLIGHT,), requires=(DriverStack,), after=("hccl.base-port",), fix="npu.release")
@@ -26,6 +26,8 @@ def ports_are_free(
     holders: CardHolders | None,
     kernel: KernelPorts | None,
     container: Container | None,
+    sight: JobsInSight | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Nobody holds a host port of HCCL.
 
@@ -33,10 +35,14 @@ def ports_are_free(
     """
     need_several(cards, container)
     base = free_base(sockets, kernel, ports.possible, knowledge.hccl().ports.full_count)
-    for owner in owners(sockets.holding(ports.certain), processes, holders):
-        yield _taken(owner, ports, base, Severity.ERROR)
+    sight = None if options.expect_idle else sight
+    taken = owners(sockets.holding(ports.certain), processes, holders, sight)
+    for owner in taken:
+        if not owner.perhaps_of_job:
+            yield _taken(owner, ports, base, Severity.ERROR)
     for owner in owners(sockets.holding(ports.possible - ports.certain), processes, holders):
         yield _taken(owner, ports, base, Severity.INFO)
+    tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
 def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity) -> Finding:

@@ -34,7 +34,7 @@ def interface_is_usable(
         if rule is not None:
             yield _info(f"{IFNAME}={rule} has no effect: {IF_IP} is set and goes before it", IFNAME, rule)
     elif rule is not None:
-        yield from _by_rule(rule, choice, interfaces)
+        yield from _by_rule(rule, choice, interfaces, several)
     else:
         yield from _by_default(choice, candidates(interfaces, family_of(environment)), interfaces, cluster, routes)
     for name, severity in OTHERS.items():
@@ -91,17 +91,31 @@ def _by_address(text: str, choice: Choice | None, interfaces: Interfaces, severa
     elif not choice.interface.up:
         problem = f"is the address of {choice.interface.name}, which is down"
         yield _wrong(IF_IP, text, problem, "an address of an interface that is up", detail, interfaces)
-    elif choice.address.is_loopback and several:
-        detail = "The other nodes cannot reach it and wait for this one until their time is up: EI0006, EI0015."
-        yield _wrong(IF_IP, text, "is the loopback", "an address that other nodes reach", detail, interfaces)
+    elif choice.address.is_loopback:
+        yield _loopback(IF_IP, text, "is the loopback", interfaces, several)
 
 
-def _by_rule(text: str, choice: Choice | None, interfaces: Interfaces) -> Iterator[Finding]:
+def _loopback(name: str, text: str, problem: str, interfaces: Interfaces, several: bool) -> Finding:
+    """The ranks of one node may meet on it; nobody else ever will."""
+    detail = "The other nodes cannot reach it and wait for this one until their time is up: EI0006, EI0015."
+    found = _wrong(name, text, problem, "an interface that leads to other nodes", detail, interfaces)
+    if several:
+        return found
+    alone = "Ranks of this one node meet on it; a job of several nodes waits until its time is up: EI0006, EI0015."
+    return found.model_copy(update={"severity": Severity.WARNING, "detail": alone})
+
+
+def _by_rule(text: str, choice: Choice | None, interfaces: Interfaces, several: bool) -> Iterator[Finding]:
     detail = "HCCL finds no interface by it and aborts: EI0001, `set ifname to … but not found in the environment`."
     try:
         rule = NameRule.parse(text)
     except ParseError:
         yield _wrong(IFNAME, text, "names no interface", "eth, =eth0, ^docker or ^=docker0", detail, interfaces)
+        return
+    if text != text.strip():
+        problem = "begins or ends with a blank"
+        detail = f"HCCL takes the blank for a part of the name, and then for none of this node's. {detail}"
+        yield _wrong(IFNAME, repr(text), problem, repr(text.strip()), detail, interfaces)
         return
     taken = [one for one in interfaces.interfaces if rule.takes(one.name)]
     if choice is None:
@@ -109,6 +123,9 @@ def _by_rule(text: str, choice: Choice | None, interfaces: Interfaces) -> Iterat
         yield _wrong(IFNAME, text, problem, "an interface that is up and has an address", detail, interfaces)
         return
     usable = [one for one in taken if one.up and one.addresses]
+    if choice.interface.loopback and (rule.inverted or several or not text.strip("=, ").startswith("lo")):
+        yield _loopback(IFNAME, text, f"leaves only the loopback ({choice.interface.name})", interfaces, several)
+        return
     if len(usable) > 1 and not rule.inverted:
         summary = f"{IFNAME}={text} selects {_names(usable)}; HCCL takes {choice.interface.name}"
         yield _info(summary, IFNAME, text)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from npudoctor import knowledge
+from npudoctor.facts.cards import memory_of
 from npudoctor.facts.container import Container
+from npudoctor.facts.device_nodes import DeviceNodes
+from npudoctor.facts.npu import NpuSmiAnswer
 from npudoctor.facts.npu_smi import NpuProcess, NpuSmiInfo
 from npudoctor.facts.processes import Process, Processes
 from npudoctor.records import dataclass
@@ -55,6 +59,32 @@ class CardHolders:
             for holder in self.holders
             if holder.row.npu_id == npu_id and (holder.row.chip_id is None or holder.row.chip_id == chip_id)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JobsInSight:
+    """Whether it is known which jobs are at work on the cards; `reason` is a clause that says why not."""
+
+    known: bool
+    reason: str = ""
+
+
+@probe
+def jobs_in_sight(
+    holders: CardHolders | None, answer: NpuSmiAnswer | None, info: NpuSmiInfo | None, nodes: DeviceNodes | None
+) -> JobsInSight:
+    """From npu-smi's table of processes; without one, no job is at work where there is no card, or where none of them
+    has more memory in use than the driver itself needs."""
+    if holders is not None or (nodes is not None and not nodes.cards and info is None):
+        return JobsInSight(True)
+    if info is not None:
+        memory = [memory_of(chip) for chip in info.npus]
+        if memory and all(
+            used is not None and total and used <= knowledge.hardware().idle_limit_mb(total) for used, total in memory
+        ):
+            return JobsInSight(True)
+        return JobsInSight(False, "this npu-smi shows no table of processes")
+    return JobsInSight(False, (answer.reason if answer else None) or "npu-smi's answer is not known")
 
 
 @probe

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from npudoctor.records import dataclass
-from npudoctor.sdk import Host, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 LAST_PORT = 65535
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
@@ -182,11 +182,17 @@ def _address(text: str) -> str:
 
 @probe
 def sockets(host: Host) -> Sockets:
-    """With their owners where these can be had, else from /proc/net/tcp and tcp6."""
-    with contextlib.suppress(Unavailable):
+    """With their owners where these can be had, else from /proc/net/tcp and tcp6; these two alone are no recording of
+    the sockets, because they tell nothing of who holds a port."""
+    try:
         rows = host.measure("sockets")
-        if rows is not None:
-            return parse_sockets(rows)
+    except Unavailable as why:
+        if why.because is Because.NOT_RECORDED:
+            raise
+    else:
+        if rows is None:
+            raise Unavailable("the sockets are not known", because=Because.NOT_RECORDED)
+        return parse_sockets(rows)
     found = parse_proc_net_tcp(host.read("/proc/net/tcp"))
     with contextlib.suppress(Unavailable):
         found += parse_proc_net_tcp(host.read("/proc/net/tcp6"))

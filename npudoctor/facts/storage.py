@@ -9,7 +9,7 @@ from typing import Any
 
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, Unavailable, probe, real_path
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount, not a file of ours)
 MOST_LOG_FILES = 5000
@@ -123,18 +123,21 @@ def disks(host: Host, mounts: Mounts | None) -> Disks:
 
 @dataclass(frozen=True, slots=True)
 class SharedMemory:
-    """The size of /dev/shm and what is free of it, in bytes."""
+    """The size of /dev/shm and what is free of it, in bytes; none at all where nothing is `mounted` there."""
 
     total_bytes: int
     free_bytes: int | None = None
+    mounted: bool = True
 
 
 @probe
-def shared_memory(mounts: Mounts) -> SharedMemory:
-    """From the mount on /dev/shm."""
-    mount = mounts.at(SHARED_MEMORY)
+def shared_memory(host: Host, mounts: Mounts) -> SharedMemory:
+    """From the mount on /dev/shm, or on what this is a link to."""
+    if not mounts.mounts:
+        raise Unavailable("the mounted file systems are not known", because=Because.NOT_RECORDED)
+    mount = mounts.at(SHARED_MEMORY) or mounts.at(real_path(host, SHARED_MEMORY))
     if mount is None:
-        raise Unavailable("nothing is mounted on /dev/shm")
+        return SharedMemory(0, 0, mounted=False)
     total = mount.total_bytes if mount.total_bytes is not None else _size_option(mount.options)
     if total is None:
         raise Unavailable("the size of /dev/shm is not known", because=Because.NOT_RECORDED)

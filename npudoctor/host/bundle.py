@@ -156,7 +156,7 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None) -> B
         ),
         commands=Recordings(reader),
         environ=failures.get(NO_ENVIRONMENT) or reader.json("environ.json", {str: str}),
-        measures=reader.json("host.json", HOST_SHAPE, null=True),
+        measures=reader.json("host.json", HOST_SHAPE),
         user=user,
         unrecorded=unrecorded,
         missing=reader.missing(),
@@ -171,7 +171,7 @@ class Recordings(Mapping[str, Completed]):
     def __init__(self, reader: Reader) -> None:
         self._place = reader.place
         self._results = {
-            folder.replace(SLASH, "/"): reader.json(f"commands/{folder}/result.json", RESULT_SHAPE, null=True)
+            folder.replace(SLASH, "/"): reader.json(f"commands/{folder}/result.json", RESULT_SHAPE)
             for folder in reader.folders("commands")
         }
 

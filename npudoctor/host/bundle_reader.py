@@ -12,36 +12,95 @@ from typing import Any, Protocol
 from npudoctor.findings import Because
 from npudoctor.host import BundleError, Unavailable, User
 from npudoctor.host.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normal
+from npudoctor.records import dataclass
 
 SCHEMA = "npudoctor.bundle/1"
 
 NO_ENVIRONMENT = "environ"
 """The name of the failure that says why a recording holds no variables."""
 
-_NUMBER = (int, float)
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of JSON from `least` to `most`, and neither infinite nor none at all."""
+
+    whole: bool = False
+    least: float = 0
+    most: float = 1e20
+
+    def complaint(self, value: Any) -> str | None:
+        """What was expected, where a value is no such number; NaN is between no two numbers."""
+        kind = "a whole number" if self.whole else "a number"
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
+            return kind
+        return None if self.least <= value <= self.most else f"{kind} from {self.least:g} to {self.most:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """What a shape says, or null for what is not known."""
+
+    shape: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An object that must have some of its keys."""
+
+    shape: Mapping[str, Any]
+    required: tuple[str, ...]
+
+
+_NUMBER = Number()
+_COUNT = Number(whole=True)
+_FROM_MINUS_ONE = Number(whole=True, least=-1)
+_ANY_WHOLE = Number(whole=True, least=-1e18)
+_TEXT = Maybe(str)
+_ROOM = {"mount": str, "fstype": _TEXT, "total": Maybe(_NUMBER), "free": Maybe(_NUMBER)}
 HOST_SHAPE: Mapping[str, Any] = {
-    "cpu": {"logical": int, "physical": int, "numa_nodes": {str: str}, "allowed": str},
-    "memory": {"total": _NUMBER, "available": _NUMBER},
-    "disks": [{"mount": str, "fstype": str, **dict.fromkeys(("total", "free", "files_total", "files_free"), _NUMBER)}],
-    "mounts": [{"mount": str, "fstype": str, "options": str, "total": _NUMBER, "free": _NUMBER}],
-    "interfaces": [{"name": str, "up": bool, "addresses": [str], "speed_mbps": _NUMBER, "mtu": _NUMBER}],
-    "sockets": [{"family": str, "type": str, "laddr": str, "status": str, "pid": int}],
-    "processes": [
-        {
-            "pid": int,
-            "ppid": int,
-            "name": str,
-            "username": str,
-            "status": str,
-            "cmdline": [str],
-            "create_time": _NUMBER,
-        }
+    "cpu": {"logical": Maybe(_COUNT), "physical": Maybe(_COUNT), "numa_nodes": Maybe({str: str}), "allowed": _TEXT},
+    "memory": Row({"total": _NUMBER, "available": _NUMBER}, ("total", "available")),
+    "disks": [Row({**_ROOM, "files_total": Maybe(_NUMBER), "files_free": Maybe(_NUMBER)}, ("mount",))],
+    "mounts": [Row({**_ROOM, "options": _TEXT}, ("mount",))],
+    "interfaces": [
+        Row(
+            {
+                "name": str,
+                "up": bool,
+                "addresses": [str],
+                "speed_mbps": Maybe(Number(least=-1)),
+                "mtu": Maybe(_NUMBER),
+            },
+            ("name",),
+        )
     ],
-    "limits": {str: [_NUMBER]},
-    "pci": [{"slot": str, "vendor": str, "device": str, "numa_node": int, "driver": str}],
-    "container": {"runtime": str, "cgroup": str},
+    "sockets": [Row({"family": _TEXT, "type": _TEXT, "laddr": str, "status": _TEXT, "pid": Maybe(_COUNT)}, ("laddr",))],
+    "processes": [
+        Row(
+            {
+                "pid": _COUNT,
+                "ppid": Maybe(_COUNT),
+                "name": _TEXT,
+                "username": _TEXT,
+                "status": _TEXT,
+                "cmdline": Maybe([str]),
+                "create_time": Maybe(Number(most=1e11)),
+            },
+            ("pid",),
+        )
+    ],
+    "limits": {str: Maybe([_FROM_MINUS_ONE, _FROM_MINUS_ONE])},
+    "pci": [
+        Row(
+            {"slot": str, "vendor": str, "device": str, "numa_node": Maybe(_FROM_MINUS_ONE), "driver": _TEXT},
+            ("slot", "vendor", "device"),
+        )
+    ],
+    "container": Maybe({"runtime": _TEXT, "cgroup": _TEXT}),
 }
-_USER_SHAPE = {"name": str, "uid": int, "gid": int, "gids": [int], "groups": [str]}
+"""What host.json may hold. A list of one shape has any length, one of several has just these."""
+
+_USER_SHAPE = {"name": str, "uid": _COUNT, "gid": _COUNT, "gids": [_COUNT], "groups": [str]}
 BUNDLE_SHAPE = {
     "hostname": str,
     "recorded_at": str,
@@ -58,17 +117,22 @@ BUNDLE_SHAPE = {
 _STAT_SHAPE = {
     "type": str,
     "mode": str,
-    "uid": int,
-    "gid": int,
+    "uid": _COUNT,
+    "gid": _COUNT,
     "access": str,
-    "mtime": _NUMBER,
+    "mtime": Number(least=-1e18),
     "rdev": str,
-    "size": int,
+    "size": _COUNT,
     "cut": bool,
 }
 _FAILURE_SHAPE = {"because": str, "reason": str}
-RESULT_SHAPE = {"returncode": int, "seconds": _NUMBER, "timed_out": bool, "truncated": bool}
-_WORDS = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
+RESULT_SHAPE = {
+    "returncode": Maybe(_ANY_WHOLE),
+    "seconds": Maybe(_NUMBER),
+    "timed_out": Maybe(bool),
+    "truncated": Maybe(bool),
+}
+_WORDS = {str: "text", bool: "true or false"}
 
 
 class Place(Protocol):
@@ -153,8 +217,8 @@ class Reader:
         self.place = place
         self._shown = shown
 
-    def json(self, name: str, shape: Any, *, required: bool = False, null: bool = False) -> Any:
-        """JSON of a given shape, values null only where allowed; {} where the file is missing."""
+    def json(self, name: str, shape: Any, *, required: bool = False) -> Any:
+        """JSON of a given shape; {} where the file is missing."""
         where = f"{self._shown}/{name}"
         try:
             data = self.place.content(name)
@@ -167,7 +231,7 @@ class Reader:
             raise BundleError(f"{where} cannot be read: {problem.strerror}") from None
         except (ValueError, RecursionError) as problem:
             raise BundleError(f"{where} is not valid JSON ({str(problem)[:80]}); record the node again") from None
-        _check(value, shape, where, null=null)
+        _check(value, shape, where)
         return value
 
     def check_schema(self, schema: object) -> None:
@@ -263,25 +327,41 @@ class Reader:
         return list(said)
 
 
-def _check(value: Any, shape: Any, where: str, *, null: bool = False) -> None:
-    """Compare JSON with its shape: {key: shape}, {str: shape} for any key, [shape], a type, or None for anything.
+def _check(value: Any, shape: Any, where: str) -> None:
+    """Compare JSON with its shape: {key: shape}, {str: shape} for any key, [shape], a type, a Number, a Row, what may
+    be null, or None for anything.
 
     Keys that the shape does not name are left alone: a later 1.x may have written them.
     """
-    if shape is None or (value is None and null):
+    if shape is None or (isinstance(shape, Maybe) and value is None):
         return
-    if isinstance(shape, dict):
+    if isinstance(shape, Maybe):
+        _check(value, shape.shape, where)
+    elif isinstance(shape, Row):
+        _check(value, shape.shape, where)
+        if missing := next((key for key in shape.required if key not in value), None):
+            raise BundleError(f"{where}: {missing} is missing")
+    elif isinstance(shape, dict):
         if not isinstance(value, dict):
             raise BundleError(f"{where}: expected an object, found {_shown(value)}")
         for key, inner in value.items():
-            _check(inner, shape.get(str, shape.get(key)), f"{where}: {key}", null=null)
+            _check(inner, shape.get(str, shape.get(key)), f"{where}: {key}")
     elif isinstance(shape, list):
-        if not isinstance(value, list):
-            raise BundleError(f"{where}: expected a list, found {_shown(value)}")
-        for number, inner in enumerate(value):
-            _check(inner, shape[0], f"{where}[{number}]", null=null)
-    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
+        _check_list(value, shape, where)
+    elif isinstance(shape, Number):
+        if expected := shape.complaint(value):
+            raise BundleError(f"{where}: expected {expected}, found {_shown(value)}")
+    elif not isinstance(value, shape):
         raise BundleError(f"{where}: expected {_WORDS[shape]}, found {_shown(value)}")
+
+
+def _check_list(value: Any, shape: list[Any], where: str) -> None:
+    if not isinstance(value, list):
+        raise BundleError(f"{where}: expected a list, found {_shown(value)}")
+    if len(shape) > 1 and len(value) != len(shape):
+        raise BundleError(f"{where}: expected {len(shape)} values, found {_shown(value)}")
+    for number, inner in enumerate(value):
+        _check(inner, shape[number % len(shape)], f"{where}[{number}]")
 
 
 def _shown(value: Any) -> str:

@@ -38,7 +38,7 @@ def files_of(notes: Notes) -> dict[str, bytes]:
         "failed.json": {
             asked: {"because": why.because.value, "reason": why.reason} for asked, why in notes.failures.items()
         },
-        "host.json": notes.measures,
+        "host.json": {key: value for key, value in notes.measures.items() if value is not None or key == "container"},
         "links.json": notes.links,
         "listings.json": {path: list(names) for path, names in notes.listings.items()},
         "missing.json": sorted(notes.missing),

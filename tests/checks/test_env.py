@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor.findings import Because, Result, Severity, Skip, Status
+from npudoctor.host import Completed
 from npudoctor.host.tree import Overlay
 from npudoctor.sdk import Unavailable
 from npudoctor.testing import run_check
@@ -235,6 +236,25 @@ def test_leftovers_of_debugging_are_told(name: str, value: str, expected: list[S
 
 # env.master-port
 
+IDLE = {
+    "npu-smi info": """
+| npu-smi 24.1.0                   Version: 24.1.0                                              |
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
+| 0     910B3               | OK            | 95.7        36                0    / 0             |
+| 0                         | 0000:C1:00.0  | 0           0    / 0          3300 / 65536         |
++---------------------------+---------------+----------------------------------------------------+
+| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
++===========================+===============+====================================================+
+| No running processes found in NPU 0                                                            |
++===========================+===============+====================================================+
+"""
+}
+KERNEL = {
+    "/proc/sys/net/ipv4/ip_local_port_range": "32768 60999\n",
+    "/proc/sys/net/ipv4/ip_local_reserved_ports": "60000-60031\n",
+    "/usr/local/Ascend/driver/version.info": "Version=25.2.0\n",
+}
 LAUNCHER = {"pid": 60211, "ppid": 1, "name": "python3", "username": "root", "cmdline": ["python3", "torchrun", "x.py"]}
 
 
@@ -244,7 +264,7 @@ def listening(port: int, pid: int | None = 60211) -> dict[str, Any]:
 
 
 def test_a_taken_default_port_is_an_error_that_names_the_owner() -> None:
-    result = run("env.master-port", measures=listening(29500))
+    result = run("env.master-port", measures=listening(29500), commands=IDLE)
     assert severities(result) == [Severity.ERROR]
     finding = result.findings[0]
     assert finding.summary == "port 29500, the default of MASTER_PORT, is taken by python3 (pid 60211, root)"
@@ -254,14 +274,18 @@ def test_a_taken_default_port_is_an_error_that_names_the_owner() -> None:
 
 def test_only_the_port_of_this_job_matters() -> None:
     assert run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29500)).findings == ()
-    assert severities(run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29600))) == [Severity.ERROR]
+    assert severities(run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29600), commands=IDLE)) == [
+        Severity.ERROR
+    ]
 
 
 def test_a_port_on_another_node_is_not_looked_for_here() -> None:
     interfaces = [{"name": "eth0", "up": True, "addresses": ["10.0.0.7/24"]}]
     measures = {**listening(29500), "interfaces": interfaces}
     assert run("env.master-port", {"MASTER_ADDR": "10.0.0.9"}, measures=measures).findings == ()
-    assert severities(run("env.master-port", {"MASTER_ADDR": "10.0.0.7"}, measures=measures)) == [Severity.ERROR]
+    assert severities(run("env.master-port", {"MASTER_ADDR": "10.0.0.7"}, measures=measures, commands=IDLE)) == [
+        Severity.ERROR
+    ]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +307,21 @@ def test_a_master_port_that_cannot_work_is_told(environ: dict[str, str], expecte
 
 def test_without_any_view_of_sockets_the_master_port_is_not_judged() -> None:
     result = run_check("env.master-port", options={"role": "full"}, files=CARDS)
-    assert (result.status, result.because) == (Status.SKIPPED, Because.ABSENT)
+    assert (result.status, result.because) == (Status.SKIPPED, Because.NOT_RECORDED)
+
+
+@pytest.mark.parametrize("id", ["env.master-port", "hccl.ports-free"])
+def test_what_may_be_a_job_is_not_accused_while_npu_smi_does_not_tell(id: str) -> None:
+    hangs = {"npu-smi info": Completed(returncode=None, timed_out=True, seconds=10.0)}
+    port = 29500 if id == "env.master-port" else 60000
+    node: dict[str, Any] = {"commands": hangs, "files": KERNEL, "measures": listening(port)}
+    result = run(id, **node)
+    assert (result.status, result.skip, result.findings) == (Status.SKIPPED, Skip.COULD_NOT_LOOK, ())
+    assert f"port {port} is held by python3 (pid 60211, root), and nobody can tell" in str(result.reason)
+    assert "`npu-smi info` did not answer within 10 s" in str(result.reason)
+    stranger = {**LAUNCHER, "name": "cupsd", "cmdline": ["/usr/sbin/cupsd"]}
+    node["measures"] = {**listening(port), "processes": [stranger]}
+    assert severities(run(id, **node)) == [Severity.ERROR]
 
 
 @given(

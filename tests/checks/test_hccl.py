@@ -278,7 +278,7 @@ def test_the_upper_half_of_the_range_counts_from_83_on(version: str, expected: S
 def test_without_any_view_of_sockets_it_is_skipped() -> None:
     files = {**CARDS, RESERVED: "\n", EPHEMERAL: "32768 60999\n"}
     result = run_check("hccl.ports-free", files=files)
-    assert (result.status, result.reason) == (Status.SKIPPED, "/proc/net/tcp does not exist")
+    assert (result.status, result.reason) == (Status.SKIPPED, "the bundle holds no sockets")
 
 
 def in_service(pid: int) -> dict[str, str]:
@@ -335,8 +335,8 @@ def interface(environ: dict[str, str], *interfaces: dict[str, Any], files: dict[
     [
         {},
         {"HCCL_IF_IP": "10.0.0.7"},
-        {"HCCL_IF_IP": "127.0.0.1"},
         {"HCCL_SOCKET_IFNAME": "eth"},
+        {"HCCL_SOCKET_IFNAME": "=lo"},
         {"HCCL_SOCKET_IFNAME": "=eth0", "GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0"},
         {"HCCL_SOCKET_IFNAME": "^lo,docker"},
     ],
@@ -356,6 +356,10 @@ def test_a_usable_interface_passes(environ: dict[str, str]) -> None:
         ({"HCCL_SOCKET_IFNAME": "=eth1"}, "selects no interface"),
         ({"HCCL_SOCKET_IFNAME": "enp"}, "enp9s0, without address or down"),
         ({"HCCL_SOCKET_IFNAME": "="}, "names no interface"),
+        ({"HCCL_SOCKET_IFNAME": "^eth", "MASTER_ADDR": "10.0.0.9"}, "leaves only the loopback (lo)"),
+        ({"HCCL_SOCKET_IFNAME": "=lo", "MASTER_ADDR": "10.0.0.9"}, "leaves only the loopback (lo)"),
+        ({"HCCL_SOCKET_IFNAME": "^eth,lo"}, "enp9s0, without address or down"),
+        ({"HCCL_SOCKET_IFNAME": " eth0"}, "begins or ends with a blank"),
         ({"GLOO_SOCKET_IFNAME": "eth1"}, "eth1, which this node does not have"),
         ({"GLOO_SOCKET_IFNAME": "=eth0"}, "HCCL's alone"),
         ({"GLOO_SOCKET_IFNAME": "eth0,enp9s0"}, "enp9s0, which is down"),
@@ -367,6 +371,13 @@ def test_a_variable_that_leads_nowhere_is_an_error(environ: dict[str, str], word
     assert words in result.findings[0].summary
     assert any(evidence.actual and "eth0 10.0.0.7" in evidence.actual for evidence in result.findings[0].evidence)
     assert result.findings[0].pitfall == "P016"
+
+
+@pytest.mark.parametrize("environ", [{"HCCL_IF_IP": "127.0.0.1"}, {"HCCL_SOCKET_IFNAME": "^eth"}])
+def test_the_loopback_alone_is_a_warning_on_one_node(environ: dict[str, str]) -> None:
+    result = interface(environ, LO, ETH, DOWN)
+    assert severities(result) == [Severity.WARNING]
+    assert "loopback" in result.findings[0].summary
 
 
 def test_a_wrong_name_for_tensorpipe_is_a_warning() -> None:

@@ -61,7 +61,7 @@ TWO_CHIPS = """
 def test_less_memory_than_the_cards_have_is_info(total: int, limit: int | None, expected: Any) -> None:
     result = run_check(
         "system.memory",
-        files={**CARDS, "/sys/fs/cgroup/memory.max": str(limit * GIB) if limit else "max"},
+        files={**dict(list(CARDS.items())[:2]), "/sys/fs/cgroup/memory.max": str(limit * GIB) if limit else "max"},
         commands={"npu-smi info": TWO_CHIPS},
         measures={"memory": {"total": total * GIB, "available": total * GIB // 2}},
     )
@@ -97,6 +97,20 @@ def test_a_container_is_given_more_at_its_start_and_a_pod_by_a_volume() -> None:
     assert inside.commands == ("docker run --shm-size=16g …",)
     pod = run("system.shm", mounts=shm(0.0625), container=IN_DOCKER, environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert pod.findings[0].hint is not None and "emptyDir" in pod.findings[0].hint
+
+
+@pytest.mark.parametrize("container", [None, IN_DOCKER])
+def test_no_shared_memory_at_all_is_an_error_on_a_host_and_in_a_container(container: dict[str, str] | None) -> None:
+    root = [{"mount": "/", "fstype": "ext4", "options": "rw", "total": 900 * GIB, "free": 500 * GIB}]
+    measures = {"mounts": root} | ({"container": container} if container else {})
+    found = run("system.shm", **measures).findings
+    assert [(one.severity, one.summary) for one in found] == [(Severity.ERROR, "nothing is mounted on /dev/shm")]
+
+
+def test_shared_memory_may_be_a_link_to_where_it_is_mounted() -> None:
+    elsewhere = [{**shm(64)[0], "mount": "/run/shm"}]
+    result = run_check("system.shm", files=CARDS, measures={"mounts": elsewhere}, links={"/dev/shm": "/run/shm"})
+    assert (result.status, result.findings) == (Status.OK, ())
 
 
 # system.limits

@@ -52,7 +52,7 @@ def test_a_bundle_typed_by_hand_is_a_host(tmp_path: Path) -> None:
         tmp_path,
         {
             "environ.json": {"HCCL_IF_IP": "10.0.0.7"},
-            "host.json": {"memory": {"total": 5}, "limits": {"nofile": [1024, -1]}},
+            "host.json": {"memory": {"total": 5, "available": 4}, "limits": {"nofile": [1024, -1]}},
             "commands/npu-smi info/stdout": "table\n",
             "commands/npu-smi info/result.json": {"returncode": 0, "seconds": 0.84},
             "commands/npu-smi info -t topo/stderr": "no\n",
@@ -74,7 +74,7 @@ def test_a_bundle_typed_by_hand_is_a_host(tmp_path: Path) -> None:
     assert host.read("/etc/latest") == "address_0=1.2.3.4\n"
     assert host.stat("/dev/davinci0").kind == "char"
     assert host.stat("/dev/davinci0").rdev == "236:0"
-    assert host.measure("memory") == {"total": 5}
+    assert host.measure("memory") == {"total": 5, "available": 4}
     assert host.list_dir("/dev") == ("davinci0",)
 
 
@@ -197,6 +197,25 @@ BROKEN: list[tuple[str, Any, str]] = [
     ("host.json", {"processes": [{"pid": "4711"}]}, 'processes[0]: pid: expected a whole number, found "4711"'),
     ("host.json", {"interfaces": [{"up": "yes"}]}, 'interfaces[0]: up: expected true or false, found "yes"'),
     ("host.json", "[" * 100_000, "not valid JSON"),
+    ("host.json", "null", "host.json: expected an object, found null"),
+    ("host.json", {"sockets": None}, "sockets: expected a list, found null"),
+    ("host.json", {"memory": None}, "memory: expected an object, found null"),
+    ("host.json", {"memory": {"total": None, "available": 1}}, "total: expected a number, found null"),
+    (
+        "host.json",
+        '{"memory": {"total": 1e999, "available": 1}}',
+        "total: expected a number from 0 to 1e+20, found Infinity",
+    ),
+    ("host.json", '{"memory": {"total": NaN, "available": 1}}', "total: expected a number from 0 to 1e+20, found NaN"),
+    ("host.json", {"memory": {"total": -5, "available": 1}}, "total: expected a number from 0 to 1e+20, found -5"),
+    ("host.json", {"memory": {"total": 5}}, "memory: available is missing"),
+    ("host.json", {"mounts": [{"fstype": "tmpfs"}]}, "mounts[0]: mount is missing"),
+    ("host.json", {"processes": [{"pid": -4}]}, "pid: expected a whole number from 0 to 1e+20, found -4"),
+    ("host.json", {"processes": [{"pid": 1, "create_time": 1e300}]}, "create_time: expected a number"),
+    ("host.json", {"limits": {"nofile": [1]}}, "limits: nofile: expected 2 values, found [1]"),
+    ("host.json", {"limits": {"nofile": [1, -2]}}, "nofile[1]: expected a whole number from -1 to"),
+    ("host.json", {"cpu": {"logical": -3}}, "logical: expected a whole number from 0 to 1e+20, found -3"),
+    ("commands/lsmod/result.json", '{"seconds": 1e999}', "seconds: expected a number from 0 to"),
     ("links.json", {"/a": ["b"]}, "/a: expected text"),
     ("stat.json", {"/a": {"mode": "rw"}}, 'mode is "rw"; expected octal digits'),
     ("stat.json", {"/a": {"type": "card"}}, 'type is "card"; expected one of file, dir'),

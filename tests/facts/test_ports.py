@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from npudoctor.facts import ports
 from npudoctor.facts.ports import LAST_PORT, PortRanges
 from npudoctor.host.recorded import FakeHost
-from npudoctor.sdk import ParseError, Unavailable
+from npudoctor.sdk import Because, ParseError, Unavailable
 
 port_numbers = st.integers(0, LAST_PORT)
 spans = st.tuples(port_numbers, port_numbers).map(lambda pair: (min(pair), max(pair)))
@@ -105,9 +106,16 @@ def test_sockets_come_with_their_owner_from_the_measurement() -> None:
     ]
 
 
+class Refusing(FakeHost):
+    """A host where nobody may ask whose sockets there are."""
+
+    def measure(self, key: str) -> Any:
+        raise Unavailable(f"{key} may not be asked for", because=Because.NO_RIGHT)
+
+
 def test_without_the_measurement_the_kernels_tables_are_read() -> None:
     six = HEADER + ROW.replace("00000000:EA60", "00000000000000000000000001000000:EA61")
-    found = ports.sockets(FakeHost(files={"/proc/net/tcp": HEADER + ROW, "/proc/net/tcp6": six}))
+    found = ports.sockets(Refusing(files={"/proc/net/tcp": HEADER + ROW, "/proc/net/tcp6": six}))
     assert [(socket.address, socket.port, socket.status) for socket in found.sockets] == [
         ("0.0.0.0", 60000, "LISTEN"),
         ("::1", 60001, "LISTEN"),
@@ -116,7 +124,14 @@ def test_without_the_measurement_the_kernels_tables_are_read() -> None:
 
 def test_without_measurement_and_tables_the_sockets_are_unknown() -> None:
     with pytest.raises(Unavailable, match="/proc/net/tcp does not exist"):
-        ports.sockets(FakeHost())
+        ports.sockets(Refusing())
+
+
+@pytest.mark.parametrize("measures", [{}, {"sockets": None}])
+def test_a_recording_without_sockets_is_no_proof_that_a_port_is_free(measures: dict[str, Any]) -> None:
+    with pytest.raises(Unavailable, match="sockets") as caught:
+        ports.sockets(FakeHost(measures=measures, files={"/proc/net/tcp": HEADER + ROW}))
+    assert caught.value.because is Because.NOT_RECORDED
 
 
 @given(st.ip_addresses(), port_numbers)

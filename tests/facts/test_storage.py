@@ -41,15 +41,15 @@ def test_disks_are_known_without_the_mount_table() -> None:
 
 
 def test_shared_memory_has_the_size_of_its_mount_or_of_its_option() -> None:
-    assert storage.shared_memory(storage.parse_mounts(MOUNTS)).total_bytes == 64 << 20
+    assert storage.shared_memory(FakeHost(), storage.parse_mounts(MOUNTS)).total_bytes == 64 << 20
     bare = [{"mount": "/dev/shm", "fstype": "tmpfs", "options": "rw,size=2g"}]
-    assert storage.shared_memory(storage.parse_mounts(bare)).total_bytes == 2 << 30
+    assert storage.shared_memory(FakeHost(), storage.parse_mounts(bare)).total_bytes == 2 << 30
 
 
 @pytest.mark.parametrize("rows", [[], [{"mount": "/dev/shm", "fstype": "tmpfs"}]])
 def test_shared_memory_without_mount_or_size_is_unknown(rows: list[dict[str, Any]]) -> None:
-    with pytest.raises(Unavailable, match="/dev/shm"):
-        storage.shared_memory(storage.parse_mounts(rows))
+    with pytest.raises(Unavailable, match="/dev/shm|file systems"):
+        storage.shared_memory(FakeHost(), storage.parse_mounts(rows))
 
 
 @pytest.mark.parametrize(
