@@ -42,7 +42,7 @@ def devices_are_passed_in(
             summary=f"the cards are here, but {_list(missing)} {'are' if len(missing) > 1 else 'is'} not",
             detail="Without a manager node no card can be opened: npu-smi ends with -8005, torch sees no card.",
             hint="Start the container again with all of them.",
-            commands=_commands(container, (*paths, *managers)),
+            commands=run_commands(container, (*paths, *managers)),
             evidence=(Evidence(source="/dev", expected=_list(managers), actual=_list(there) or "none of them"),),
             fix=_offer(paths, managers),
             pitfall="P009",
@@ -54,7 +54,7 @@ def devices_are_passed_in(
             summary=f"the container's device rules do not let it open {_list(denied)}",
             detail="The nodes are here, but their control group denies them: they were made by hand, or moved.",
             hint="Pass them with --device, which adds the rule; --privileged would hide the mistake.",
-            commands=_commands(container, (*paths, *managers)),
+            commands=run_commands(container, (*paths, *managers)),
             evidence=(
                 Evidence(source=DEVICE_LIST, expected="a rule with rw for each", actual=f"none for {denied[0]}"),
             ),
@@ -103,7 +103,7 @@ def _no_cards(
         summary="no card was passed into this container",
         detail=detail,
         hint=_hint(container),
-        commands=_commands(container, (*cards, *managers)),
+        commands=run_commands(container, (*cards, *managers)),
         evidence=tuple(evidence),
         fix=_offer(cards, managers),
         pitfall=pitfall,
@@ -117,7 +117,7 @@ def _hint(container: Container) -> str:
     return "Start the container again, on the host, with its device nodes or with the ascend runtime."
 
 
-def _commands(container: Container, devices: Iterable[str]) -> tuple[str, ...]:
+def run_commands(container: Container, devices: Iterable[str]) -> tuple[str, ...]:
     """The corrected `docker run`: with plain Docker, and with the ascend runtime."""
     if container.orchestrator == "Kubernetes" or container.runtime == "kubernetes":
         return ("kubectl describe node  # what the device plugin offers: huawei.com/…",)

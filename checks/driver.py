@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.container import Container
+from npudoctor.facts.container_mounts import NPU_SMI, ContainerMounts
 from npudoctor.facts.context import CardPresence, DriverStack
 from npudoctor.facts.device_access import DeviceAccess
 from npudoctor.facts.driver import DriverInstall, LoadedModules
@@ -29,7 +30,11 @@ _ELSEWHERE = {
 
 @check("driver.npu-smi", after=("npu.present", "container.devices", "driver.installed"), thresholds=(SLOW,))
 def npu_smi_answers(
-    answer: NpuSmiAnswer, access: DeviceAccess | None, container: Container | None, options: Options
+    answer: NpuSmiAnswer,
+    access: DeviceAccess | None,
+    container: Container | None,
+    mounts: ContainerMounts | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """npu-smi is there, answers, and answers quickly.
 
@@ -39,8 +44,10 @@ def npu_smi_answers(
         raise Unavailable(
             f"{answer.reason}, because this user may not open the device nodes", blocked_by="driver.access"
         )
+    if mounts is not None and mounts.lack_libraries and answer.failure and answer.failure.cause == "library_missing":
+        raise Unavailable(answer.reason or "npu-smi lacks a library", blocked_by="container.driver-files")
     if not answer.found:
-        yield _missing(container)
+        yield _missing(container, mounts)
     elif answer.timed_out:
         yield _hanging(answer)
     elif answer.info is None:
@@ -62,7 +69,9 @@ def npu_smi_answers(
         )
 
 
-def _missing(container: Container | None) -> Finding:
+def _missing(container: Container | None, smi: ContainerMounts | None) -> Finding:
+    found = smi.by_path.get(NPU_SMI) if smi is not None else None
+    is_folder = found is not None and found.is_misplaced
     mounts: tuple[str, ...] = (
         "-v /usr/local/bin/npu-smi:/usr/local/bin/npu-smi:ro",
         "-v /usr/local/dcmi:/usr/local/dcmi:ro",
@@ -82,7 +91,13 @@ def _missing(container: Container | None) -> Finding:
             if container
             else (f"ls -l {_PLACES.replace(' or ', ' ')}", "find / -xdev -name npu-smi -type f 2>/dev/null")
         ),
-        evidence=(Evidence(source="PATH and the usual places", expected=_PLACES, actual="not there"),),
+        evidence=(
+            Evidence(
+                source="PATH and the usual places",
+                expected=_PLACES,
+                actual=f"{NPU_SMI} is a folder: the host has npu-smi elsewhere" if is_folder else "not there",
+            ),
+        ),
         pitfall="P060",
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from npudoctor.facts.container import Container
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, Unavailable, probe
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Unavailable, probe
 
 COMMAND = ("journalctl", "-k", "--since", "-7d")
 DAYS = 7
@@ -33,8 +34,10 @@ def parse(text: str) -> KernelLog:
 
 
 @probe
-def kernel_log(host: Host) -> KernelLog:
-    """From `journalctl -k`; unavailable where this user sees nothing of it."""
+def kernel_log(host: Host, container: Container | None = None) -> KernelLog:
+    """From `journalctl -k`; unavailable where this user sees nothing of it, and in a container, which has none."""
+    if container is not None:
+        raise NotApplicable("a container does not see the kernel log of its host")
     done = host.run(COMMAND)
     if reason := _why_nothing(done):
         raise reason
