@@ -1,0 +1,178 @@
+"""A change is shown in full, confirmed, made, and told step by step; nothing is changed before the confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input
+
+from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import fixing
+from npudoctor.views.fixing import Job, Kind, Line
+
+if TYPE_CHECKING:
+    from npudoctor.tui.app import DoctorApp
+
+_STYLES = {
+    Kind.TITLE: "bold",
+    Kind.ABOUT: "$muted",
+    Kind.NOTE: "$foreground",
+    Kind.STEP: "bold $accent",
+    Kind.PLUS: "$success",
+    Kind.MINUS: "$error",
+    Kind.SAME: "",
+    Kind.PROOF: "$accent",
+    Kind.DONE: "bold $success",
+    Kind.BAD: "bold $error",
+}
+_LEADS = {Kind.DONE: "✔ ", Kind.BAD: "✖ ", Kind.PROOF: "… ", Kind.NOTE: "• "}
+
+
+def open_fix(doctor: DoctorApp, checks: tuple[str, ...]) -> None:
+    """Plan beside the screen, then ask."""
+
+    def plan() -> None:
+        doctor.tell(doctor.push_screen, FixDialog(fixing.propose(doctor.session, doctor.diagnosis, checks)))
+
+    doctor.beside(plan)
+
+
+def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
+    """A preview, or what happens, as paragraphs."""
+    return [
+        Paragraph(
+            Content.styled(line.text, _STYLES[line.kind]),
+            Content.styled(_LEADS.get(line.kind, ""), _STYLES[line.kind]),
+            " " * len(_LEADS.get(line.kind, "")),
+            fold=line.kind in (Kind.PLUS, Kind.MINUS, Kind.SAME),
+        )
+        for line in lines
+    ]
+
+
+class FixDialog(ModalScreen[None]):
+    """Asks about one job, and follows it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close"),
+        Binding("c", "copy", "Copy the command"),
+        Binding("down,j", "scroll(1)", "Down", show=False),
+        Binding("up,k", "scroll(-1)", "Up", show=False),
+        Binding("right", "app.focus_next", "Next", show=False),
+        Binding("left", "app.focus_previous", "Previous", show=False),
+    ]
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self._told: list[Line] = []
+        self._busy = False
+
+    @property
+    def _doctor(self) -> DoctorApp:
+        return cast("DoctorApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """The preview above the buttons."""
+        job = self._job
+        with Vertical(classes="dialog") as box:
+            box.border_title = job.title
+            with VerticalScroll(id="preview", can_focus=False):
+                yield Page(id="lines")
+            if job.word and job.ready:
+                yield Input(placeholder=f"this cannot be undone; to go on, type {job.word}", id="word")
+            with Horizontal(classes="buttons"):
+                if job.ready:
+                    yield Button(job.verb, id="go", classes="key", disabled=bool(job.word))
+                if job.sudo and self._doctor.session.source == "live" and not self.app.is_web:
+                    yield Button("Run it with sudo", id="sudo", classes="key")
+                if job.command:
+                    yield Button("Copy the command", id="copy", classes="key")
+                yield Button("Close", id="close", classes="key")
+
+    def on_mount(self) -> None:
+        """Show the preview."""
+        job = self._job
+        lines = list(job.lines)
+        if job.obstacle:
+            lines += [Line(Kind.SAME), Line(Kind.BAD, job.obstacle)]
+        if job.obstacle and job.command:
+            lines.append(Line(Kind.NOTE, job.command_line))
+        self.query_one("#lines", Page).show(lines_of(lines))
+        first = "#word" if job.word and job.ready else "#go" if job.ready else "#close"
+        self.query_one(first).focus()
+
+    @on(Input.Changed, "#word")
+    def _typed(self, event: Input.Changed) -> None:
+        self.query_one("#go", Button).disabled = event.value.strip() != self._job.word
+
+    @on(Input.Submitted, "#word")
+    def _confirmed(self) -> None:
+        if not self.query_one("#go", Button).disabled:
+            self._go()
+
+    @on(Button.Pressed, "#go")
+    def _go(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self.query(".buttons Button").set(disabled=True)
+            self._doctor.beside(self._carry_out)
+
+    def _carry_out(self) -> None:
+        doctor, job = self._doctor, self._job
+        for line in fixing.carry_out(doctor.session, job, irreversible=job.word is not None):
+            doctor.tell(self._tell, line)
+        doctor.tell(self._ended)
+
+    def _tell(self, line: Line) -> None:
+        self._told.append(line)
+        self.query_one("#lines", Page).show(lines_of(self._told))
+        self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
+
+    def _ended(self) -> None:
+        self._busy = False
+        close = self.query_one("#close", Button)
+        close.disabled = False
+        close.focus()
+        doctor, job = self._doctor, self._job
+        for planned in job.plans:
+            if planned.fix.effect.value != "now" and self._told and self._told[-1].kind is Kind.DONE:
+                for aim in planned.aims:
+                    doctor.diagnosis.expect(aim.check, planned.fix.effect.value)
+        if job.undoes:
+            doctor.diagnosis.waiting.clear()
+        doctor.action_rerun()
+
+    @on(Button.Pressed, "#sudo")
+    def _sudo(self) -> None:
+        with self.app.suspend():
+            code = fixing.in_terminal(self._job.command)
+        self._tell(Line(Kind.DONE if code == 0 else Kind.BAD, f"{self._job.command_line} ended with {code}"))
+        self._doctor.action_rerun()
+
+    @on(Button.Pressed, "#copy")
+    def action_copy(self) -> None:
+        """Put the command on the clipboard."""
+        if self._job.command:
+            self.app.copy_to_clipboard(self._job.command_line)
+            self.notify(self._job.command_line, title="Copied", timeout=3, markup=False)
+
+    def action_scroll(self, way: int) -> None:
+        """Move through the preview."""
+        self.query_one("#preview", VerticalScroll).scroll_relative(y=way, animate=False)
+
+    @on(Button.Pressed, "#close")
+    def action_close(self) -> None:
+        """Close, unless something is being changed."""
+        if not self._busy:
+            self.dismiss()
+
+
+__all__ = ["FixDialog", "lines_of", "open_fix"]

@@ -1,0 +1,88 @@
+"""What npudoctor has changed on this node, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from npudoctor.tui.screens.fix import FixDialog, lines_of
+from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import fixing
+
+_STYLES = {"applied": "bold $success", "undone": "$muted", "rolled-back": "$warning"}
+
+
+class History(NodeScreen):
+    """The runs of fixes, newest first."""
+
+    CSS_PATH = "history.tcss"
+    AUTO_FOCUS = "OptionList"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("u", "undo", "Undo")]
+
+    _runs: tuple[Mapping[str, Any], ...] = ()
+    _loaded = False
+
+    def body(self) -> ComposeResult:
+        """The runs at the left, what one did at the right."""
+        with Horizontal(id="body"):
+            with Vertical(id="left"):
+                yield OptionList(id="runs", compact=True)
+            with VerticalScroll(id="detail", can_focus=False):
+                yield Page(id="page")
+
+    def follow(self) -> None:
+        """Ask the journal again when a run of checks has ended, since a fix may stand behind it."""
+        if not self.doctor.diagnosis.running:
+            self.doctor.beside(self._load)
+
+    def _load(self) -> None:
+        runs = tuple(fixing.history(self.doctor.session))
+        if runs != self._runs or not self._loaded:
+            self.doctor.tell(self._show, runs)
+
+    def _show(self, runs: tuple[Mapping[str, Any], ...]) -> None:
+        if runs == self._runs and self._loaded:
+            return
+        self._runs, self._loaded = runs, True
+        listed = self.query_one(OptionList)
+        listed.set_options(Option(_line(run)) for run in runs)
+        listed.highlighted = 0 if runs else None
+        self._show_run()
+
+    @on(OptionList.OptionHighlighted)
+    def _show_run(self) -> None:
+        run = self._run
+        page = self.query_one("#page", Page)
+        if run is None:
+            page.show([Paragraph(Content.styled("npudoctor has changed nothing on this node.", "$muted"))])
+            return
+        about = f"{run['fix']} · {run['status']} · {run['started_at']} · by {run['by']}"
+        said = [Paragraph(Content.styled(str(run["title"]), "bold")), Paragraph(Content.styled(about, "$muted"))]
+        said += [Paragraph(Content(str(run["reason"])))] if run.get("reason") else []
+        for preview in run["preview"]:
+            said += [Paragraph(Content()), *lines_of(fixing.diff(preview))]
+        page.show(said)
+
+    @property
+    def _run(self) -> Mapping[str, Any] | None:
+        place = self.query_one(OptionList).highlighted
+        return self._runs[place] if place is not None and place < len(self._runs) else None
+
+    def action_undo(self) -> None:
+        """Ask whether to take this run back."""
+        if (run := self._run) is not None:
+            self.app.push_screen(FixDialog(fixing.undoing(run)))
+
+
+def _line(run: Mapping[str, Any]) -> Content:
+    status = str(run["status"])
+    return Content.assemble((f"{status:<12}", _STYLES.get(status, "bold $error")), str(run["fix"]))
