@@ -1,0 +1,247 @@
+"""What the daemon remembers: the issues of the node and every change of them, in SQLite, bounded by age and size.
+
+An issue is known by its check and subject. It is opened once, seen again and again, and resolves by itself when a run
+that could look no longer finds it. Nothing is lost by a kill but the run that was being written.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from npudoctor.findings import Finding, Report, Severity, Status
+from npudoctor.records import dataclass
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS issues (
+    check_id TEXT NOT NULL, subject TEXT NOT NULL, severity TEXT NOT NULL, summary TEXT NOT NULL,
+    first_seen REAL NOT NULL, last_seen REAL NOT NULL, count INTEGER NOT NULL, opened INTEGER NOT NULL,
+    resolved_at REAL, PRIMARY KEY (check_id, subject)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, check_id TEXT, subject TEXT, severity TEXT,
+    said TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS changes_by_time ON changes (at);
+"""
+LARGEST_BYTES = 64 << 20
+KEPT_DAYS = 30.0
+KEPT_CHANGES = 50_000
+FLAPS, FLAPPING_S = 3, 3600.0
+"""So many times opened within so many seconds is flapping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """One thing that is, or was, wrong. Times are in seconds since 1970; `resolved_at` is None while it lasts.
+
+    `count` is in how many runs it was found, `opened` how often it began.
+    """
+
+    check: str
+    subject: str
+    severity: str
+    summary: str
+    first_seen: float
+    last_seen: float
+    count: int
+    opened: int
+    resolved_at: float | None
+    flapping: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that happened: `kind` is opened, resolved, changed, started, set-aside or fixed."""
+
+    id: int
+    at: float
+    kind: str
+    check: str | None
+    subject: str | None
+    severity: str | None
+    said: str
+
+
+class Store:
+    """The history of one node in one file. Not safe for several threads at once; each opens its own."""
+
+    def __init__(self, path: str, *, kept_days: float = KEPT_DAYS) -> None:
+        self.path = path
+        self.kept_days = kept_days
+        self._connection = self._opened()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    # Writing
+
+    def take(self, report: Report, *, at: float | None = None) -> list[Change]:
+        """Enter what a run found and what it no longer finds; the changes that this made, in one transaction."""
+        now = time.time() if at is None else at
+        before = self._last_change()
+        with self._connection:
+            found = {(result.check, one.subject): one for result in report.results for one in _grave(result.findings)}
+            for (check, subject), finding in found.items():
+                self._seen(check, subject, finding, now)
+            for check in (result.check for result in report.results if result.status in _LOOKED):
+                for subject, severity in self._open_of(check):
+                    if (check, subject) not in found:
+                        self._resolve(check, subject, severity, now)
+        return list(self._changes("WHERE id > ? ORDER BY id", before))
+
+    def note(self, kind: str, said: str, *, at: float | None = None) -> None:
+        """Enter something that is no issue: a start, a fix, a file that was set aside."""
+        with self._connection:
+            self._enter(time.time() if at is None else at, kind, None, None, None, said)
+
+    def prune(self, *, at: float | None = None) -> None:
+        """Forget what is older than the days that are kept, and the oldest of what is too much."""
+        now = time.time() if at is None else at
+        with self._connection:
+            oldest = now - self.kept_days * 86400
+            self._connection.execute("DELETE FROM changes WHERE at < ?", (oldest,))
+            self._connection.execute(
+                "DELETE FROM changes WHERE id <= (SELECT MAX(id) FROM changes) - ?", (KEPT_CHANGES,)
+            )
+            self._connection.execute("DELETE FROM issues WHERE resolved_at < ?", (oldest,))
+        if os.path.getsize(self.path) > LARGEST_BYTES:
+            with self._connection:
+                self._connection.execute("DELETE FROM changes WHERE id <= (SELECT AVG(id) FROM changes)")
+            self._connection.execute("VACUUM")
+
+    def _seen(self, check: str, subject: str, finding: Finding, now: float) -> None:
+        row = self._connection.execute(
+            "SELECT severity, summary, resolved_at FROM issues WHERE check_id = ? AND subject = ?", (check, subject)
+        ).fetchone()
+        severity, said = finding.severity.value, finding.summary
+        if row is None:
+            self._connection.execute(
+                "INSERT INTO issues VALUES (?, ?, ?, ?, ?, ?, 1, 1, NULL)", (check, subject, severity, said, now, now)
+            )
+        else:
+            again = row[2] is not None
+            self._connection.execute(
+                "UPDATE issues SET severity = ?, summary = ?, last_seen = ?, count = count + 1, opened = opened + ?,"
+                " first_seen = CASE WHEN ? THEN ? ELSE first_seen END, resolved_at = NULL"
+                " WHERE check_id = ? AND subject = ?",
+                (severity, said, now, again, again, now, check, subject),
+            )
+        if row is None or row[2] is not None:
+            self._enter(now, "opened", check, subject, severity, said)
+        elif row[0] != severity:
+            self._enter(now, "changed", check, subject, severity, said)
+
+    def _resolve(self, check: str, subject: str, severity: str, now: float) -> None:
+        self._connection.execute(
+            "UPDATE issues SET resolved_at = ? WHERE check_id = ? AND subject = ?", (now, check, subject)
+        )
+        self._enter(now, "resolved", check, subject, severity, "no longer found")
+
+    def _enter(
+        self, at: float, kind: str, check: str | None, subject: str | None, severity: str | None, said: str
+    ) -> None:
+        self._connection.execute(
+            "INSERT INTO changes (at, kind, check_id, subject, severity, said) VALUES (?, ?, ?, ?, ?, ?)",
+            (at, kind, check, subject, severity, said),
+        )
+
+    # Reading
+
+    def issues(self, *, all_of_them: bool = False, at: float | None = None) -> list[Issue]:
+        """What is wrong now, the gravest first; also what has resolved, where wanted."""
+        now = time.time() if at is None else at
+        rows = self._connection.execute(
+            "SELECT check_id, subject, severity, summary, first_seen, last_seen, count, opened, resolved_at,"
+            " (SELECT COUNT(*) FROM changes c WHERE c.kind = 'opened' AND c.check_id = issues.check_id"
+            " AND c.subject = issues.subject AND c.at > ?) FROM issues WHERE resolved_at IS NULL OR ?",
+            (now - FLAPPING_S, all_of_them),
+        )
+        found = [_issue(row) for row in rows]
+        return sorted(found, key=lambda one: (-Severity(one.severity).rank, one.first_seen, one.check, one.subject))
+
+    def history(self, *, limit: int = 100, before: int | None = None) -> list[Change]:
+        """The latest changes, newest first; `before` goes on from an id."""
+        edge = (1 << 62) if before is None else before
+        return list(self._changes("WHERE id < ? ORDER BY id DESC LIMIT ?", edge, limit))
+
+    def _changes(self, rest: str, *values: object) -> Iterator[Change]:
+        for row in self._connection.execute(
+            f"SELECT id, at, kind, check_id, subject, severity, said FROM changes {rest}",  # noqa: S608 - ours
+            values,
+        ):
+            id_, at, kind, check, subject, severity, said = row
+            yield Change(id=id_, at=at, kind=kind, check=check, subject=subject, severity=severity, said=said)
+
+    def _open_of(self, check: str) -> list[tuple[str, str]]:
+        rows = self._connection.execute(
+            "SELECT subject, severity FROM issues WHERE check_id = ? AND resolved_at IS NULL", (check,)
+        )
+        return [(str(subject), str(severity)) for subject, severity in rows]
+
+    def _last_change(self) -> int:
+        return int(self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM changes").fetchone()[0])
+
+    # The file
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            return self._connected()
+        except sqlite3.DatabaseError as problem:
+            if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
+                raise
+            aside = f"{self.path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
+            os.replace(self.path, aside)
+            for left in (f"{self.path}-wal", f"{self.path}-shm"):
+                if os.path.exists(left):
+                    os.unlink(left)
+            connection = self._connected()
+            with connection:
+                connection.execute(
+                    "INSERT INTO changes (at, kind, said) VALUES (?, 'set-aside', ?)",
+                    (time.time(), f"the history could not be read ({problem}); it lies in {aside}, this one is new"),
+                )
+            return connection
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("it is malformed")
+            connection.executescript(SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+_LOOKED = (Status.OK, Status.WARNING, Status.ERROR)
+
+
+def _grave(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings at warning or above, of several about one subject the gravest."""
+    return sorted(
+        (finding for finding in findings if finding.severity > Severity.INFO), key=lambda one: one.severity.rank
+    )
+
+
+def _issue(row: tuple[Any, ...]) -> Issue:
+    check, subject, severity, summary, first, last, count, opened, resolved, lately = row
+    return Issue(
+        check=check,
+        subject=subject,
+        severity=severity,
+        summary=summary,
+        first_seen=first,
+        last_seen=last,
+        count=count,
+        opened=opened,
+        resolved_at=resolved,
+        flapping=lately >= FLAPS,
+    )
