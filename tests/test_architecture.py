@@ -34,7 +34,7 @@ LAYERS = {
     "npudoctor.fixer": {"findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "engine", "fixer"},
     "npudoctor.config": {"findings", "sdk"},
     "npudoctor.explain": {"sdk", "knowledge", "plugins", "explain"},
-    "npudoctor.report": {"findings", "report"},
+    "npudoctor.report": {"findings", "report", "smoke"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
 }
 """What each part may import of npudoctor; parts that are not named (cli, tui, daemon, testing) may import all."""
@@ -137,6 +137,6 @@ def test_every_dependency_says_why_it_was_chosen() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_stays_short(path: Path) -> None:
-    allowed = {"npudoctor/host/local.py": 490}
+    allowed = {"npudoctor/host/local.py": 490, "npudoctor/smoke/worker.py": 490}
     where = path.relative_to(ROOT).as_posix()
     assert len(path.read_text().splitlines()) <= allowed.get(where, 400), f"{where} wants a look"

@@ -23,6 +23,7 @@ COMMANDS = {
     "fix": ("npudoctor.cli.fix", "preview, apply and prove what mends a finding"),
     "undo": ("npudoctor.cli.undo", "take back what a fix has changed"),
     "history": ("npudoctor.cli.history", "list what npudoctor has changed on this node"),
+    "smoke": ("npudoctor.cli.smoke", "train a tiny model over all cards, and name the rank that breaks it"),
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),

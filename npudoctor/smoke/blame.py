@@ -21,7 +21,7 @@ _FOLLOWS = re.compile(
 )
 _CODES = re.compile(r"\b(E[A-Z]\d{4}|ERR\d{5}|[1-5]0[0-9]{4})\b")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
-_NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |\s*warnings\.warn)")
+_NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:|\s*warnings\.warn)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,12 @@ def failed_ranks(states: Iterable[RankState], codes: Mapping[int | None, int | N
 
 
 def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | None:
-    """The first stage that is over its time."""
+    """The first stage that is over its time, counted from when the last rank came to it: the earlier stages have
+    deadlines of their own."""
     now = time.monotonic()
     for stage, limit_s in plan.planned.deadlines_s.items():
         starts = [state.began[stage] for state in states.values() if stage in state.began]
-        start = began if stage == "launch" else min(starts, default=None)
+        start = began if stage == "launch" else max(starts) if len(starts) == len(states) else None
         if start is None or now < start + limit_s:
             continue
         waiting = tuple(state.rank for state in states.values() if stage not in state.ended and not state.over)

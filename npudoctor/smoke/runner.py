@@ -180,7 +180,7 @@ class _Run:
         stacks = self._stacks(over.ranks)
         first = blame.hung_first(over.ranks, states, stacks)
         for rank in sorted(over.ranks, key=lambda rank: (rank not in first, rank)):
-            event = blame.describe(
+            yield blame.describe(
                 self._plan,
                 states[rank],
                 first=rank in first,
@@ -189,7 +189,6 @@ class _Run:
                 stack=stacks.get(rank),
                 hung=True,
             )
-            yield event.model_copy(update={"stage": over.stage}) if over.stage else event
 
     def _stacks(self, ranks: tuple[int, ...]) -> dict[int, str]:
         """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""

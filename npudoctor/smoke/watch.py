@@ -127,7 +127,8 @@ class Watch:
             state.pid, state.world = one.pid() or said["pid"], said.get("world")
             yield RankStarted(at_s=at_s, rank=rank, pid=state.pid or 0, host=said.get("host"))
         elif kind == "begin":
-            state.stage = said["stage"]
+            state.stage, state.doing = said["stage"], None
+            state.number += 1
             state.began[said["stage"]] = time.monotonic()
             yield RankStage(at_s=at_s, rank=rank, stage=said["stage"], outcome=Outcome.RUNNING)
         elif kind == "end":
@@ -137,7 +138,7 @@ class Watch:
             seconds = round(state.ended[stage] - since, 4)
             yield RankStage(at_s=at_s, rank=rank, stage=stage, outcome=Outcome.OK, seconds=seconds)
         elif kind == "at":
-            state.number, state.doing = said["n"], said["what"]
+            state.number, state.doing = state.number + 1, said["what"]
         elif kind == "failed":
             state.failed, state.failed_at = said, time.monotonic()
             if state.stage:

@@ -160,7 +160,7 @@ class Rank(object):
             for op in REDUCED:
                 self.link.at(op + " " + dtype)
                 parts = [self.part(dtype, rank) for rank in range(self.world)]
-                mine = parts[self.rank].to(self.device)
+                mine = parts[self.rank].clone().to(self.device)
                 try:
                     got, want = getattr(self, "do_" + op)(mine, parts)
                 except (RuntimeError, NotImplementedError, TypeError) as problem:
@@ -438,7 +438,9 @@ def main(local_rank=None):
 
         traceback.print_exc()
         text = "".join(traceback.format_exception_only(type(problem), problem)).strip()
-        mine.link.say("failed", message=text[-4000:], kind=type(problem).__name__, trace=traceback.format_exc()[-4000:])
+        mine.link.say(
+            "failed", message=text[-4000:], error=type(problem).__name__, trace=traceback.format_exc()[-4000:]
+        )
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)

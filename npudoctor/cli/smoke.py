@@ -1,0 +1,173 @@
+"""Train a tiny model over all cards for a few seconds, and name the rank that breaks it.
+
+examples:
+  npudoctor smoke                         all idle, healthy cards, one rank on each
+  npudoctor smoke --cards 0,1 --size large    two cards; big enough to see HBM, AI Core use and scaling
+  npudoctor smoke --launcher torchrun     by the launcher that the job will use
+  npudoctor smoke --device cpu --ranks 2  without a card: torch, gloo and the machinery
+  npudoctor smoke --json                  for a script: the exit code is the verdict
+
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (no usable card, for example),
+4 internal error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from npudoctor import plugins
+from npudoctor.cli import INTERRUPTED, UsageError, node, write
+from npudoctor.findings import Severity
+from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
+from npudoctor.smoke.plan import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Refused, Request
+
+FORMATS = ("text", "json", "jsonl")
+UNDETERMINED = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor smoke`."""
+    who = parser.add_argument_group("who takes part")
+    who.add_argument("--device", choices=("npu", "cpu"), default="npu", help="cpu: gloo, without a card")
+    who.add_argument("--cards", type=_numbers, metavar="0,1,3", help="these cards (default: all idle, healthy ones)")
+    who.add_argument("--ranks", type=_positive, metavar="N", help="so many ranks (default: one a card; 2 on the CPU)")
+    who.add_argument("--force", action="store_true", help="use cards although they are held or not healthy")
+    what = parser.add_argument_group("what they do")
+    what.add_argument("--size", choices=SIZES, default="small", help="of the model (default: small)")
+    what.add_argument("--steps", type=_positive, default=30, metavar="N", help="training steps (default: 30)")
+    what.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the training (default: fp32)")
+    what.add_argument("--strategy", choices=STRATEGIES, default="ddp", help="default: ddp")
+    what.add_argument("--launcher", choices=LAUNCHERS, default="direct", help="what starts the ranks (default: direct)")
+    nodes = parser.add_argument_group("several nodes")
+    nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="how many nodes take part")
+    nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="which of them this is, from 0")
+    nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first node")
+    limits = parser.add_argument_group("limits")
+    limits.add_argument("--timeout", type=float, default=900.0, metavar="S", help="end the run after S seconds")
+    limits.add_argument(
+        "--deadline",
+        type=_deadline,
+        action="append",
+        default=[],
+        metavar="STAGE=S",
+        help=f"seconds for one stage: {', '.join(STAGES)}",
+    )
+    limits.add_argument("--keep-logs", metavar="DIR", help="keep what the ranks printed, and their stacks")
+    shape = parser.add_argument_group("output")
+    shape.add_argument("--format", choices=FORMATS, default="text", help="jsonl: every event as it happens")
+    shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    shape.add_argument("-v", "--verbose", action="store_true", help="all evidence")
+    shape.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 from this severity on")
+    node.add_arguments(parser)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts) or len({int(part) for part in parts}) < len(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of different cards such as 0,1,3")
+    return tuple(sorted(int(part) for part in parts))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
+def _deadline(text: str) -> tuple[str, float]:
+    stage, _, seconds = text.partition("=")
+    try:
+        if stage in STAGES and 0 < float(seconds) < 1e6:
+            return stage, float(seconds)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not STAGE=SECONDS with one of {', '.join(STAGES)}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run it and print what came of it; the report's exit code."""
+    from npudoctor.smoke.session import Session
+
+    if args.replay or args.simulate:
+        raise UsageError("a smoke run needs a node that is there: --replay and --simulate have none to train on")
+    catalog = plugins.load(args.plugin)
+    config = node.load_config(args, catalog)
+    with node.opened(args, config) as host:
+        session = Session(
+            catalog=catalog,
+            host=host,
+            request=_request(args),
+            options=node.options(args, config),
+            fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
+            severities=config.severity,
+            silenced=config.silenced(),
+        )
+        try:
+            report = _follow(session.run(), args)
+        except Refused as why:
+            print(f"npudoctor: {why}", file=sys.stderr)  # noqa: T201
+            return UNDETERMINED
+        except KeyboardInterrupt:
+            print("npudoctor: interrupted; all ranks have been ended", file=sys.stderr)  # noqa: T201
+            return INTERRUPTED
+    _print(report, args)
+    return report.exit_code
+
+
+def _request(args: argparse.Namespace) -> Request:
+    return Request(
+        device=args.device,
+        cards=args.cards,
+        ranks=args.ranks,
+        size=args.size,
+        steps=args.steps,
+        dtype=args.dtype,
+        strategy=args.strategy,
+        launcher=args.launcher,
+        nnodes=args.nnodes,
+        node_rank=args.node_rank,
+        rdzv_endpoint=args.rdzv_endpoint,
+        force=args.force,
+        timeout_s=args.timeout,
+        keep_logs=args.keep_logs,
+        deadlines_s=dict(args.deadline),
+    )
+
+
+def _follow(events, args: argparse.Namespace) -> SmokeReport:  # type: ignore[no-untyped-def]
+    """Consume the events, printing them where that was asked for; the report at the end."""
+    live = sys.stderr.isatty() and args.format == "text"
+    report = None
+    try:
+        for event in events:
+            if args.format == "jsonl":
+                write(line(event))
+            elif live and (said := _progress(event)):
+                sys.stderr.write(f"\r\x1b[K{said}")
+                sys.stderr.flush()
+            if isinstance(event, Done):
+                report = event.report
+    finally:
+        events.close()
+        if live:
+            sys.stderr.write("\r\x1b[K")
+    assert report is not None
+    return report
+
+
+def _progress(event: Event) -> str | None:
+    if event.event == "rank-stage" and event.outcome.value == "running":
+        return f"rank {event.rank}: {event.stage}"
+    if event.event == "loss" and event.rank == 0:
+        return f"step {event.step}: loss {event.loss}"
+    return None
+
+
+def _print(report: SmokeReport, args: argparse.Namespace) -> None:
+    if args.format == "json":
+        write(report.model_dump_json(by_alias=True, indent=2) + "\n")
+    elif args.format == "text":
+        from npudoctor.report import smoke, text
+
+        write(smoke.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose))

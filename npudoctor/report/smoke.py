@@ -1,0 +1,180 @@
+"""A smoke run for a person: the verdict, a row a rank, the loss as a line, the bandwidth table, and what to do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from npudoctor.findings import Finding, Result, Severity, Status
+from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
+from npudoctor.smoke.events import Bandwidth, RankReport, SmokeReport
+
+BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.,-~=*#"
+
+
+def render(report: SmokeReport, *, look: Look | None = None, verbose: bool = False) -> str:
+    """The whole report."""
+    return _Page(look or Look(), verbose).render(report)
+
+
+def sparkline(values: Sequence[float | None], *, unicode: bool = True, width: int = 60) -> str:
+    """A curve as one line of bars from its lowest to its highest value; `x` where there is no number."""
+    bars = BARS if unicode else ASCII_BARS
+    step = max(1, -(-len(values) // width))
+    picked = [values[place] for place in range(0, len(values), step)]
+    known = [value for value in picked if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    span = (high - low) or 1.0
+    return "".join("x" if value is None else bars[round((value - low) / span * 7)] for value in picked)
+
+
+def size_text(size_bytes: int) -> str:
+    """8 B, 32 KiB, 256 MiB."""
+    for unit, shift in (("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 1 << shift:
+            return f"{size_bytes >> shift} {unit}"
+    return f"{size_bytes} B"
+
+
+def time_text(seconds: float | None) -> str:
+    """A time in the unit that suits it."""
+    if seconds is None:
+        return "-"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
+
+
+class _Page:
+    def __init__(self, look: Look, verbose: bool) -> None:
+        self._look = look
+        self._verbose = verbose
+        self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
+        self._out = io.StringIO()
+        self._console = Console(
+            file=self._out,
+            width=look.width,
+            force_terminal=look.color,
+            color_system="standard" if look.color else None,
+            no_color=not look.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def render(self, report: SmokeReport) -> str:
+        self._headline(report)
+        self._table(["rank", "card", "reached", "start", "step", "alone", "loss", ""], map(self._rank, report.ranks))
+        self._loss(report)
+        if report.bandwidth:
+            self._console.print()
+            rows = map(self._bandwidth, report.bandwidth)
+            self._table(["all-reduce", "time", "GB/s", "bus GB/s"], rows)
+        if report.speedup is not None and len(report.ranks) > 1:
+            share = f" ({100 * (report.efficiency or 0):.0f} % of ideal)" if report.efficiency else ""
+            plan = report.plan
+            remark = ", on the small model no measure of the links" if plan is not None and plan.size == "small" else ""
+            self._line("", f"together {report.speedup:.2f} times as fast as one rank{share}{remark}")
+        self._console.print()
+        for result in report.results:
+            self._result(result)
+        for note in report.notes:
+            self._line("  i ", note)
+        if report.logs:
+            self._line("  i ", f"logs and stacks lie in {report.logs}")
+        return self._out.getvalue()
+
+    def _line(self, lead: str, text: str | Text) -> None:
+        body = text if isinstance(text, Text) else Text(text)
+        for number, piece in enumerate(body.wrap(self._console, max(self._look.width - len(lead), 12))):
+            piece.rstrip()
+            self._console.print(Text(lead if number == 0 else " " * len(lead)) + piece, soft_wrap=True)
+
+    def _headline(self, report: SmokeReport) -> None:
+        kind, plan = report.verdict.value, report.plan
+        worst = [
+            finding
+            for severity in (Severity.ERROR, Severity.WARNING)
+            for result in report.results
+            for finding in result.findings
+            if finding.severity is severity
+        ]
+        said = worst[0].summary if worst else "all ranks trained together, and the result is right"
+        if not worst and report.verdict.value == "undetermined":
+            said = "could not determine whether this node can train"
+        self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
+        if plan is not None:
+            what = f"{plan.world_size} ranks by {plan.launcher}, {plan.backend}, {plan.strategy}, {plan.dtype}"
+            self._line("  ", Text(f"{what}, size {plan.size}, {report.duration_s:.1f} s; {plan.python}", style="dim"))
+        self._console.print()
+
+    def _table(self, titles: Sequence[str], rows: object) -> None:
+        listed = [[Text(title, style="dim") for title in titles], *rows]  # type: ignore[misc]
+        widths = [max(cell.cell_len for cell in column) for column in zip(*listed, strict=True)]
+        for row in listed:
+            line = Text("  ")
+            for cell, width in zip(row, widths, strict=True):
+                cell.pad_right(width - cell.cell_len + 2)
+                line += cell
+            line.rstrip()
+            self._console.print(line, soft_wrap=True)
+
+    def _rank(self, rank: RankReport) -> list[Text]:
+        glyph = self._glyphs["error" if rank.first else "undetermined" if rank.failed else "ok"]
+        style = STYLES["error" if rank.first else "undetermined" if rank.failed else "ok"]
+        loss = "-" if rank.last_loss is None else f"{rank.first_loss:.3f} to {rank.last_loss:.3f}"
+        state = f"broke in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
+        return [
+            Text(f"{glyph} {rank.rank}", style=style),
+            Text(rank.card or rank.device),
+            Text(rank.reached or "-"),
+            Text(time_text(rank.stages_s.get("launch"))),
+            Text(time_text(rank.step_s)),
+            Text(time_text(rank.local_step_s)),
+            Text(loss),
+            Text(state, style=style),
+        ]
+
+    def _loss(self, report: SmokeReport) -> None:
+        if not report.loss:
+            return
+        known = [loss for loss in report.loss if loss is not None]
+        ends = f"{known[0]:.4f} to {known[-1]:.4f}" if known else "no finite value"
+        self._console.print()
+        width = max(10, self._look.width - 40)
+        curve = sparkline(report.loss, unicode=self._look.unicode, width=width)
+        self._console.print(Text(f"  loss  {curve}  {ends}, {len(report.loss)} steps"), soft_wrap=True)
+
+    def _bandwidth(self, row: Bandwidth) -> list[Text]:
+        cells = (size_text(row.size_bytes), time_text(row.seconds), f"{row.algorithm_gb_s:.3g}", f"{row.bus_gb_s:.3g}")
+        return [Text(cell) for cell in cells]
+
+    def _result(self, result: Result) -> None:
+        skipped = result.status is Status.SKIPPED
+        about = (f"see {result.blocked_by}" if result.blocked_by else result.reason) if skipped else result.title
+        mark = Text(f"  {self._glyphs[result.status.value]} ", style=STYLES[result.status.value])
+        self._console.print(mark + Text(f"{result.check:<18}", style="dim" if skipped else ""), end="")
+        self._console.print(Text(f"  {about or ''}", style="dim"), soft_wrap=True)
+        for finding in result.findings:
+            self._finding(finding)
+
+    def _finding(self, finding: Finding) -> None:
+        kind = finding.severity.value
+        where = "" if finding.subject == "host" else f"{finding.subject}: "
+        self._line(f"    {self._glyphs[kind]} ", Text(f"{where}{finding.summary}", style="bold"))
+        if finding.severity is Severity.INFO and not self._verbose:
+            return
+        if finding.detail:
+            self._line("      ", finding.detail)
+        if finding.hint:
+            self._line("      do    ", finding.hint)
+        for command in finding.commands:
+            self._console.print(Text("            $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+        for evidence in finding.evidence:
+            expected = f", expected {evidence.expected}" if evidence.expected else ""
+            self._line("      seen  ", f"{evidence.source}: {evidence.actual or 'nothing'}{expected}")
