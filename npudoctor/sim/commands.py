@@ -115,6 +115,8 @@ class Commands(Mapping[str, Completed]):
         return None if reachable and self._node.seen("npu-smi") and fault != "no-device" else npu_smi_pages.NO_DEVICE
 
     def _hccn_tool(self, words: list[str]) -> Completed:
+        if self._node.user.uid and not self._node.scenario.driver.hccn_for_all:
+            return _said(hccn.FAILED, "hccn_tool")
         if len(words) == 4 and words[0] == "-i" and words[1].isdecimal() and words[3] == "-g":
             return _said(hccn.query(self._node, int(words[1]), words[2].removeprefix("-")), "hccn_tool")
         return _said(hccn.FAILED, "hccn_tool")
@@ -136,9 +138,18 @@ _HOST_ANSWERS: dict[str, Callable[[Node], Completed]] = {
     "timedatectl": lambda _: Completed(
         returncode=0, stdout="Timezone=Asia/Shanghai\nLocalRTC=no\nCanNTP=yes\nNTP=yes\nNTPSynchronized=yes\n"
     ),
-    "journalctl": lambda node: Completed(returncode=0, stdout=f"Nov 21 01:00:00 {node.scenario.hostname} {_JOURNAL}"),
+    "journalctl": lambda node: _journal(node),
     "systemd-detect-virt": lambda _: Completed(returncode=1, stdout="none\n"),
 }
+
+
+def _journal(node: Node) -> Completed:
+    if node.user.uid and not {"adm", "systemd-journal"} & set(node.user.groups):
+        hidden = "No journal files were opened due to insufficient permissions.\n"
+        return Completed(returncode=1, stderr=hidden, seconds=0.02)
+    lines = [_JOURNAL.rstrip("\n"), *(f"kernel: {line}" for line in node.scenario.kernel_log)]
+    text = "".join(f"Nov 21 01:00:{second:02} {node.scenario.hostname} {line}\n" for second, line in enumerate(lines))
+    return Completed(returncode=0, stdout=text)
 
 
 def _as_root(node: Node, text: str) -> Completed:

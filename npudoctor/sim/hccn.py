@@ -11,19 +11,22 @@ OUT_OF_RANGE = ("Device ID is out of the valid range.\nCmd execute failed!\n", 1
 
 
 def gateway_of(chip: Chip) -> str:
-    """The first address of the chip's network."""
-    return chip.address.rpartition(".")[0] + ".1"
+    """The first address of the chip's network, where nothing else is said."""
+    return chip.address.rpartition(".")[0] + ".1" if chip.gateway is None else chip.gateway
 
 
 def _link_stat(chip: Chip) -> str:
     head = f"[devid {chip.phy_id}]"
     records = [f"{head}    Mon Nov  2 09:14:31 2026    LINK UP\n"]
+    for fall in range(chip.link_falls):
+        records.insert(0, f"{head}    Thu Nov 19 {fall // 60 % 24:02}:{fall % 60:02}:07 2026    LINK DOWN\n")
+        records.insert(0, f"{head}    Thu Nov 19 {fall // 60 % 24:02}:{fall % 60:02}:09 2026    LINK UP\n")
     if chip.link == "DOWN":
         records.insert(0, f"{head}    Fri Nov 20 22:41:07 2026    LINK DOWN\n")
     return (
         f"{head}current time        : Sat Nov 21 02:10:44 2026\n"
-        f"{head}link up count       : 1\n"
-        f"{head}link change records :\n" + "".join(records)
+        f"{head}link up count       : {1 + chip.link_falls}\n"
+        f"{head}link change records :\n" + "".join(records[:20])
     )
 
 
@@ -47,7 +50,8 @@ def _ip(chip: Chip) -> str:
 
 
 def _gateway(chip: Chip) -> str:
-    return f"default gateway:{gateway_of(chip)}, Iface:eth{chip.phy_id}\n" if chip.address else ""
+    gateway = gateway_of(chip) if chip.address else ""
+    return f"default gateway:{gateway}, Iface:eth{chip.phy_id}\n" if gateway else ""
 
 
 _QUERIES: dict[str, Callable[[Chip], str]] = {
@@ -55,12 +59,12 @@ _QUERIES: dict[str, Callable[[Chip], str]] = {
     "ip": _ip,
     "gateway": _gateway,
     "net_health": lambda chip: f"net health status: {chip.net_health if chip.link == 'UP' else 'Fault'}\n",
-    "netdetect": lambda chip: f"netdetect address: {gateway_of(chip)}\n" if chip.address else "",
+    "netdetect": lambda chip: f"netdetect address: {gateway_of(chip)}\n" if chip.address and gateway_of(chip) else "",
     "tls": _tls,
     "speed": lambda _: "Speed: 200000 Mb/s\n",
-    "fec": lambda _: "fec mode: rs FEC mode\n",
+    "fec": lambda chip: f"fec mode: {chip.fec}\n",
     "link_stat": _link_stat,
-    "stat": lambda _: "packet statistics:\nroce_rx_err_pkt_num:0\nroce_tx_err_pkt_num:0\n",
+    "stat": lambda chip: f"packet statistics:\nroce_rx_err_pkt_num:{chip.roce_errors}\nroce_tx_err_pkt_num:0\n",
     "lldp": _lldp,
 }
 QUERIES = (*_QUERIES, "vnic")
@@ -75,7 +79,7 @@ def query(node: Node, device: int, what: str) -> tuple[str, int]:
         return FAILED
     if what == "vnic" and node.product.family == "A3":
         address = f"192.168.{100 + device // 8}.{1 + device % 8}"
-        return f"vnic link status: UP\nvnic ipaddr:{address}\nvnic netmask:255.255.0.0\n", 0
+        return f"vnic link status: {chip.vnic}\nvnic ipaddr:{address}\nvnic netmask:255.255.0.0\n", 0
     answer = _QUERIES.get(what)
     return FAILED if answer is None else (answer(chip), 0)
 
@@ -97,5 +101,6 @@ def configuration(node: Node) -> str:
     for chip in node.chips:
         if chip.address:
             lines += [f"address_{chip.phy_id}={chip.address}", f"netmask_{chip.phy_id}=255.255.255.0"]
-            lines += [f"netdetect_{chip.phy_id}={gateway_of(chip)}", f"gateway_{chip.phy_id}={gateway_of(chip)}"]
+            gateway = gateway_of(chip)
+            lines += [f"{key}_{chip.phy_id}={gateway}" for key in ("netdetect", "gateway") if gateway]
     return "".join(f"{line}\n" for line in lines)

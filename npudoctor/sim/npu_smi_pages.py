@@ -128,9 +128,11 @@ def _ecc(_: Node, chip: Chip, __: bool) -> Iterator[Pair]:
     for memory in ("DDR", "HBM"):
         single, double = (chip.ecc_single, chip.ecc_double) if (memory == "HBM") == bool(chip.hbm_total_mb) else (0, 0)
         yield from [(f"{memory} Single Bit Error Count", single), (f"{memory} Double Bit Error Count", double)]
+        mine = (memory == "HBM") == bool(chip.hbm_total_mb)
         yield f"{memory} Single Bit Aggregate Total Err Cnt", single
-        yield f"{memory} Double Bit Aggregate Total Err Cnt", double
-        yield from [(f"{memory} Single Bit Isolated Pages Count", 0), (f"{memory} Double Bit Isolated Pages Count", 0)]
+        yield f"{memory} Double Bit Aggregate Total Err Cnt", double + (chip.ecc_double_old if mine else 0)
+        yield f"{memory} Single Bit Isolated Pages Count", 0
+        yield f"{memory} Double Bit Isolated Pages Count", chip.ecc_isolated_pages if mine else 0
     yield "Chip ID", chip.chip
 
 
@@ -152,7 +154,8 @@ def _common(node: Node, chip: Chip, _: bool) -> Iterator[Pair]:
     yield from [("Chip ID", chip.chip), ("Memory Usage Rate(%)", _ddr_pct(node, chip))]
     yield from [("HBM Usage Rate(%)", _hbm_pct(node, chip)), ("Aicore Usage Rate(%)", busy)]
     yield "Aicore Freq(MHZ)", node.product.aicore_mhz[0]
-    yield "Aicore curFreq(MHZ)", max(chip.aicore_mhz, node.product.aicore_mhz[0] if busy else 0)
+    at_work = node.product.aicore_mhz[0] if chip.busy_mhz is None else chip.busy_mhz
+    yield "Aicore curFreq(MHZ)", (max(chip.aicore_mhz, at_work) if busy else chip.aicore_mhz)
     yield from [("Aicore Count", node.product.aicore_count), ("Temperature(C)", chip.temp_c)]
     yield "NPU Real-time Power(W)", "NA" if chip.power_w is None else f"{chip.power_w:.1f}"
 

@@ -35,6 +35,7 @@ class Driver:
     """The driver. `loaded` is the version of the modules that run, `tool` that of npu-smi; both default to `version`.
 
     `processes` tells whether npu-smi prints a process table. `fault` makes npu-smi fail; `slow_s` is what `slow` takes.
+    `hccn_for_all`: hccn_tool answers everybody, not only root.
     """
 
     version: str | None = None
@@ -45,6 +46,7 @@ class Driver:
     for_all: bool = False
     fault: Fault = ""
     slow_s: float = 6.0
+    hccn_for_all: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,9 @@ class Python:
 class Chips:
     """Values of the chips. `missing` names where a chip is not seen; `codes` are npu-smi's fault codes.
 
-    Powers are in W, temperatures in °C, memory in MB, frequencies in MHz.
+    Powers are in W, temperatures in °C, memory in MB, frequencies in MHz: `aicore_mhz` when idle, `busy_mhz` at work.
+    `link` is the state of the network port, `vnic` that of the port to the fabric of a SuperPoD; `link_falls` and
+    `roce_errors` are what the network port has counted. PCIe in GT/s and lanes; an empty `affinity` shows none.
     """
 
     health: Health | tuple[Health, ...] | None = None
@@ -100,12 +104,24 @@ class Chips:
     mem_used_mb: int | tuple[int, ...] | None = None
     aicore_pct: int | tuple[int, ...] | None = None
     aicore_mhz: int | tuple[int, ...] | None = None
+    busy_mhz: int | tuple[int, ...] | None = None
     ecc_single: int | tuple[int, ...] | None = None
     ecc_double: int | tuple[int, ...] | None = None
+    ecc_double_old: int | tuple[int, ...] | None = None
+    ecc_isolated_pages: int | tuple[int, ...] | None = None
     link: Link | tuple[Link, ...] | None = None
+    link_falls: int | tuple[int, ...] | None = None
+    vnic: Link | tuple[Link, ...] | None = None
+    fec: str | tuple[str, ...] | None = None
+    roce_errors: int | tuple[int, ...] | None = None
     net_health: str | tuple[str, ...] | None = None
     tls: int | tuple[int, ...] | None = None
     address: str | tuple[str, ...] | None = None
+    gateway: str | tuple[str, ...] | None = None
+    affinity: str | tuple[str, ...] | None = None
+    pcie_gts: float | tuple[float, ...] | None = None
+    pcie_width: int | tuple[int, ...] | None = None
+    pcie_fatal: int | tuple[int, ...] | None = None
     missing: tuple[Place, ...] | None = None
 
 
@@ -175,7 +191,10 @@ class Interface:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A container around npudoctor. `devices`: which /dev/davinciN are passed in; `managers`: the manager nodes are."""
+    """A container around npudoctor. `devices`: which /dev/davinciN are passed in; `managers`: the manager nodes are.
+
+    `sources` are mount points with the path on the host that they show, where it is not the same.
+    """
 
     runtime: str = "docker"
     cgroup: Literal["v1", "v2"] = "v2"
@@ -183,6 +202,7 @@ class Box:
     devices: tuple[int, ...] | Literal["all"] = "all"
     managers: bool = True
     driver_files: bool = True
+    sources: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +226,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A simulated node."""
+    """A simulated node. `kernel_log` are lines beside the usual ones; `next_kernel` was installed and boots next."""
 
     about: str = ""
     product: str
@@ -214,6 +234,8 @@ class Scenario:
     machine: Literal["aarch64", "x86_64"] | None = None
     system: str = "openeuler-22.03-sp4"
     kernel: str | None = None
+    next_kernel: str | None = None
+    kernel_log: tuple[str, ...] = ()
     user: Person = field(default_factory=Person)
     node_group: int = 1000
     node_mode: str = "0660"

@@ -23,9 +23,16 @@ def files(node: Node) -> Iterator[tuple[str, Content]]:
     yield from _proc(node)
     yield from _sys(node)
     if node.scenario.container is None:
-        yield f"/boot/vmlinuz-{node.kernel}", ""
-        yield f"/lib/modules/{node.kernel}/modules.dep", ""
+        for release in filter(None, (node.kernel, node.scenario.next_kernel)):
+            yield f"/boot/vmlinuz-{release}", ""
+            yield f"/lib/modules/{release}/modules.dep", ""
+        yield "/boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry={_saved_entry(node)}\n"
     yield f"{node.home}/.bashrc", "# .bashrc\n[ -f /etc/bashrc ] && . /etc/bashrc\n"
+
+
+def _saved_entry(node: Node) -> str:
+    """The title of the menu entry that boots next."""
+    return f"{node.system.name} ({node.scenario.next_kernel or node.kernel}) {node.system.version}"
 
 
 def _etc(node: Node) -> Iterator[tuple[str, Content]]:
@@ -108,7 +115,9 @@ def _container(node: Node) -> Iterator[tuple[str, Content]]:
         yield "/sys/fs/cgroup/devices/devices.list", rows
     rows = "612 580 0:71 / / rw,relatime - overlay overlay rw\n615 612 0:75 / /dev/shm rw,nosuid,nodev - tmpfs shm rw\n"
     for place, path in enumerate(driver.MOUNTED if box.driver_files else ()):
-        rows += f"{640 + place} 612 253:0 {path} {path} ro,relatime - ext4 /dev/mapper/openeuler-root rw\n"
+        if path not in node.scenario.remove:
+            source = box.sources.get(path, path)
+            rows += f"{640 + place} 612 253:0 {source} {path} ro,relatime - ext4 /dev/mapper/openeuler-root rw\n"
     yield "/proc/self/mountinfo", rows
 
 
@@ -176,11 +185,11 @@ def _pci(node: Node, chip: Chip) -> Iterator[tuple[str, Content]]:
         "subsystem_vendor": "0x19e5",
         "subsystem_device": node.product.subsystem_id,
         "numa_node": chip.numa_node,
-        "current_link_speed": "16.0 GT/s PCIe",
+        "current_link_speed": f"{chip.pcie_gts:.1f} GT/s PCIe",
         "max_link_speed": "16.0 GT/s PCIe",
-        "current_link_width": 16,
+        "current_link_width": chip.pcie_width,
         "max_link_width": 16,
-        "aer_dev_fatal": "Undefined 0\nDLP 0\nSDES 0\nTLP 0\nTOTAL_ERR_FATAL 0",
+        "aer_dev_fatal": f"Undefined 0\nDLP {chip.pcie_fatal}\nSDES 0\nTLP 0\nTOTAL_ERR_FATAL {chip.pcie_fatal}",
     }
     for name, value in values.items():
         yield posixpath.join(folder, name), f"{value}\n"
