@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.requirements import required
 from npudoctor.facts.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
+from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.records import dataclass
+from npudoctor.sdk import FixOffer, ParseError
+
+_CUDA = re.compile(r"cu\d|cuda", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,35 +23,6 @@ class Needed:
     version: str
     source: str
     by_wheel: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What to install: a version, or None for what may stay as it is."""
-
-    torch: str | None = None
-    torch_npu: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The change in words."""
-        parts = [f"{name} {version}" for name, version in self._parts]
-        stays = [name for name, version in (("torch", self.torch), ("torch_npu", self.torch_npu)) if version is None]
-        return f"install {' and '.join(parts)}" + (f" and keep {stays[0]} as it is" if stays else "")
-
-    @property
-    def _parts(self) -> list[tuple[str, str]]:
-        pairs = (("torch", self.torch), ("torch_npu", self.torch_npu))
-        return [(name, version) for name, version in pairs if version is not None]
-
-    def commands(self, python: PythonEnvironment) -> Iterator[str]:
-        """The commands that make it."""
-        for name, version in self._parts:
-            cpu = name == "torch" and python.machine == "x86_64"
-            wanted = f'"{name}=={version}{"+cpu" if cpu else ""}"'
-            note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
-            keep = "--no-deps " if name == "torch_npu" else ""
-            yield f"{python.executable} -m pip install {keep}{wanted}{note}"
 
 
 def torch_needed(torch_npu: Distribution, machine: str | None) -> Needed:
@@ -62,21 +38,59 @@ def torch_needed(torch_npu: Distribution, machine: str | None) -> Needed:
     return Needed(version=base, source="the rule that torch_npu X.Y.Z needs torch X.Y.Z", by_wheel=False)
 
 
-def smallest_change(python: PythonEnvironment, cann: str | None) -> Change | None:
-    """One package rather than two; torch rather than a torch_npu that fits the CANN; None where no table helps."""
-    table = knowledge.compatibility()
+def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | None:
+    """What has to be installed; None where no table helps, or nothing has to change."""
     torch, torch_npu = python.torch, python.torch_npu
-    installed = table.release(torch_npu.version) if torch_npu else None
-    good = cann is None or installed is None or table.fit(installed, cann).is_good
-    if torch_npu is not None and good:
-        return Change(torch=torch_needed(torch_npu, python.machine).version)
-    candidates = table.releases_for_cann(cann, python=python.version) if cann is not None else ()
-    base = torch.base_version if torch is not None else None
-    for release in candidates:
-        if release.torch == base:
-            return Change(torch_npu=release.version)
-    best = next(iter(candidates), None)
-    return Change(torch=best.torch, torch_npu=best.version) if best else None
+    if torch_npu is None and cann is None:
+        return None
+    needed = torch_needed(torch_npu, python.machine) if torch_npu is not None else None
+    stack = Stack(
+        torch=torch.base_version if torch is not None and cuda_build(python) is None else None,
+        torch_npu=torch_npu.version if torch_npu is not None else None,
+        cann=cann,
+        python=python.version,
+        needs_torch=needed.version if needed is not None and needed.by_wheel else None,
+        accepts_torch=_accepts(python),
+    )
+    found = solve(stack, knowledge.compatibility())
+    return found if found is not None and found.changes else None
+
+
+def _accepts(python: PythonEnvironment) -> bool | None:
+    """Whether the wheel's own requirement accepts the torch that is here; None where it has none."""
+    if python.torch is None or python.torch_npu is None:
+        return None
+    requirement = required(python.torch_npu.requires, "torch", python.machine)
+    try:
+        return requirement.accepts(python.torch.version) if requirement is not None else None
+    except ParseError:
+        return None
+
+
+def commands(change: Solution, python: PythonEnvironment) -> Iterator[str]:
+    """The commands that make a change, as far as commands do."""
+    executable = python.executable
+    if (release := change.of("python")) is not None:
+        yield f"conda create -n npu python={release}  # then install there:"
+        executable = "python"
+    for part in ("torch", "torch_npu", "numpy"):
+        version = change.of(part)
+        if part in ("torch", "torch_npu") and change.of("python") is not None:
+            version = getattr(change, part)
+        if version is None:
+            continue
+        cpu = part == "torch" and python.machine == "x86_64"
+        wanted = f'"{part}=={version}{"+cpu" if cpu else ""}"'
+        note = "  # from the PyTorch CPU wheel index or its mirror" if cpu else ""
+        keep = "--no-deps " if part == "torch_npu" else ""
+        yield f"{executable} -m pip install {keep}{wanted}{note}"
+
+
+def offer(change: Solution | None) -> FixOffer:
+    """The fix that installs the pair, with the versions that torch and torch_npu are then to have."""
+    if change is None or change.of("python") or change.of("cann") or change.of("driver"):
+        return FixOffer(id="python.install-pair")
+    return FixOffer(id="python.install-pair", params={"torch": change.torch, "torch_npu": change.torch_npu})
 
 
 def fitting(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | None:
@@ -85,3 +99,21 @@ def fitting(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | No
         return None
     releases = knowledge.compatibility().releases_for_cann(cann, python=python.version)
     return next((release for release in releases if release.torch == python.torch.base_version), None)
+
+
+def cuda_build(python: PythonEnvironment) -> tuple[str, str] | None:
+    """Where it is said that torch is a CUDA build, and what stands there; None for one for the CPU."""
+    torch = python.torch
+    if torch is None:
+        return None
+    local = torch.version.partition("+")[2]
+    if _CUDA.match(local):
+        return "version of torch", torch.version
+    if python.torch_build is not None:
+        cuda = python.torch_build.get("cuda")
+        return ("torch/version.py", f"cuda = {cuda}") if cuda else None
+    if local == "cpu":
+        return None
+    wanted = [name for name in python.distributions if name.startswith(("nvidia-cuda", "nvidia-cublas"))]
+    asked = [name for name in wanted if any(line.lower().startswith(name) for line in torch.requires)]
+    return ("packages that torch requires", ", ".join(asked)) if asked else None

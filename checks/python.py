@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann import Cann
 from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.python_imports import TorchNpuImport
 from npudoctor.facts.requirements import required
 from npudoctor.facts.target_python import OLDEST, PythonEnvironment, TargetPython, TorchPair
 from npudoctor.facts.versions import CannVersion, TorchVersion
 from npudoctor.knowledge.pairs import Fit, TorchNpuRelease
 from npudoctor.knowledge.releases import Compatibility
+from npudoctor.knowledge.solver import Solution
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, Unavailable, check
 
-from ._pairing import Needed, fitting, smallest_change, torch_needed
-
-_CUDA = re.compile(r"cu\d|cuda", re.I)
-_INSTALL_PAIR = FixOffer(id="python.install-pair")
+from ._causes import as_evidence
+from ._pairing import Needed, commands, cuda_build, fitting, offer, smallest_change, torch_needed
 
 
 def _cann(cann: Cann | None) -> str | None:
@@ -90,11 +89,11 @@ def torch_is_installed_for_the_cpu(
             detail=f"This Python was examined because {target.why}.",
             hint="If another environment trains, name it with --python. Else install torch and the torch_npu that "
             "pairs with it" + (f": {change.text}." if change else "."),
-            commands=(*(change.commands(python) if change else ()), "npudoctor check --python /path/to/python"),
+            commands=(*(commands(change, python) if change else ()), "npudoctor check --python /path/to/python"),
             evidence=(Evidence(source=python.executable, expected="torch", actual="not installed"),),
-            fix=_INSTALL_PAIR,
+            fix=offer(change),
         )
-    elif python.torch_npu is not None and (why := _cuda_build(python)):
+    elif python.torch_npu is not None and (why := cuda_build(python)):
         wanted = torch_needed(python.torch_npu, python.machine).version
         cpu = "+cpu" if python.machine == "x86_64" else ""
         yield Finding(
@@ -105,27 +104,9 @@ def torch_is_installed_for_the_cpu(
             hint=f"Replace it by the CPU build of torch {wanted}, from the PyTorch CPU wheel index or its mirror.",
             commands=(f'{python.executable} -m pip install --force-reinstall --no-deps "torch=={wanted}{cpu}"',),
             evidence=(Evidence(source=why[0], expected="a CPU build", actual=why[1]),),
-            fix=_INSTALL_PAIR,
+            fix=FixOffer(id="python.install-pair", params={"torch": wanted, "torch_npu": python.torch_npu.version}),
             pitfall="P020",
         )
-
-
-def _cuda_build(python: PythonEnvironment) -> tuple[str, str] | None:
-    """Where it is said that torch is a CUDA build, and what stands there."""
-    torch = python.torch
-    if torch is None:
-        return None
-    local = torch.version.partition("+")[2]
-    if _CUDA.match(local):
-        return "version of torch", torch.version
-    if python.torch_build is not None:
-        cuda = python.torch_build.get("cuda")
-        return ("torch/version.py", f"cuda = {cuda}") if cuda else None
-    if local == "cpu":
-        return None
-    wanted = [name for name in python.distributions if name.startswith(("nvidia-cuda", "nvidia-cublas"))]
-    asked = [name for name in wanted if any(line.lower().startswith(name) for line in torch.requires)]
-    return ("packages that torch requires", ", ".join(asked)) if asked else None
 
 
 @check("python.torch-npu", requires=(SoftwareStack,), fix="python.install-pair")
@@ -150,28 +131,37 @@ def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann
         )
 
 
+def _beside(release: TorchNpuRelease | None, change: Solution | None) -> FixOffer:
+    """The fix that installs this torch_npu beside the torch that is there, or else the change."""
+    if release is None:
+        return offer(change)
+    return FixOffer(id="python.install-pair", params={"torch": release.torch, "torch_npu": release.version})
+
+
 def _no_torch_npu(python: PythonEnvironment, target: TargetPython, cann: str | None) -> Finding:
     release = fitting(python, cann)
     change = smallest_change(python, cann) if release is None else None
     torch = python.torch.version if python.torch else None
-    commands = list(change.commands(python)) if change else []
+    mend = list(commands(change, python)) if change else []
     hint = f"To fit CANN {cann}, {change.text}." if change else "Install the torch_npu that pairs with torch and CANN."
     if release is not None:
         hint = f"Install torch_npu {release.version}, which pairs with torch {torch} and CANN {cann}."
-        commands = [f'{python.executable} -m pip install --no-deps "torch_npu=={release.version}"']
+        mend = [f'{python.executable} -m pip install --no-deps "torch_npu=={release.version}"']
     return Finding(
         subject="python",
         summary=f"torch_npu is not installed in {python.executable}",
         detail=f"torch {torch} is there, but knows no NPU. This Python was examined because {target.why}.",
         hint=hint,
-        commands=(*commands, "npudoctor check --python /path/to/python  # if another environment trains"),
+        commands=(*mend, "npudoctor check --python /path/to/python  # if another environment trains"),
         evidence=(Evidence(source=python.executable, expected="torch_npu", actual="not installed"),),
-        fix=_INSTALL_PAIR,
+        fix=_beside(release, change),
     )
 
 
 @check("python.pairing", requires=(SoftwareStack,), fix="python.install-pair")
-def torch_and_torch_npu_fit(pair: TorchPair, python: PythonEnvironment, cann: Cann | None) -> Iterator[Finding]:
+def torch_and_torch_npu_fit(
+    pair: TorchPair, python: PythonEnvironment, cann: Cann | None, imported: TorchNpuImport | None
+) -> Iterator[Finding]:
     """torch and torch_npu fit each other.
 
     torch_npu is compiled against one exact release of torch; with any other its import fails with an undefined symbol,
@@ -187,29 +177,34 @@ def torch_and_torch_npu_fit(pair: TorchPair, python: PythonEnvironment, cann: Ca
     except ParseError as problem:
         raise Unavailable(f"the version of torch is not understood: {problem}") from problem
     if not fits:
-        yield _not_a_pair(pair, python, needed, _cann(cann))
+        yield _not_a_pair(pair, python, needed, _cann(cann), imported)
 
 
-def _not_a_pair(pair: TorchPair, python: PythonEnvironment, needed: Needed, cann: str | None) -> Finding:
+def _not_a_pair(
+    pair: TorchPair, python: PythonEnvironment, needed: Needed, cann: str | None, imported: TorchNpuImport | None
+) -> Finding:
     change = smallest_change(python, cann)
     return Finding(
         subject="python",
         summary=f"torch_npu {pair.torch_npu.version} needs torch {needed.version}, and torch {pair.torch.version} is "
         "installed",
         detail=f"So says {needed.source}. `import torch_npu` ends with an undefined symbol or a crash.",
-        hint=f"The smallest change: {change.text}." if change else f"Install torch {needed.version}.",
-        commands=tuple(change.commands(python)) if change else (),
+        hint=f"The smallest change: {change.text} ({change.rests_on})."
+        if change
+        else f"Install torch {needed.version}.",
+        commands=tuple(commands(change, python)) if change else (),
         evidence=(
             Evidence(source="torch_npu", expected=f"torch {needed.version}", actual=f"torch {pair.torch.version}"),
             *((Evidence(source="CANN", actual=cann),) if cann else ()),
+            *as_evidence(imported.attempt if imported is not None else None),
         ),
-        fix=_INSTALL_PAIR,
+        fix=offer(change),
         pitfall="P002",
     )
 
 
 @check("python.cann-pairing", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-pair")
-def torch_npu_and_cann_fit(python: PythonEnvironment, cann: Cann) -> Iterator[Finding]:
+def torch_npu_and_cann_fit(python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None) -> Iterator[Finding]:
     """torch_npu and CANN fit each other.
 
     Each torch_npu is built and tested for one CANN and declares which others it runs on; outside of that symbols are
@@ -228,7 +223,7 @@ def torch_npu_and_cann_fit(python: PythonEnvironment, cann: Cann) -> Iterator[Fi
         return
     if fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):
         assert row is not None
-        yield _wrong_cann(python, row, installed.stated, table)
+        yield _wrong_cann(python, row, installed.stated, table, imported)
     else:
         yield _perhaps(python.torch_npu.version, row, installed.stated, fit, table)
 
@@ -244,7 +239,9 @@ def _far_apart(row: TorchNpuRelease, cann: CannVersion | None) -> bool:
     return cann < min(pairs) or cann.release[0] != max(pairs).release[0]
 
 
-def _wrong_cann(python: PythonEnvironment, row: TorchNpuRelease, cann: str, table: Compatibility) -> Finding:
+def _wrong_cann(
+    python: PythonEnvironment, row: TorchNpuRelease, cann: str, table: Compatibility, imported: TorchNpuImport | None
+) -> Finding:
     window = table.window(row.pta_release) if row.pta_release else None
     allowed = ", ".join(dict.fromkeys([*row.cann, *(window.cann_ok if window else ())]))
     paired = ", ".join(row.cann) or allowed
@@ -256,16 +253,18 @@ def _wrong_cann(python: PythonEnvironment, row: TorchNpuRelease, cann: str, tabl
         detail=f"By the table as of {table.as_of} ({source}), it runs on {allowed}. Elsewhere symbols are missing at "
         "import, or operators when they are called.",
         hint=(
-            f"The smallest change: {change.text}; or install CANN {row.cann[0] if row.cann else allowed}."
+            f"The smallest change: {change.text} ({change.rests_on}); or install CANN "
+            f"{row.cann[0] if row.cann else allowed}."
             if change
             else f"Install one of CANN {allowed}."
         ),
-        commands=tuple(change.commands(python)) if change else (),
+        commands=tuple(commands(change, python)) if change else (),
         evidence=(
             Evidence(source=python.executable, actual=f"torch_npu {row.version}"),
             Evidence(source="CANN in use", expected=allowed, actual=cann),
+            *as_evidence(imported.attempt if imported is not None else None),
         ),
-        fix=_INSTALL_PAIR,
+        fix=offer(change),
         pitfall="P012",
     )
 

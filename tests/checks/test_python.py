@@ -189,7 +189,8 @@ def test_a_wrong_pair_names_who_says_so(torch: str, torch_npu: str, requires: li
     [
         ("2.6.0", "2.5.1.post1", "8.2.RC1", ["torch==2.5.1"]),  # torch_npu fits the CANN: torch is the odd one
         ("2.6.0", "2.1.0.post17", "8.2.RC1", ["torch==2.1.0"]),  # inside the window of its train
-        ("2.6.0", "2.5.1.post1", "9.1.0", ["both"]),  # neither fits the CANN
+        ("2.6.0", "2.5.1.post1", "9.1.0", ["torch_npu==2.6.0.post5"]),  # inside the window of its train, one package
+        ("2.4.0", "2.5.1.post1", "9.1.0", ["both"]),  # neither fits the CANN
         ("2.9.0", "2.7.1", "9.1.0", ["torch_npu==2.9.0.post"]),  # the torch that is here has a torch_npu for this CANN
         ("2.6.0", "2.5.1.post1", None, ["torch==2.5.1"]),  # no CANN to fit
     ],

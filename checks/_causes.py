@@ -1,0 +1,32 @@
+"""What a failure inside the target Python may be put down to, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npudoctor import knowledge
+from npudoctor.facts.python_imports import ImportAttempt, first_line
+from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.sdk import Evidence
+
+NO_CANN = ("cann.installed", "cann.environment", "cann.nnal")
+WRONG_PACKAGES = ("python.version", "python.torch", "python.torch-npu", "python.pairing", "python.cann-pairing")
+BEHIND_AN_IMPORT = (
+    *("npu.present", "container.devices", "container.driver-files", "driver.installed", "driver.access"),
+    *("driver.npu-smi", "driver.rebooted", "cann.libraries", "cann.driver", "cann.ops", "cann.single"),
+    *("python.known-bad", "python.packages", "python.conflicts", "system.platform", "system.disk"),
+)
+"""What may, but need not, keep torch_npu from being imported."""
+
+
+def cause_of(text: str) -> Pitfall | None:
+    """The known pitfall that a message shows, one that is no mere consequence where there is a choice."""
+    found = knowledge.pitfalls().match(text)
+    return next((pitfall for pitfall in found if not pitfall.consequence), next(iter(found), None))
+
+
+def as_evidence(attempt: ImportAttempt | None) -> Iterator[Evidence]:
+    """A failed import, as evidence of a cause; nothing where it was not tried, or works."""
+    if attempt is not None and not attempt.ok:
+        text = attempt.error or attempt.failure
+        yield Evidence(source=f"{attempt.what} in a fresh process", expected="no error", actual=first_line(text, 400))

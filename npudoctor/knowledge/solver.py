@@ -1,0 +1,238 @@
+"""Finds the smallest change that makes a set of releases fit each other; a pure function of the tables.
+
+What the node declares of itself comes first (`Stack.needs_torch` is the wheel's own requirement), then the published
+pairs, then the windows. A release of which no table speaks is left as it is, and `Solution.rests_on` says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from npudoctor.knowledge.pairs import Confidence, Fit, TorchNpuRelease
+from npudoctor.knowledge.patterns import canonical, covers, train, wheel
+from npudoctor.knowledge.releases import Compatibility
+from npudoctor.records import dataclass
+
+NUMPY_2_FROM = (8, 5)
+"""The CANN train from which on numpy 2 works with its operator compiler."""
+
+LAST_NUMPY_1 = "1.26.4"
+USUAL_PYTHON = "3.11"
+
+_COST = {"torch": 10, "torch_npu": 11, "numpy": 5, "nnal": 25, "python": 40, "cann": 60, "driver": 200}
+"""What a change means for a person: a package is a minute, an environment an hour, a driver a reboot of the node."""
+
+_QUALITY = {Fit.PAIRED: 0, Fit.SEEN: 1, Fit.COMPATIBLE: 2, Fit.EXPECTED: 3, Fit.UNKNOWN: 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The releases on a node; None is not installed, or not known. `needs_torch` is what the torch_npu here asks for,
+    by its own metadata; `accepts_torch` whether it accepts the torch here, where somebody has compared them better
+    than by their numbers."""
+
+    torch: str | None = None
+    torch_npu: str | None = None
+    cann: str | None = None
+    nnal: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    numpy: str | None = None
+    needs_torch: str | None = None
+    accepts_torch: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One part that has to be another release; `now` is None where it is not installed."""
+
+    part: str
+    now: str | None
+    then: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """A consistent set: what to change (nothing where all fits) and what torch and torch_npu are then.
+
+    `rests_on` is a clause for the reader, `as_of` the date of the tables where it rests on them.
+    """
+
+    changes: tuple[Change, ...]
+    torch: str
+    torch_npu: str
+    fit: Fit
+    rests_on: str
+    as_of: str
+
+    @property
+    def text(self) -> str:
+        """The change in words: "install torch 2.6.0 and keep torch_npu as it is"."""
+        if not self.changes:
+            return "nothing has to change"
+        done = " and ".join(f"{_NAMES.get(one.part, one.part)} {one.then}" for one in self.changes)
+        changed = {one.part for one in self.changes}
+        kept = [part for part in ("torch", "torch_npu") if part not in changed]
+        stays = f" and keep {' and '.join(kept)} as {'it is' if len(kept) == 1 else 'they are'}" if kept else ""
+        return f"install {done}{stays}"
+
+    def of(self, part: str) -> str | None:
+        """What a part has to be; None where it may stay."""
+        return next((one.then for one in self.changes if one.part == part), None)
+
+
+_NAMES = {"cann": "CANN", "nnal": "the nnal of CANN", "driver": "driver", "python": "Python"}
+
+
+def solve(stack: Stack, table: Compatibility) -> Solution | None:
+    """The cheapest consistent set that is reached from here; None where no table helps."""
+    best: tuple[tuple[int, ...], Solution] | None = None
+    for place, (release, version, torch) in enumerate(_torch_npus(stack, table)):
+        for cann in _canns(stack, release):
+            found = _completed(stack, table, release, version, torch, cann)
+            if found is None:
+                continue
+            cost = sum(_COST[change.part] for change in found.changes)
+            key = (cost, *_preference(release, version == stack.torch_npu, found.fit), place)
+            if best is None or key < best[0]:
+                best = (key, found)
+    return best[1] if best else None
+
+
+def _torch_npus(stack: Stack, table: Compatibility) -> Iterator[tuple[TorchNpuRelease | None, str, str]]:
+    """Every torch_npu that could be there, with the torch that it needs; the one that is comes first."""
+    if stack.torch_npu is not None:
+        row = table.release(stack.torch_npu)
+        base = re.match(r"\d+\.\d+\.\d+", wheel(stack.torch_npu))
+        needs = stack.needs_torch or (row.torch if row else base[0] if base else None)
+        if needs is not None:
+            yield row, stack.torch_npu, wheel(needs)
+    for row in table.releases:
+        if wheel(stack.torch_npu or "") != row.version:
+            yield row, row.version, row.torch
+
+
+def _canns(stack: Stack, release: TorchNpuRelease | None) -> Iterator[str | None]:
+    yield stack.cann
+    if stack.cann is not None and release is not None:
+        yield from (cann for cann in release.cann if not cann.endswith(".X") and cann != stack.cann)
+
+
+def _completed(
+    stack: Stack,
+    table: Compatibility,
+    release: TorchNpuRelease | None,
+    torch_npu: str,
+    torch: str,
+    cann: str | None,
+) -> Solution | None:
+    """The set around one torch_npu and one CANN, with all that has to follow; None where it is not consistent."""
+    stays = torch_npu == stack.torch_npu
+    fit = table.fit(release, cann) if release is not None and cann is not None else Fit.UNKNOWN
+    trusted = fit.is_good or (stays and cann == stack.cann and fit in (Fit.UNKNOWN, Fit.EXPECTED)) or cann is None
+    python = _python(stack, table, release, cann)
+    if not trusted or python is None or table.known_bad(torch_npu, python=python or None, cann=cann):
+        return None
+    keeps_torch = stack.torch is not None and (
+        stack.accepts_torch if stays and stack.accepts_torch is not None else _base(stack.torch) == _base(torch)
+    )
+    wanted: dict[str, str | None] = {
+        "torch": stack.torch if keeps_torch else torch,
+        "torch_npu": torch_npu,
+        "python": python or None,
+        "numpy": _numpy(stack, cann),
+        "cann": cann,
+        "nnal": cann if stack.nnal is not None and cann is not None and not _same(stack.nnal, cann) else stack.nnal,
+        "driver": _driver(stack, table, cann) if cann != stack.cann else stack.driver,
+    }
+    changes = tuple(
+        Change(part, getattr(stack, part), then)
+        for part, then in wanted.items()
+        if then is not None and then != getattr(stack, part)
+    )
+    return Solution(
+        changes=changes,
+        torch=wheel(wanted["torch"] or torch),
+        torch_npu=torch_npu,
+        fit=fit,
+        rests_on=_ground(stack, release, fit, stays=stays, as_of=table.as_of),
+        as_of=table.as_of,
+    )
+
+
+def _python(stack: Stack, table: Compatibility, release: TorchNpuRelease | None, cann: str | None) -> str | None:
+    """The Python to use: the one that is, another that suits, "" where it is not known, None where none suits."""
+    support = table.python(cann) if cann is not None else None
+
+    def suits(version: str) -> bool:
+        by_release = release is None or release.supports_python(version) is not False
+        return by_release and (support is None or support.supports(version))
+
+    if stack.python is None:
+        return ""
+    if suits(stack.python):
+        return stack.python
+    candidates = [USUAL_PYTHON, *reversed(release.pythons if release is not None else ())]
+    return next((version for version in candidates if suits(version)), None)
+
+
+def _numpy(stack: Stack, cann: str | None) -> str | None:
+    major = re.match(r"\d+", stack.numpy or "")
+    here = train(cann or "")
+    too_new = major is not None and here is not None and int(major[0]) >= 2 and here < NUMPY_2_FROM
+    return LAST_NUMPY_1 if too_new else stack.numpy
+
+
+def _driver(stack: Stack, table: Compatibility, cann: str | None) -> str | None:
+    """The driver for another CANN: the one that is here unless that CANN's own list speaks against it."""
+    support = table.hdk(cann) if cann is not None and stack.driver is not None else None
+    if support is None or stack.driver is None:
+        return stack.driver
+    fits = support.fit(stack.driver)
+    older = support.oldest_compatible is not None and _before(stack.driver, support.oldest_compatible)
+    if support.confidence is not Confidence.WEAK and (fits is Fit.OUTSIDE or (fits is Fit.UNKNOWN and older)):
+        return support.paired[0] if support.paired else None
+    return stack.driver
+
+
+def _before(version: str, other: str) -> bool:
+    here, there = train(version), train(other)
+    return bool(here and there and here < there)
+
+
+def _same(one: str, other: str) -> bool:
+    return covers(one, other) or covers(other, one)
+
+
+def _base(version: str) -> str:
+    found = re.match(r"\d+(?:\.\d+)*", canonical(wheel(version)))
+    return found[0] if found else version
+
+
+def _preference(release: TorchNpuRelease | None, stays: bool, fit: Fit) -> tuple[int, ...]:
+    """Among changes of one size: what can be installed, is finished, published as a pair, still mended."""
+    if release is None or stays:
+        return (0, 0, _QUALITY.get(fit, 5), 0, 0)
+    return (
+        int(not release.on_pypi),
+        int(release.is_prerelease),
+        _QUALITY.get(fit, 5),
+        int(not release.is_maintained),
+        int(not release.confidence.is_official),
+    )
+
+
+def _ground(stack: Stack, release: TorchNpuRelease | None, fit: Fit, *, stays: bool, as_of: str) -> str:
+    """What the answer rests on, as a clause."""
+    wheel_says = "torch by the wheel's own metadata" if stays and stack.needs_torch else "torch by the table"
+    if fit is Fit.UNKNOWN and stack.cann is not None:
+        return f"{wheel_says}; of this torch_npu and CANN no table as of {as_of} speaks"
+    by = {
+        Fit.PAIRED: "the published pairs",
+        Fit.SEEN: "what was seen in use",
+        Fit.COMPATIBLE: "the published window of backward compatibility",
+        Fit.EXPECTED: "what its neighbours in the table suggest",
+    }
+    confidence = f", {release.confidence.value.replace('_', ' ')}" if release is not None else ""
+    return f"{wheel_says}; CANN by {by[fit]} as of {as_of}{confidence}" if fit in by else wheel_says
