@@ -83,13 +83,17 @@ def _spread(left: Content, right: Content, width: int) -> Content:
 
 def _chain(joints: Sequence[Joint], width: int) -> Content:
     """The versions, as many words as fit; a broken joint is marked between the two that do not go together."""
-    for short in (False, True):
+    for short, gap in ((False, " "), (True, " "), (True, "")):
         line = Content()
         for number, joint in enumerate(joints):
             if short and joint.name == "firmware" and not joint.broken:
                 continue
             if number:
-                line += Content.styled(" ✖ ", "bold $error") if joint.broken else Content.styled(" › ", "$faint")
+                line += (
+                    Content.styled(f"{gap}✖{gap}", "bold $error")
+                    if joint.broken
+                    else Content.styled(f"{gap}›{gap}", "$faint")
+                )
             known = (joint.version, "bold $error" if joint.broken else "") if joint.version else ("–", "$faint")
             line += Content.assemble((f"{joint.name} ", "$muted"), known)
         if line.cell_length <= width:

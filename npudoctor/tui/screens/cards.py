@@ -1,0 +1,218 @@
+"""The chips, live: what `watch npu-smi info` is used for, with who holds them and what the checks say of them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from npudoctor.tui.bars import bar, curve
+from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import cards
+from npudoctor.views.cards import ChipRow, Curves, Pace, Reading
+from npudoctor.views.diagnosis import State
+
+
+class Cards(NodeScreen):
+    """One row a chip; paused while another screen is in sight."""
+
+    CSS_PATH = "cards.tcss"
+    AUTO_FOCUS = "OptionList"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus,equals_sign", "pace(-1)", "More often", key_display="+"),
+        Binding("minus", "pace(1)", "Less often", key_display="-"),
+        Binding("p", "pause", "Pause"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reading: Reading | None = None
+        self._curves = Curves()
+        self._pace = Pace()
+        self._busy = False
+        self._hidden = False
+        self._paused = False
+        self._next: Timer | None = None
+
+    def body(self) -> ComposeResult:
+        """The rows above the selected chip."""
+        with Vertical(id="body"):
+            yield Static(id="head")
+            yield OptionList(id="chips", compact=True)
+            with VerticalScroll(id="detail", can_focus=False):
+                yield Page(id="page")
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._pace = Pace(self.doctor.settings.interval_s)
+        super().on_mount()
+        self._look()
+
+    def on_screen_suspend(self) -> None:
+        """Nobody sees it: ask nothing."""
+        self._hidden = True
+
+    def on_screen_resume(self) -> None:
+        """Go on."""
+        self._hidden = False
+        self._look()
+
+    def on_resize(self, event) -> None:  # type: ignore[no-untyped-def]
+        """The rows have another width."""
+        super().on_resize(event)
+        self._show()
+
+    def _look(self) -> None:
+        """One call of the tool, unless one is still out."""
+        if self._busy or self._hidden or self._paused:
+            return
+        self._busy = True
+        self.doctor.beside(self._read)
+
+    def _read(self) -> None:
+        reading = cards.read(self.doctor.session, self.doctor.diagnosis)
+        self.doctor.tell(self._take, reading)
+
+    def _take(self, reading: Reading) -> None:
+        self._busy = False
+        failed = reading.reason is not None
+        self._pace.took(reading.seconds, failed=failed)
+        if not (failed and self._reading and self._reading.rows):
+            self._reading = reading
+            self._curves.add(reading)
+        else:
+            self._reading = Reading(self._reading.rows, reading.reason, reading.seconds, self._reading.at)
+        self._show()
+        self._next = self.set_timer(self._pace.wait_s, self._look)
+
+    # What is seen
+
+    def follow(self) -> None:
+        """The checks may have something new to say of a chip."""
+
+    def _show(self) -> None:
+        reading = self._reading
+        if reading is None or not self.is_mounted:
+            return
+        width = max(self.size.width - 3, 40)
+        pace = "paused" if self._paused else f"every {self._pace.wait_s:g} s"
+        self.query_one("#head", Static).update(_head(width, f"{pace} · {reading.at}" if width > 100 else pace))
+        rows = [_row(row, self._curves.of(row.subject), width) for row in reading.rows]
+        listed = self.query_one(OptionList)
+        if listed.option_count == len(rows):
+            for place, prompt in enumerate(rows):
+                old = listed.get_option_at_index(place).prompt
+                if not isinstance(old, Content) or old != prompt or old.spans != prompt.spans:
+                    listed.replace_option_prompt_at_index(place, prompt)
+        else:
+            listed.set_options(Option(prompt) for prompt in rows)
+            listed.highlighted = 0 if rows else None
+        self._show_chip()
+
+    @on(OptionList.OptionHighlighted)
+    def _show_chip(self) -> None:
+        reading, place = self._reading, self.query_one(OptionList).highlighted
+        if reading is None:
+            return
+        said: list[Paragraph] = []
+        if reading.reason:
+            said.append(
+                Paragraph(Content.styled(reading.reason, "bold $warning"), Content.styled("! ", "bold $warning"))
+            )
+        said += [
+            Paragraph(Content.styled(remark, "bold $warning"), Content.styled("! ", "bold $warning"), "  ")
+            for remark in reading.remarks
+        ]
+        if place is not None and place < len(reading.rows):
+            row = reading.rows[place]
+            said += _chip(row, cards.pages(self.doctor.session, row))
+        self.query_one("#page", Page).show(said)
+
+    # Keys
+
+    def action_pace(self, way: int) -> None:
+        """Ask more or less often, and remember it."""
+        self._pace.choose(way)
+        self.doctor.remember(interval_s=self._pace.chosen_s)
+        if self._next is not None:
+            self._next.stop()
+        self._show()
+        self._next = self.set_timer(self._pace.wait_s, self._look)
+
+    def action_pause(self) -> None:
+        """Stop asking, or go on."""
+        self._paused = not self._paused
+        self._show()
+        self._look()
+
+
+def _widths(width: int) -> tuple[int, int]:
+    """Columns for the curve and for the bar of memory."""
+    spare = max(width - 65, 0)
+    return max(min(spare // 2, 40), 4), max(min(spare - spare // 2, 24), 4)
+
+
+def _head(width: int, remark: str) -> Content:
+    curve_width, bar_width = _widths(width)
+    text = (
+        f"  {'NPU':<5}{'model':<11}{'health':<8}{'temp':>5}{'power':>7}  {'AI Core':<{curve_width + 5}}"
+        f"  {'memory':<{bar_width + 1}}"
+    )
+    room = max(width - len(text), 0)
+    return Content.styled(text + remark.rjust(room)[:room], "$muted")
+
+
+def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
+    curve_width, bar_width = _widths(width)
+    core = "–" if row.aicore_pct is None else f"{row.aicore_pct}%"
+    part = (row.used_mb or 0) / row.total_mb if row.total_mb else 0.0
+    full, empty = bar(part, bar_width)
+    memory = f"{(row.used_mb or 0) / 1024:.0f}/{row.total_mb / 1024:.0f}G" if row.total_mb else "–"
+    temp = "–" if row.temp_c is None else f"{row.temp_c}°"
+    power = "–" if row.power_w is None else f"{row.power_w:.0f} W"
+    state = STYLES[row.state]
+    held = f" {len(row.held)}p" if row.held else "   "
+    link = f" {row.link}" if row.link else ""
+    return Content.assemble(
+        (f"{GLYPHS[row.state]} ", state),
+        (f"{row.label:<5}", "bold"),
+        f"{row.name[:10]:<11}",
+        (f"{(row.health or '–')[:7]:<8}", "" if row.state is State.OK else state),
+        (f"{temp:>5}", "" if row.state is State.OK else state),
+        f"{power:>7}  ",
+        (curve(past, curve_width), "$accent"),
+        f"{core:>5}  ",
+        (full, "$accent"),
+        (empty, "$faint"),
+        f" {memory:>7}",
+        (held, "bold"),
+        (link, "$muted" if row.link == "UP" else "bold $error"),
+    )
+
+
+def _chip(row: ChipRow, pages: list[tuple[str, str]]) -> list[Paragraph]:
+    title = f"{row.subject}  {row.name}"
+    place = " · ".join(part for part in (row.bus_id, f"firmware {row.firmware}" if row.firmware else "") if part)
+    said = [Paragraph(Content.assemble((title, "bold"), f"  {place}"))]
+    for problem in row.problems:
+        style = STYLES[row.state]
+        said.append(Paragraph(Content.styled(problem, "bold"), Content.styled(f"{GLYPHS[row.state]} ", style), "  "))
+    for held in row.held:
+        gone = {True: "", False: "  dead", None: "  not visible here"}[held.alive]
+        memory = f"{held.memory_mb} MB" if held.memory_mb is not None else ""
+        lead = Content.styled(f"{held.pid:>8} {held.owner or '–':<10}{memory:>9}  ", "$accent")
+        text = Content.assemble(held.command or held.name, (gone, "bold $warning"))
+        said.append(Paragraph(text, lead, " " * lead.cell_length))
+    if not row.held:
+        said.append(Paragraph(Content.styled("no process", "$muted")))
+    said += [Paragraph(Content(text), Content.styled(f"{name:<8}", "$muted"), " " * 8) for name, text in pages]
+    return said

@@ -1,0 +1,157 @@
+"""The versions that have to fit each other, and the variables that decide how a job runs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import environment
+from npudoctor.views.diagnosis import State
+from npudoctor.views.environment import VariableRow
+from npudoctor.views.node import Joint
+
+
+class Environment(NodeScreen):
+    """A list of both, and what is to be said about one."""
+
+    CSS_PATH = "environment.tcss"
+    AUTO_FOCUS = "OptionList"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("o", "toggle_unset", "Show/hide unset"),
+        Binding("escape", "no_filter", "No filter", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unset = True
+        self._rows: dict[str, VariableRow] = {}
+        self._joints: dict[str, Joint] = {}
+        self._seen: object = None
+
+    def body(self) -> ComposeResult:
+        """The list at the left, one of it at the right."""
+        with Horizontal(id="body"):
+            with Vertical(id="left"):
+                yield Input(placeholder="filter", id="filter")
+                yield OptionList(id="variables", compact=True)
+            with VerticalScroll(id="detail", can_focus=False):
+                yield Page(id="page")
+
+    def follow(self) -> None:
+        """Show the last run's."""
+        if self.doctor.session.facts and self._seen is not self.doctor.diagnosis.report:
+            self._seen = self.doctor.diagnosis.report
+            self._fill()
+
+    def _fill(self) -> None:
+        found = environment.variables(self.doctor.session, self.doctor.diagnosis)
+        words = self.query_one("#filter", Input).value
+        rows = environment.matching(found.rows, words=words, unset=self._unset)
+        self._rows = {row.name: row for row in rows}
+        self._joints = {f"@{joint.name}": joint for joint in self.doctor.node_line.chain}
+        listed = self.query_one(OptionList)
+        options = [Option(_heading("Versions", "each must go with the one before"), disabled=True)]
+        options += [Option(_joint(joint), id=key) for key, joint in self._joints.items()]
+        whose = f"of {found.whose}" if found.whose else found.reason or ""
+        options.append(Option(Content("\n") + _heading("Variables", whose), disabled=True))
+        options += [Option(_variable(row), id=name) for name, row in self._rows.items()]
+        kept = listed.highlighted
+        listed.set_options(options)
+        listed.highlighted = kept if kept is not None and kept < len(options) else 1
+
+    @on(OptionList.OptionHighlighted)
+    def _chosen(self, event: OptionList.OptionHighlighted) -> None:
+        key = event.option_id or ""
+        page = self.query_one("#page", Page)
+        if key in self._rows:
+            page.show(_about_variable(self._rows[key]))
+        elif key in self._joints:
+            page.show(self._about_joint(self._joints[key]))
+
+    def _about_joint(self, joint: Joint) -> list[Paragraph]:
+        said = [
+            Paragraph(Content.assemble((joint.name, "bold"), f" {joint.version or 'not found'}")),
+            Paragraph(Content()),
+        ]
+        if joint.check:
+            row = self.doctor.diagnosis.row(joint.check)
+            mark = Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state])
+            text = row.title if row.state is State.OK else row.summary
+            said += [Paragraph(Content(text), mark, "  "), Paragraph(Content.styled(joint.check, "$muted"), "  ", "  ")]
+        return said
+
+    def action_toggle_unset(self) -> None:
+        """Show or hide the variables that are not set."""
+        self._unset = not self._unset
+        self._fill()
+
+    def action_filter(self) -> None:
+        """Type what a row must hold."""
+        field = self.query_one("#filter", Input)
+        field.add_class("-open")
+        field.focus()
+
+    def action_no_filter(self) -> None:
+        """Show all rows again."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.remove_class("-open")
+        self.query_one(OptionList).focus()
+
+    @on(Input.Changed, "#filter")
+    def _filtered(self) -> None:
+        if self._seen is not None:
+            self._fill()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_stays(self) -> None:
+        self.query_one(OptionList).focus()
+
+
+def _heading(name: str, remark: str) -> Content:
+    return Content.assemble((name.upper(), "bold $muted"), (f"  {remark}", "$faint"))
+
+
+def _joint(joint: Joint) -> Content:
+    mark = ("✖", "bold $error") if joint.broken else ("›", "$faint")
+    style = "bold $error" if joint.broken else "" if joint.version else "$faint"
+    return Content.assemble(mark, (f" {joint.name:<10} ", "$muted"), (joint.version or "not found", style))
+
+
+def _variable(row: VariableRow) -> Content:
+    mark = (GLYPHS[row.state], STYLES[row.state]) if row.problem else (" ", "")
+    value = Content.styled("not set", "$faint") if row.value is None else Content(row.value or "empty")
+    name = Content.styled(row.name, "bold" if row.problem else "" if row.value is not None else "$muted")
+    return Content.assemble(mark, " ", name, "  ", value)
+
+
+def _about_variable(row: VariableRow) -> list[Paragraph]:
+    said = [Paragraph(Content.styled(row.name, "bold")), Paragraph(Content())]
+    said.append(Paragraph(Content(row.meaning)))
+    if row.problem:
+        mark = Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state])
+        said += [Paragraph(Content()), Paragraph(Content.styled(row.problem, "bold"), mark, "  ")]
+    said.append(Paragraph(Content()))
+    value = "not set" if row.value is None else row.value or "empty"
+    for name, text in (
+        ("value", value),
+        ("legal", row.legal),
+        ("default", row.default or ""),
+        ("set by", row.setter),
+        ("group", row.group),
+        ("beware", row.mistake or ""),
+    ):
+        if text:
+            said.append(Paragraph(Content(text), Content.styled(f"{name:<9}", "$muted"), " " * 9))
+    return said

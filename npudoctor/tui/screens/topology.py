@@ -1,0 +1,54 @@
+"""How the chips are linked."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.grid_view import GridView
+from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import topology
+from npudoctor.views.diagnosis import State
+
+
+class Topology(NodeScreen):
+    """The matrix, what the cell under the cursor says, and the legend."""
+
+    CSS_PATH = "topology.tcss"
+    AUTO_FOCUS = "GridView"
+
+    def body(self) -> ComposeResult:
+        """The square above the words."""
+        with VerticalScroll(id="body", can_focus=False):
+            yield GridView()
+            yield Static(id="sentence")
+            yield Page(id="page")
+
+    def follow(self) -> None:
+        """Show the links of the last run."""
+        grid = topology.grid(self.doctor.session) if self.doctor.session.facts else topology.Grid(reason="looking")
+        self.query_one(GridView).show(grid)
+        said = [Paragraph(Content.styled(grid.reason, "$muted"))] if grid.reason else []
+        row = self.doctor.diagnosis.row("npu.topology") if grid.devices else None
+        if row is not None and row.state in (State.OK, State.WARNING, State.ERROR):
+            text = row.title if row.state is State.OK else row.summary
+            said.append(Paragraph(Content(text), Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state]), "  "))
+            said.append(Paragraph(Content()))
+        for letter, meaning, count in grid.legend():
+            said.append(
+                Paragraph(Content(f"{meaning}  × {count}"), Content.styled(f"{letter}  ", "bold $accent"), "   ")
+            )
+        self.query_one("#page", Page).show(said)
+        self._moved()
+
+    @on(GridView.Moved)
+    def _moved(self) -> None:
+        view = self.query_one(GridView)
+        row, column = view.place
+        inside = max(row, column) < len(view.grid.devices)
+        self.query_one("#sentence", Static).update(Content(view.grid.sentence(row, column) if inside else ""))
