@@ -160,15 +160,21 @@ def kernel_log_is_quiet(log: KernelLog, cards: Cards | None) -> Iterator[Finding
     slots = {(card.bus_id or "").lower(): card.subject.partition("/")[0] for card in cards.chips} if cards else {}
     of_kind: dict[Kind, list[str]] = {}
     for line in log.lines[-_MOST:]:
+        message = _message(line)
         for kind in KINDS:
-            if re.search(kind.pattern, line, re.IGNORECASE):
+            if re.search(kind.pattern, message, re.IGNORECASE):
                 of_kind.setdefault(kind, []).append(line)
                 break
     for kind, lines in of_kind.items():
         named = {subject for line in lines for slot, subject in slots.items() if slot and slot in line.lower()}
-        numbered = {subject for line in lines if (subject := _numbered(line, cards))}
+        numbered = {subject for line in lines if (subject := _numbered(_message(line), cards))}
         found = named or numbered
         yield _written(kind, lines, next(iter(found)) if len(found) == 1 else "host")
+
+
+def _message(line: str) -> str:
+    """A line without its time and its host, which may be called after the cards."""
+    return line.partition(" kernel: ")[2] or line
 
 
 def _numbered(line: str, cards: Cards | None) -> str | None:

@@ -171,7 +171,7 @@ def test_half_and_half_is_a_matter_of_the_node(node: Nodes) -> None:
 
 
 def test_root_is_shown_nothing_where_tls_is_off(node: Nodes) -> None:
-    empty = {f"hccn_tool -i {device} -tls -g": {} for device in range(8)}
+    empty: dict[str, Any] = {f"hccn_tool -i {device} -tls -g": {} for device in range(8)}
     assert node(commands=empty).check("npu.tls").status is Status.OK
 
 
