@@ -19,10 +19,12 @@ BEHIND_AN_IMPORT = (
 """What may, but need not, keep torch_npu from being imported."""
 
 
-def cause_of(text: str) -> Pitfall | None:
-    """The known pitfall that a message shows, one that is no mere consequence where there is a choice."""
+def cause_of(text: str, check: str) -> Pitfall | None:
+    """The known pitfall that a message shows: no mere consequence, and one that this check foresees, where there is a
+    choice: what others foresee they have looked for."""
     found = knowledge.pitfalls().match(text)
-    return next((pitfall for pitfall in found if not pitfall.consequence), next(iter(found), None))
+    order = sorted(found, key=lambda pitfall: (pitfall.consequence, check not in pitfall.foreseen_by))
+    return next(iter(order), None)
 
 
 def as_evidence(attempt: ImportAttempt | None) -> Iterator[Evidence]:

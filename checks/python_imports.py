@@ -71,7 +71,7 @@ def torch_npu_can_be_imported(
 
 
 def _failed(attempt: ImportAttempt, python: PythonEnvironment, *, subject_of: str) -> Finding:
-    cause = cause_of(attempt.message)
+    cause = cause_of(attempt.message, f"python.import-{subject_of.replace('_', '-')}")
     said = attempt.error or attempt.last_line
     detail = f"Known cause: {cause.title}. {_sentence(cause.cause)}" if cause else None
     if attempt.signal and attempt.last_line:

@@ -69,7 +69,7 @@ def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Find
 
 
 def _no_answer(error: str) -> Finding:
-    cause = cause_of(error)
+    cause = cause_of(error, "python.devices")
     return Finding(
         subject="python",
         summary=f"torch_npu cannot name its devices: {first_line(error)}",
@@ -144,7 +144,7 @@ def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
 
 def _math_finding(subject: str, summary: str, result: CardMath, *, symptom: bool) -> Finding:
     error = result.error or ""
-    cause = cause_of(error)
+    cause = cause_of(error, "python.device-math")
     return Finding(
         subject=subject,
         summary=summary,
