@@ -26,6 +26,7 @@ from npudoctor.daemon import state
 
 NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
 SLOW_CALL_S = 0.7
+QUICK = "npudoctor check --profile quick --json"
 NOISE = 1.2
 """What a busy machine may add to a ratio before `--bars` calls it missed; the table shows the bars as they are."""
 
@@ -78,12 +79,15 @@ def write_node(folder: Path, scenario: str) -> None:
     subprocess.run([*NPUDOCTOR, "sim", "tools", str(folder), scenario], check=True, stdout=subprocess.DEVNULL)
 
 
-def daemon_state(node: Path) -> str:
-    """The state that a daemon on a well node of eight cards would have written just now."""
-    path = str(node / "state.json")
+def from_a_daemon(folder: Path) -> list[str]:
+    """Options for a container with eight cards, over which a daemon has found nothing wrong just now."""
+    (folder / "dev").mkdir()
+    for number in range(8):
+        (folder / "dev" / f"davinci{number}").touch()
+    path = str(folder / "state.json")
     cards = tuple(state.CardState(number, None) for number in range(8))
     state.write(path, state.State(state.boot_id(), state.now_s(), 3600.0, cards))
-    return path
+    return ["--state", path, "--root", str(folder)]
 
 
 def installed(module: str) -> bool:
@@ -117,17 +121,11 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
             "python -c pass": [sys.executable, "-c", "pass"],
             "the same libraries": [sys.executable, "-c", libraries(node)],
             "npudoctor --version": [*NPUDOCTOR, "--version"],
+            QUICK: [*NPUDOCTOR, "check", "--profile", "quick", "--json", "--root", str(node)],
             "npudoctor check --json": [*NPUDOCTOR, "check", "--json", "--root", str(node)],
             "npudoctor check": [*NPUDOCTOR, "check", "--root", str(node)],
             "npudoctor healthcheck": [*NPUDOCTOR, "healthcheck", "--no-daemon", "--root", str(node)],
-            "healthcheck, from a daemon": [
-                *NPUDOCTOR,
-                "healthcheck",
-                "--state",
-                daemon_state(node),
-                "--root",
-                str(node),
-            ],
+            "healthcheck, from a daemon": [*NPUDOCTOR, "healthcheck", *from_a_daemon(Path(folder))],
         }
         if installed("msprechecker"):
             commands["msprechecker"] = [sys.executable, "-m", "msprechecker", "precheck"]
@@ -135,12 +133,12 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
             commands["torch.utils.collect_env"] = [sys.executable, "-m", "torch.utils.collect_env"]
         costs = measure(commands, runs, environment)
         wall_s, calls, repeated = slow_tools(node, environment, max(3, runs // 3))
-    bare, base, check = costs["python -c pass"], costs["the same libraries"], costs["npudoctor check --json"]
+    bare, base, check = costs["python -c pass"], costs["the same libraries"], costs[QUICK]
     own, from_daemon = costs["npudoctor healthcheck"], costs["healthcheck, from a daemon"]
     costs[f"check, npu-smi of {SLOW_CALL_S} s a call"] = Cost(wall_s, check.mebibytes)
     two_at_a_time_s = math.ceil(calls / 2) * SLOW_CALL_S
     return costs, {
-        "check --json ≤ 1.6 × the same libraries": (check.seconds / base.seconds, 1.6),
+        "check --profile quick --json ≤ 1.6 × the same libraries": (check.seconds / base.seconds, 1.6),
         "its memory ≤ theirs + 15 MiB": (check.mebibytes - base.mebibytes, 15.0),
         "healthcheck from a daemon ≤ 3 × bare Python": (from_daemon.seconds / bare.seconds, 3.0),
         "its memory in MiB": (from_daemon.mebibytes, 25.0),
