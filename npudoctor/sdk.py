@@ -38,7 +38,7 @@ from npudoctor.host import (
 )
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, writing
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, writing
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, Run, SetSysctl
 
 PROFILES = ("quick", "standard", "full")
@@ -375,6 +375,7 @@ __all__ = [
     "ask_each",
     "check",
     "fix",
+    "others_hand",
     "probe",
     "real_path",
     "run_each",

@@ -24,6 +24,7 @@ COMMANDS = {
     "undo": ("npudoctor.cli.undo", "take back what a fix has changed"),
     "history": ("npudoctor.cli.history", "list what npudoctor has changed on this node"),
     "smoke": ("npudoctor.cli.smoke", "train a tiny model over all cards, and name the rank that breaks it"),
+    "env": ("npudoctor.cli.env", "print the environment that a job should have, for eval or a unit"),
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),

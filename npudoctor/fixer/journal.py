@@ -196,8 +196,8 @@ class Journal:
 
     def _read(self, run: str, name: str) -> dict[str, Any]:
         path = f"{self._at(run)}/{name}"
-        if problem := others_hand(self.host, path):
-            raise Refused(f"the journal is not trusted: {problem}")
+        if hand := others_hand(self.host, path):
+            raise Refused(f"the journal is not trusted: {hand}")
         try:
             data = json.loads(self.host.read_bytes(path, limit=64 << 20))
         except (ValueError, Unavailable) as problem:

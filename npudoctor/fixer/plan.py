@@ -60,6 +60,7 @@ class FixPlan:
     params: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[Planned, ...] = ()
     notes: tuple[str, ...] = ()
+    unproved: str = ""
     refused: Refused | None = None
     obstacle: Obstacle | None = None
     aims: tuple[Aim, ...] = ()
@@ -157,6 +158,8 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     if obstacle is None and fix.root and steps and host.user.uid != 0:
         obstacle = Obstacle("only root can apply it", root=True)
     notes = tuple(one.text for one in made if isinstance(one, Note))
+    unproved = next((one.unproved for one in made if isinstance(one, Note) and one.unproved), "")
+    plan = replace(plan, unproved=unproved)
     return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))
 
 

@@ -220,6 +220,8 @@ class _Run:
         fix, aims = self.plan.fix, self.plan.aims
         if fix.effect is Effect.REBOOT:
             return (), "it takes effect at the next boot, and cannot be proved before that"
+        if self.plan.unproved:
+            return (), f"applied, and not proved: {self.plan.unproved}"
         checks = plan.provers(self.catalog, fix)
         if not checks:
             return (), "applied; no check tells whether it has helped"

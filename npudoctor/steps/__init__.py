@@ -52,9 +52,13 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a person should know before saying yes; a planner yields it between its steps, and it changes nothing."""
+    """What a person should know before saying yes; a planner yields it between its steps, and it changes nothing.
+
+    `unproved` says why no check of this process, or of a new login, could tell whether these steps have helped.
+    """
 
     text: str
+    unproved: str = ""
 
 
 def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:

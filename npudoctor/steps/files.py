@@ -206,12 +206,12 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
     return None
 
 
-def others_hand(host: Host, path: str) -> str | None:
-    """Who besides root and this user could change what lies at a path, or where it leads; None where nobody could."""
+def others_hand(host: Host, path: str, *, only_root: bool = False) -> str | None:
+    """Who besides root (and this user) could change what lies at a path, or where it leads; None where nobody could."""
     look = getattr(host, "link_stat", None)
     if look is None:
         return None
-    mine = {0, host.user.uid}
+    mine = {0} if only_root else {0, host.user.uid}
     done, rest, hops = "/", [part for part in path.split("/") if part][::-1], 0
     while True:
         found = look(done)

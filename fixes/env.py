@@ -1,0 +1,210 @@
+"""The environment of jobs: one managed file that sources CANN's script and corrects variables."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterator, Mapping
+
+from npudoctor.facts.cann_packages import Nnal
+from npudoctor.facts.cann_settings import CannSettings
+from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.target_python import PythonEnvironment, TargetPython
+from npudoctor.records import dataclass, field
+from npudoctor.sdk import (
+    Effect,
+    Host,
+    Note,
+    Parameters,
+    ParseError,
+    Refused,
+    Risk,
+    Step,
+    Unavailable,
+    WriteFile,
+    fix,
+    writing,
+)
+
+VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+SYSTEM_FILE = "/etc/profile.d/npudoctor.sh"
+OWN_FILE = ".config/npudoctor/env.sh"
+LINE = f'[ -r "$HOME/{OWN_FILE}" ] && . "$HOME/{OWN_FILE}"  # npudoctor: env.profile\n'
+BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <<<\n"
+
+
+@dataclass(frozen=True)
+class Environment(Parameters):
+    """`set` and `unset` are variables to correct. `scope` says for whom: user, system, python (the activation of the
+    examined Python's environment), or file: any `path`, for a `shell` (sh, fish, csh, systemd).
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    scope: str = "user"
+    path: str = ""
+    shell: str = "sh"
+
+
+@dataclass(frozen=True)
+class Visible(Parameters):
+    """`value` is the corrected list of cards; empty to unset it."""
+
+    value: str = ""
+    scope: str = "user"
+
+
+@fix(
+    "env.profile",
+    mends=("cann.environment", "cann.single", "env.values", "env.misspelled", "env.debug-leftovers", "hccl.interface"),
+    risk=Risk.SAFE,
+    effect=Effect.NEW_LOGIN,
+)
+def env_profile(
+    asked: Environment,
+    host: Host,
+    settings: CannSettings | None,
+    nnal: Nnal | None,
+    environment: JobEnvironment | None,
+    python: PythonEnvironment | None,
+    target: TargetPython | None,
+) -> Iterator[Step | Note]:
+    """Give jobs CANN's environment and corrected variables, by one managed profile file.
+
+    It sources the set_env.sh that is right (and NNAL's), where no CANN is in force yet, and sets or unsets what was
+    asked for; each line says why. npudoctor itself never executes these scripts.
+    """
+    from npudoctor.facts import _profile
+
+    if asked.scope not in ("user", "system", "python", "file") or asked.shell not in _profile.SHELLS:
+        raise Refused(f"scope is user, system, python or file, and shell one of {', '.join(_profile.SHELLS)}")
+    if asked.scope == "system" and (own := _profile.OF_A_JOB & asked.set.keys()):
+        raise Refused(f"{min(own)} belongs to one job, and this file would give it to all", instead="--set scope=user")
+    home = environment.filled("ASCEND_HOME_PATH") if environment is not None else None
+    if not asked.set and not asked.unset and settings is None:
+        raise Unavailable("no CANN with a set_env.sh is installed")
+    here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
+    earlier = host.read(here) if host.exists(here) else ""
+    sourced = not home or not _there(host, home) or _profile.GUARD in earlier or asked.scope == "file"
+    profile = _profile.Profile(
+        settings=settings if sourced else None,
+        nnal=nnal if sourced and nnal is not None and nnal.abis else None,
+        abi=_abi(host, nnal, target),
+        sets=asked.set,
+        unsets=asked.unset,
+    )
+    mine = _block(earlier) if asked.scope == "python" else earlier
+    text = _profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
+    yield from _trusted(asked.scope, host, profile)
+    yield from _files(asked.scope, host, here, earlier, text)
+
+
+def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
+    """In a file that every login reads, only scripts that nobody but root can write are sourced."""
+    from npudoctor.facts._profile import Profile
+    from npudoctor.sdk import others_hand
+
+    assert isinstance(profile, Profile)
+    scripts = [profile.settings.script if profile.settings else None, profile.nnal.set_env if profile.nnal else None]
+    for script in filter(None, scripts):
+        if scope == "system" and (problem := others_hand(host, script, only_root=True)):
+            raise Refused(f"every login of this node would source {script}, but {problem}", instead="--set scope=user")
+    if scope == "python":
+        yield Note("it takes effect when the environment is activated", "it shows when the environment is activated")
+    elif scope == "file":
+        yield Note("nothing reads this file by itself; source it", "nothing reads this file by itself")
+
+
+def _there(host: Host, path: str) -> bool:
+    with contextlib.suppress(Unavailable):
+        return host.exists(path)
+    return False
+
+
+def _abi(host: Host, nnal: Nnal | None, target: TargetPython | None) -> int:
+    """The C++ ABI of the examined torch by its own files, without starting it."""
+    from npudoctor.facts import torch_abi
+    from npudoctor.facts.target_python import package_folders
+
+    if nnal is not None and len(nnal.abis) == 1:
+        return nnal.abis[0]
+    for folder in package_folders(host, target.path) if target is not None else ():
+        with contextlib.suppress(Unavailable, ParseError):
+            return int(torch_abi.parse(host.read(f"{folder}/{torch_abi.BELOW}")))
+    return 1
+
+
+def _managed(scope: str, host: Host, python: PythonEnvironment | None) -> str:
+    """The file of a scope."""
+    if scope == "system":
+        return SYSTEM_FILE
+    if scope == "user":
+        return f"{_home(host)[0]}/{OWN_FILE}"
+    if python is None or python.prefix is None:
+        raise Unavailable("the examined Python does not say where its environment lies")
+    if host.exists(f"{python.prefix}/conda-meta"):
+        return f"{python.prefix}/etc/conda/activate.d/npudoctor.sh"
+    if host.exists(f"{python.prefix}/bin/activate"):
+        return f"{python.prefix}/bin/activate"
+    raise Refused(f"{python.prefix} is neither a conda environment nor a venv", instead="--set scope=user")
+
+
+def _home(host: Host) -> tuple[str, str]:
+    """Home folder and shell of the user who asks."""
+    with contextlib.suppress(Unavailable):
+        for line in host.read("/etc/passwd").splitlines():
+            fields = line.split(":")
+            if len(fields) == 7 and fields[2] == str(host.user.uid) and fields[5].startswith("/"):
+                return fields[5].rstrip("/") or "/", fields[6]
+    home = host.environ.get("HOME", "")
+    if not home.startswith("/"):
+        raise Unavailable(f"nobody knows the home folder of {host.user.name}")
+    return home.rstrip("/"), host.environ.get("SHELL", "/bin/bash")
+
+
+def _files(scope: str, host: Host, here: str, earlier: str, text: str) -> Iterator[Step]:
+    if scope == "python" and here.endswith("/bin/activate"):
+        before, _, rest = earlier.partition(BEGIN)
+        after = rest.partition(END)[2]
+        before = before if before.endswith("\n") or not before else f"{before}\n"
+        yield WriteFile(here, f"{before}{BEGIN}{text}{END}{after}")
+        return
+    yield from writing(host, here, text)
+    if scope != "user":
+        return
+    home, shell = _home(host)
+    for name in _start_up(host, home, shell):
+        path = f"{home}/{name}"
+        old = host.read(path) if host.exists(path) else ""
+        if LINE not in old:
+            yield WriteFile(path, old + ("" if old.endswith("\n") or not old else "\n") + LINE)
+
+
+def _start_up(host: Host, home: str, shell: str) -> list[str]:
+    """The files that the user's shell reads at a login, and for a new terminal."""
+    if posixpath.basename(shell) == "zsh":
+        return [".zprofile", *([".zshrc"] if host.exists(f"{home}/.zshrc") else [])]
+    known = [name for name in (".bash_profile", ".bash_login", ".profile") if host.exists(f"{home}/{name}")]
+    return [known[0] if known else ".profile", *([".bashrc"] if host.exists(f"{home}/.bashrc") else [])]
+
+
+def _block(text: str) -> str:
+    return text.partition(BEGIN)[2].partition(END)[0]
+
+
+@fix("env.visible-devices", mends=("env.visible-devices",), risk=Risk.SAFE, effect=Effect.NEW_LOGIN)
+def visible_devices(asked: Visible, host: Host, environment: JobEnvironment) -> Iterator[Step | Note]:
+    """Correct ASCEND_RT_VISIBLE_DEVICES in the user's profile.
+
+    It is a variable of a job: it goes into the user's own file, never into one that every job of the node reads.
+    """
+    import re
+
+    if not re.fullmatch(r"(\d+(,\d+)*)?", asked.value):
+        raise Refused(f"{asked.value!r} is no list of card numbers")
+    if asked.scope not in ("user", "python"):
+        raise Refused("it belongs to one job; the scopes for it are user and python")
+    told = Environment(
+        set={VISIBLE: asked.value} if asked.value else {}, unset=() if asked.value else (VISIBLE,), scope=asked.scope
+    )
+    yield from env_profile(told, host, None, None, environment, None, None)

@@ -1,0 +1,60 @@
+"""Print the environment that a job should have on this node: CANN's script, and variables in their corrected form.
+
+  eval "$(npudoctor env)"              in this shell; `source <(npudoctor env)` does the same
+  npudoctor env --shell fish | source
+  npudoctor env --systemd > /etc/npu.env     for EnvironmentFile= of a unit
+  npudoctor env --check                is this shell's environment as it should be? 0 yes, 1 no
+
+Nothing is changed; `npudoctor fix env.profile` writes the same into a profile.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from npudoctor import plugins
+from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.findings import Severity
+from npudoctor.fixer import plan
+from npudoctor.fixer.plan import Request
+from npudoctor.host import Refused
+from npudoctor.steps.files import WriteFile
+
+FIX = "env.profile"
+NOWHERE = "/proc/npudoctor-env"
+"""A file that is not there, and cannot be: the plan for it is only printed."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor env`."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--shell", choices=("sh", "bash", "zsh", "fish", "csh"), default="sh", help="for which shell")
+    form.add_argument("--systemd", action="store_true", help="as an EnvironmentFile of systemd, with every value")
+    form.add_argument("--check", action="store_true", help="compare with the present environment; 0 as it should be")
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the environment, or judge the present one."""
+    config = node.load_config(args)
+    catalog = plugins.load(args.plugin)
+    if FIX not in catalog.fixes:
+        raise UsageError("the fix env.profile did not load; `npudoctor check` says why")
+    told = node.options(args, config)
+    with node.opened(args, config) as host:
+        report, _ = plan.judged(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
+        offered = [pair for pair in plan.offers(report).get(FIX, ()) if pair[1].severity >= Severity.WARNING]
+        if args.check:
+            for result, finding in offered:
+                write(f"{finding.summary} ({result.check})\n")
+            return 1 if offered else 0
+        params = plan.merged(offer for _, finding in offered if (offer := finding.fix))
+        shell = "systemd" if args.systemd else "sh" if args.shell in ("bash", "zsh") else args.shell
+        planned = plan.make(
+            catalog, host, Request(FIX, {**params, "scope": "file", "path": NOWHERE, "shell": shell}), told
+        )
+    if isinstance(planned.refused, Refused):
+        fixing.say(f"npudoctor: {planned.refused.reason}")
+        return 1
+    write("".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile)))
+    return 0
