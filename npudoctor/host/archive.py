@@ -110,6 +110,12 @@ class _Forward:
             size -= len(piece)
             yield piece
 
+    def finish(self) -> None:
+        """Read to the end, where gzip's own sum is compared; raises BrokenTar where anything but zeros follows."""
+        while piece := self._advance(self._stream.read(_PIECE)):
+            if piece.strip(b"\0"):
+                raise BrokenTar("something follows its end")
+
     def _advance(self, piece: bytes) -> bytes:
         self._at += len(piece)
         if self._at > MAX_UNPACKED_BYTES + _PAST_THE_FILES:
@@ -139,6 +145,7 @@ def _look_through(
         if keep is not None and member.kind == "file" and total <= most_bytes:
             keep[name] = b"".join(stream.pieces(member.size))
         stream.header_left = _MAX_HEADER_BYTES
+    stream.finish()
     _must_be_a_tree(found, path)
     return found
 

@@ -9,20 +9,12 @@ import json
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
-from npudoctor.host import About, BundleError, Completed, Refused
-from npudoctor.host.bundle_reader import (
-    BUNDLE_SHAPE,
-    HOST_SHAPE,
-    NO_ENVIRONMENT,
-    RESULT_SHAPE,
-    SCHEMA,
-    InMemory,
-    OnDisk,
-    Place,
-    Reader,
-)
+from npudoctor.host import About, Because, BundleError, Completed, FileStat, Refused, Unavailable
+from npudoctor.host.bundle_reader import NO_ENVIRONMENT, SCHEMA, InMemory, OnDisk, Place, Reader
+from npudoctor.host.bundle_shape import BUNDLE_SHAPE, HOST_SHAPE, RESULT_SHAPE
 from npudoctor.host.recorded import OUTPUT_LIMIT_BYTES, RecordedHost
 from npudoctor.host.tree import FileTree
 
@@ -36,9 +28,60 @@ class BundleHost(RecordedHost):
     def close(self) -> None:
         """Remove what was unpacked for it; the end of the process does so too."""
 
-    def write_file(self, path: str, content: bytes, *, mode: int | None = None) -> None:  # noqa: ARG002
+    def write_file(
+        self,
+        path: str,
+        content: bytes,  # noqa: ARG002
+        *,
+        mode: int | None = None,  # noqa: ARG002
+        owner: tuple[int, int] | None = None,  # noqa: ARG002
+        attributes: Mapping[str, bytes] | None = None,  # noqa: ARG002
+    ) -> None:
         """Refuse."""
         self._refuse(f"{path} is not written")
+
+    def make_folder(self, path: str, *, mode: int = 0o755) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse(f"{path} is not made")
+
+    def remove_folder(self, path: str) -> None:
+        """Refuse."""
+        self._refuse(f"{path} is not removed")
+
+    def sweep(self, path: str) -> None:
+        """Refuse."""
+        self._refuse(f"nothing beside {path} is removed")
+
+    def lock(self, path: str) -> AbstractContextManager[None]:
+        """Refuse."""
+        self._refuse(f"{path} is not locked")
+
+    def link_stat(self, path: str) -> FileStat | None:
+        """Kind, mode and owner of a path itself, its last link not followed; None where nothing is recorded."""
+        if self.read_link(path) is not None:
+            return FileStat(kind="link", mode=0o777, uid=0, gid=0, access="")
+        try:
+            return self.stat(path)
+        except Unavailable as why:
+            if why.because is Because.ABSENT:
+                return None
+            raise
+
+    def attributes(self, path: str) -> Mapping[str, bytes]:  # noqa: ARG002 - the protocol
+        """No extended attributes are recorded."""
+        return {}
+
+    def own_script(self, name: str) -> str:
+        """A name: nothing is run from a recording."""
+        return f"npudoctor-{name}.py"
+
+    def fresh(self) -> BundleHost:
+        """The same recording: it remembers no more than it holds."""
+        return self
+
+    def after_login(self) -> BundleHost:
+        """The same recording: it holds the variables of one moment."""
+        return self
 
     def remove(self, path: str) -> None:
         """Refuse."""

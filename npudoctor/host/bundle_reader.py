@@ -11,128 +11,13 @@ from typing import Any, Protocol
 
 from npudoctor.findings import Because
 from npudoctor.host import BundleError, Unavailable, User
+from npudoctor.host.bundle_shape import FAILURE_SHAPE, STAT_SHAPE, check
 from npudoctor.host.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normal
-from npudoctor.records import dataclass
 
 SCHEMA = "npudoctor.bundle/1"
 
 NO_ENVIRONMENT = "environ"
 """The name of the failure that says why a recording holds no variables."""
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number of JSON from `least` to `most`, and neither infinite nor none at all."""
-
-    whole: bool = False
-    least: float = 0
-    most: float = 1e20
-
-    def complaint(self, value: Any) -> str | None:
-        """What was expected, where a value is no such number; NaN is between no two numbers."""
-        kind = "a whole number" if self.whole else "a number"
-        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
-            return kind
-        return None if self.least <= value <= self.most else f"{kind} from {self.least:g} to {self.most:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe:
-    """What a shape says, or null for what is not known."""
-
-    shape: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An object that must have some of its keys."""
-
-    shape: Mapping[str, Any]
-    required: tuple[str, ...]
-
-
-_NUMBER = Number()
-_COUNT = Number(whole=True)
-_FROM_MINUS_ONE = Number(whole=True, least=-1)
-_ANY_WHOLE = Number(whole=True, least=-1e18)
-_TEXT = Maybe(str)
-_ROOM = {"mount": str, "fstype": _TEXT, "total": Maybe(_NUMBER), "free": Maybe(_NUMBER)}
-HOST_SHAPE: Mapping[str, Any] = {
-    "cpu": {"logical": Maybe(_COUNT), "physical": Maybe(_COUNT), "numa_nodes": Maybe({str: str}), "allowed": _TEXT},
-    "memory": Row({"total": _NUMBER, "available": _NUMBER}, ("total", "available")),
-    "disks": [Row({**_ROOM, "files_total": Maybe(_NUMBER), "files_free": Maybe(_NUMBER)}, ("mount",))],
-    "mounts": [Row({**_ROOM, "options": _TEXT}, ("mount",))],
-    "interfaces": [
-        Row(
-            {
-                "name": str,
-                "up": bool,
-                "addresses": [str],
-                "speed_mbps": Maybe(Number(least=-1)),
-                "mtu": Maybe(_NUMBER),
-            },
-            ("name",),
-        )
-    ],
-    "sockets": [Row({"family": _TEXT, "type": _TEXT, "laddr": str, "status": _TEXT, "pid": Maybe(_COUNT)}, ("laddr",))],
-    "processes": [
-        Row(
-            {
-                "pid": _COUNT,
-                "ppid": Maybe(_COUNT),
-                "name": _TEXT,
-                "username": _TEXT,
-                "status": _TEXT,
-                "cmdline": Maybe([str]),
-                "create_time": Maybe(Number(most=1e11)),
-            },
-            ("pid",),
-        )
-    ],
-    "limits": {str: Maybe([_FROM_MINUS_ONE, _FROM_MINUS_ONE])},
-    "pci": [
-        Row(
-            {"slot": str, "vendor": str, "device": str, "numa_node": Maybe(_FROM_MINUS_ONE), "driver": _TEXT},
-            ("slot", "vendor", "device"),
-        )
-    ],
-    "container": Maybe({"runtime": _TEXT, "cgroup": _TEXT}),
-}
-"""What host.json may hold. A list of one shape has any length, one of several has just these."""
-
-_USER_SHAPE = {"name": str, "uid": _COUNT, "gid": _COUNT, "gids": [_COUNT], "groups": [str]}
-BUNDLE_SHAPE = {
-    "hostname": str,
-    "recorded_at": str,
-    "npudoctor": str,
-    "machine": str,
-    "user": _USER_SHAPE,
-    "environment": str,
-    "unrecorded": str,
-    "cwd": str,
-    "umask": str,
-    "npudoctor_prefix": str,
-    "tools": {str: str},
-}
-_STAT_SHAPE = {
-    "type": str,
-    "mode": str,
-    "uid": _COUNT,
-    "gid": _COUNT,
-    "access": str,
-    "mtime": Number(least=-1e18),
-    "rdev": str,
-    "size": _COUNT,
-    "cut": bool,
-}
-_FAILURE_SHAPE = {"because": str, "reason": str}
-RESULT_SHAPE = {
-    "returncode": Maybe(_ANY_WHOLE),
-    "seconds": Maybe(_NUMBER),
-    "timed_out": Maybe(bool),
-    "truncated": Maybe(bool),
-}
-_WORDS = {str: "text", bool: "true or false"}
 
 
 class Place(Protocol):
@@ -231,7 +116,7 @@ class Reader:
             raise BundleError(f"{where} cannot be read: {problem.strerror}") from None
         except (ValueError, RecursionError) as problem:
             raise BundleError(f"{where} is not valid JSON ({str(problem)[:80]}); record the node again") from None
-        _check(value, shape, where)
+        check(value, shape, where)
         return value
 
     def check_schema(self, schema: object) -> None:
@@ -278,7 +163,7 @@ class Reader:
 
     def stats(self) -> dict[str, Overlay]:
         """What stat.json says of each path."""
-        said = self.json("stat.json", {str: _STAT_SHAPE})
+        said = self.json("stat.json", {str: STAT_SHAPE})
         return {path: self._overlay(path, entry) for path, entry in said.items()}
 
     def _overlay(self, path: str, entry: Mapping[str, Any]) -> Overlay:
@@ -306,7 +191,7 @@ class Reader:
 
     def failures(self) -> dict[str, Unavailable]:
         """What was asked in vain when the node was recorded, with the reason that there was."""
-        said = self.json("failed.json", {str: _FAILURE_SHAPE})
+        said = self.json("failed.json", {str: FAILURE_SHAPE})
         kinds = {because.value: because for because in Because}
         for asked, entry in said.items():
             if entry.get("because") not in kinds:
@@ -321,49 +206,7 @@ class Reader:
         """The commands and paths that the recorder looked for and did not find."""
         said = self.json("missing.json", None)
         if isinstance(said, dict):
-            _check(said, {"commands": [str], "paths": [str]}, f"{self._shown}/missing.json")
+            check(said, {"commands": [str], "paths": [str]}, f"{self._shown}/missing.json")
             return [*said.get("commands", ()), *said.get("paths", ())]
-        _check(said, [str], f"{self._shown}/missing.json")
+        check(said, [str], f"{self._shown}/missing.json")
         return list(said)
-
-
-def _check(value: Any, shape: Any, where: str) -> None:
-    """Compare JSON with its shape: {key: shape}, {str: shape} for any key, [shape], a type, a Number, a Row, what may
-    be null, or None for anything.
-
-    Keys that the shape does not name are left alone: a later 1.x may have written them.
-    """
-    if shape is None or (isinstance(shape, Maybe) and value is None):
-        return
-    if isinstance(shape, Maybe):
-        _check(value, shape.shape, where)
-    elif isinstance(shape, Row):
-        _check(value, shape.shape, where)
-        if missing := next((key for key in shape.required if key not in value), None):
-            raise BundleError(f"{where}: {missing} is missing")
-    elif isinstance(shape, dict):
-        if not isinstance(value, dict):
-            raise BundleError(f"{where}: expected an object, found {_shown(value)}")
-        for key, inner in value.items():
-            _check(inner, shape.get(str, shape.get(key)), f"{where}: {key}")
-    elif isinstance(shape, list):
-        _check_list(value, shape, where)
-    elif isinstance(shape, Number):
-        if expected := shape.complaint(value):
-            raise BundleError(f"{where}: expected {expected}, found {_shown(value)}")
-    elif not isinstance(value, shape):
-        raise BundleError(f"{where}: expected {_WORDS[shape]}, found {_shown(value)}")
-
-
-def _check_list(value: Any, shape: list[Any], where: str) -> None:
-    if not isinstance(value, list):
-        raise BundleError(f"{where}: expected a list, found {_shown(value)}")
-    if len(shape) > 1 and len(value) != len(shape):
-        raise BundleError(f"{where}: expected {len(shape)} values, found {_shown(value)}")
-    for number, inner in enumerate(value):
-        _check(inner, shape[number % len(shape)], f"{where}[{number}]")
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -67,6 +67,8 @@ def members(source: Source) -> Iterator[Member]:
         source.skip(member.offset + -(-held // BLOCK) * BLOCK)
     if source.tell() == 0:
         raise BrokenTar("it is empty")
+    if not block:
+        raise BrokenTar("unexpected end of data")
 
 
 def _must_be_whole(block: bytes) -> None:

@@ -444,6 +444,43 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, temporary: Path, 
     assert os.listdir(temporary) == []
 
 
+def damaged(how: str) -> bytes:
+    """An archive of one bundle that is not as it was written."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        about = json.dumps(MINIMAL).encode()
+        tar.addfile(sized("bundle.json", len(about)), io.BytesIO(about))
+    whole = plain.getvalue()
+    packed = gzip.compress(whole)
+    return {
+        "another sum": packed[:-8] + bytes(4) + packed[-4:],
+        "another length": packed[:-4] + b"\1\1\1\1",
+        "no sum": packed[:-8],
+        "half a sum": packed[:-3],
+        "garbage behind it": packed + b"garbage",
+        "garbage in it": gzip.compress(whole + b"garbage" * 100),
+        "twice": packed + packed,
+        "no end mark": gzip.compress(whole[:1024]),
+        "a last block cut": gzip.compress(whole[:1000]),
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("another sum", "another length", "no sum", "half a sum", "garbage behind it", "garbage in it", "twice"),
+        *("no end mark", "a last block cut"),
+    ],
+)
+def test_a_damaged_archive_is_refused_whole(tmp_path: Path, temporary: Path, how: str) -> None:
+    path = tmp_path / "node.tar.gz"
+    path.write_bytes(damaged(how))
+    assert "is not a .tar.gz that can be read" in complaint(path)
+    with pytest.raises(BundleError, match="that can be read"):
+        open_held(str(path))
+    assert os.listdir(temporary) == []
+
+
 def test_a_cut_archive_is_said_to_be_none(tmp_path: Path, temporary: Path) -> None:
     path = archive(tmp_path / "node.tar.gz", {"root/x": os.urandom(40_000)})
     path.write_bytes(path.read_bytes()[:20_000])
