@@ -85,12 +85,13 @@ class Label:
         sim.write_bundle(host, str(bundle))
         for name, change in self.said.get("bundle", {}).items():
             path = bundle / f"{name}.json"
-            path.write_text(json.dumps(_merged(json.loads(path.read_text()), change)))
+            known = json.loads(path.read_text()) if path.exists() else {}
+            path.write_text(json.dumps(_merged(known, change)))
         return bundle
 
 
 def _merged(base: Any, change: Any) -> Any:
-    """The base with the tables of the change laid over it; an empty text at the top removes."""
+    """The base with the tables of the change laid over it."""
     if isinstance(base, dict) and isinstance(change, dict):
         return {**base, **{key: _merged(base.get(key), value) for key, value in change.items()}}
     return change
