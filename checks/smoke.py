@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor import knowledge
@@ -56,7 +57,7 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
         return
     groups: dict[str, list[SmokeFailure]] = {}
     for one in blamed:
-        groups.setdefault(one.message or str(one.rank), []).append(one)
+        groups.setdefault(_said(one) or str(one.rank), []).append(one)
     for group in groups.values():
         who = _named(group) if len(group) < run.world_size or run.world_size == 1 else f"all {len(group)} ranks"
         others = f" ({_ranks(waited)} only waited)" if waited else ""
@@ -66,6 +67,11 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
 def _named(group: Sequence[SmokeFailure]) -> str:
     names = [f"rank {one.rank}" + (f" on {one.card}" if one.card else "") for one in group]
     return ", ".join(names)
+
+
+def _said(one: SmokeFailure) -> str:
+    """The first line of its complaint, without the numbers that differ from rank to rank."""
+    return re.sub(r"\d+", "", (one.message or "").partition("\n")[0])
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -99,11 +105,12 @@ def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding
     if one.codes:
         evidence.append(Evidence(source=f"error codes of rank {one.rank}", actual=", ".join(one.codes)))
     foreseen = list(dict.fromkeys(id for pitfall in known for id in pitfall.foreseen_by))
+    foreseen = [id for id in foreseen if not id.startswith("smoke.")]
     commands = (f"npudoctor check {' '.join(foreseen[:3])}",) if foreseen else ()
     return Finding(
         subject=one.card if one.card and len(group) == 1 else "host",
         summary=summary,
-        detail=f"{known[0].title}. {known[0].cause}" if known else one.message,
+        detail=f"{known[0].title}. {known[0].cause}" if known else "; ".join(one.codes) or one.message,
         hint=(known[0].fix[0] if known and known[0].fix else _advice(one)),
         commands=(*commands, "npudoctor smoke --keep-logs ./smoke-logs"),
         evidence=tuple(evidence),
@@ -176,6 +183,16 @@ def collectives_are_right(run: SmokeRun) -> Iterator[Finding]:
         Evidence(source=f"{one.operation} {one.dtype} on rank {one.rank}", expected=one.expected, actual=one.actual)
         for one in run.wrong[:4]
     )
+    idle = [one for one in run.wrong if one.operation == "arithmetic"]
+    if idle and len(idle) == len(run.stages):
+        yield Finding(
+            summary=f"arithmetic on the cards does nothing: 3 + 1 gives {idle[0].actual}, and no error is raised",
+            detail="Kernels return success without computing. CANN's stub libraries, made to link against, behave so.",
+            hint="Put the real libraries first on LD_LIBRARY_PATH: the driver's lib64 and CANN's lib64, not devlib.",
+            commands=("npudoctor check cann.libraries cann.ops cann.environment",),
+            evidence=evidence,
+        )
+        return
     if all(one.unchanged for one in run.wrong):
         yield Finding(
             summary="collectives return success and leave the data as it was",

@@ -53,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE=S",
         help=f"seconds for one stage: {', '.join(STAGES)}",
     )
+    limits.add_argument("--bandwidth-time", type=float, metavar="S", help="measure bandwidth for so long at the most")
     limits.add_argument("--keep-logs", metavar="DIR", help="keep what the ranks printed, and their stacks")
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, default="text", help="jsonl: every event as it happens")
@@ -130,6 +131,7 @@ def _request(args: argparse.Namespace) -> Request:
         rdzv_endpoint=args.rdzv_endpoint,
         force=args.force,
         timeout_s=args.timeout,
+        bandwidth_s=args.bandwidth_time,
         keep_logs=args.keep_logs,
         deadlines_s=dict(args.deadline),
     )

@@ -68,6 +68,7 @@ class _Page:
         )
 
     def render(self, report: SmokeReport) -> str:
+        self._last = list(report.plan.deadlines_s)[-1] if report.plan else None
         self._headline(report)
         self._table(["rank", "card", "reached", "start", "step", "alone", "loss", ""], map(self._rank, report.ranks))
         self._loss(report)
@@ -125,8 +126,8 @@ class _Page:
             self._console.print(line, soft_wrap=True)
 
     def _rank(self, rank: RankReport) -> list[Text]:
-        glyph = self._glyphs["error" if rank.first else "undetermined" if rank.failed else "ok"]
-        style = STYLES["error" if rank.first else "undetermined" if rank.failed else "ok"]
+        kind = "error" if rank.first else "ok" if rank.reached == self._last else "skipped"
+        glyph, style = self._glyphs[kind], STYLES[kind]
         loss = "-" if rank.last_loss is None else f"{rank.first_loss:.3f} to {rank.last_loss:.3f}"
         state = f"broke in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
         return [

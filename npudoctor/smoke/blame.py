@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from npudoctor import knowledge
 from npudoctor.records import dataclass
 from npudoctor.smoke import launch
 from npudoctor.smoke.events import Cause, RankFailed
@@ -17,9 +16,8 @@ from npudoctor.smoke.watch import RankState, log_tail
 _FOLLOWS = re.compile(
     r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
     r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.*(closed|timed? ?out)"
-    r"|heartbeat|remote process|ERR02200|EI0002|EI0006|DistStoreError|DistNetworkError.*(reset|closed)"
+    r"|heartbeat|remote process|EI0002|EI0006|DistStoreError|DistNetworkError.*(reset|closed)"
 )
-_CODES = re.compile(r"\b(E[A-Z]\d{4}|ERR\d{5}|[1-5]0[0-9]{4})\b")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:|\s*warnings\.warn)")
 
@@ -101,7 +99,8 @@ def describe(
     log = log_tail(folder, f"rank-{state.rank}.log")
     message = state.failed["message"] if state.failed else None
     card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
-    text = f"{message or ''}\n{log[-3000:]}" if not hung else ""
+    told = "\n".join(line for line in log[-3000:].splitlines() if not _NOISE.match(line))
+    codes, pitfalls = known_of("" if hung else message or told)
     return RankFailed(
         at_s=at_s,
         rank=state.rank,
@@ -118,9 +117,24 @@ def describe(
         last_line=last_line(log),
         stack=main_thread(stack)[:4000] if stack else None,
         state=launch.state_of(state.pid) if hung and state.pid else None,
-        codes=tuple(dict.fromkeys(_CODES.findall(message or "")))[:5],
-        pitfalls=tuple(pitfall.id for pitfall in knowledge.pitfalls().match(text)[:2]) if text.strip() else (),
+        codes=codes,
+        pitfalls=pitfalls,
     )
+
+
+def known_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What npudoctor knows of a failure's text: codes with their meaning, and the ids of likely pitfalls."""
+    if not text.strip():
+        return (), ()
+    from npudoctor.explain import diagnosis, scan
+
+    scanner = scan.Scanner()
+    scanner.read("message", [text.encode("utf-8", "replace")])
+    found = diagnosis.diagnose(scanner)
+    codes = tuple(f"{seen.spelled}: {seen.code.meaning}" if seen.code else seen.spelled for seen in found.codes)
+    own = (pitfall for seen in found.codes if seen.code and not seen.code.generic for pitfall in seen.code.pitfalls)
+    pitfalls = [suspect.pitfall.id for suspect in found.suspects] or list(own)
+    return codes[:4], tuple(pitfalls[:2])
 
 
 def stage_of(state: RankState, plan: Plan) -> str:
@@ -173,7 +187,14 @@ def firsts(ranks: Sequence[int], states: Mapping[int, RankState]) -> frozenset[i
         return min((one for one in times if one is not None), default=0.0)
 
     earliest = min(map(when, causes), default=0.0)
-    same = {states[rank].failed["message"] for rank in causes if states[rank].failed}  # type: ignore[index]
-    if len(same) == 1 and len(causes) == len(states) > 1 and all(states[rank].failed for rank in causes):
+    complaints = {_alike(states[rank]) for rank in causes}
+    if len(complaints) == 1 and None not in complaints:
         return frozenset(causes)
     return frozenset(rank for rank in causes if when(rank) == earliest)
+
+
+def _alike(state: RankState) -> str | None:
+    """The first line of a complaint without its numbers, which differ between ranks that have the same one."""
+    if state.failed is None:
+        return None
+    return re.sub(r"\d+", "", str(state.failed["message"]).partition("\n")[0])

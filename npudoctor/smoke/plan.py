@@ -54,7 +54,8 @@ class Refused(Exception):
 class Request:
     """What a person asked for. `cards` counts devices as torch_npu does; `deadlines_s` replaces single deadlines.
 
-    `timeout_s` bounds the whole run; `rdzv_endpoint` is HOST:PORT where several nodes meet; times are in seconds.
+    `timeout_s` bounds the whole run, `bandwidth_s` the measurements of bandwidth; `rdzv_endpoint` is HOST:PORT where
+    several nodes meet; times are in seconds.
     """
 
     device: Literal["npu", "cpu"] = "npu"
@@ -70,6 +71,7 @@ class Request:
     rdzv_endpoint: str | None = None
     force: bool = False
     timeout_s: float = 900.0
+    bandwidth_s: float | None = None
     keep_logs: str | None = None
     deadlines_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -348,7 +350,7 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "sizes": [8 << (2 * power) for power in range(13) if 3 + 2 * power <= top] + ([1 << 28] if top == 28 else []),
         "warm_ups": 5 if on_card else 2,
         "calls": 10 if on_card else 7,
-        "bandwidth_s": 10.0 if on_card else 1.5,
+        "bandwidth_s": request.bandwidth_s or (10.0 if on_card else 1.5),
         "reference_steps": request.steps if planned.size == "small" else 5,
         "reference_threads": os.cpu_count() or 1,
         "memory_bytes": CARD_MEMORY_BYTES,

@@ -112,8 +112,6 @@ class Rank(object):
         if self.told["device"] == "npu":
             import torch_npu
 
-            if self.told.get("prelude"):  # a test's arithmetic for machines without a card
-                exec(self.told["prelude"], {"torch": torch, "torch_npu": torch_npu})
             count = torch.npu.device_count()
             if not torch.npu.is_available() or count <= self.local_rank:
                 raise RuntimeError(
@@ -156,6 +154,12 @@ class Rank(object):
         return (pattern * (rank % spread + 1)).to(self.dtypes[dtype])
 
     def collectives(self):
+        self.link.at("arithmetic")
+        four = (torch.full((8,), 3.0, device=self.device) + 1.0).cpu()
+        if not torch.equal(four, torch.full((8,), 4.0)):
+            self.link.say(
+                "collective", op="arithmetic", dtype="fp32", ok=False, expected="4.0", actual=str(four[0].item())
+            )
         for dtype in self.told["dtypes"]:
             for op in REDUCED:
                 self.link.at(op + " " + dtype)
