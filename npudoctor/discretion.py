@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts import launch, npu_smi
+from npudoctor.facts import elf, launch, npu_smi
 from npudoctor.facts.credentials import masked, masked_by_shape, without_credentials
 from npudoctor.host import ParseError
 from npudoctor.host.recorder import Notes
@@ -65,7 +65,8 @@ def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
         environ=environ,
         commands=commands,
         measures=measures,
-        files={path: _content(path, content, notes) for path, content in notes.files.items()},
+        files={path: _content(path, content, notes) for path, content in {**_libraries(notes), **notes.files}.items()},
+        parts={},
     )
     left_out = LeftOut(
         variables=len(notes.environ or {}) - len(environ), command_lines=lines, words=words, commands=suspicious
@@ -162,3 +163,11 @@ def _group(line: bytes, users: Collection[str]) -> bytes:
         return line
     head = line.rstrip(b"\r\n").rpartition(b":")[0]
     return head + b":" + ",".join(name for name in members if name in users).encode() + b"\n"
+
+
+def _libraries(notes: Notes) -> dict[str, bytes]:
+    """Files that were read in pieces, which are libraries, as small as what was read of them."""
+    return {
+        path: elf.reduced(parts, notes.stats[path].size if path in notes.stats else 0)
+        for path, parts in notes.parts.items()
+    }

@@ -27,7 +27,8 @@ class Notes:
     """What a node answered. Paths have their links followed, but for those of `links` itself and in `failures`.
 
     `commands`, `measures` and `tools` are by command key, name, and command; `cut` names the files of which only the
-    beginning was read; `missing` the paths and command keys that are not there. `environ` is None where nobody asked.
+    beginning was read; `parts` holds those that were read in pieces, by their offsets; `missing` the paths and command
+    keys that are not there. `environ` is None where nobody asked.
     """
 
     about: About
@@ -35,6 +36,7 @@ class Notes:
     environ: Mapping[str, str] | None = None
     commands: dict[str, Completed] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, dict[int, bytes]] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     stats: dict[str, FileStat] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -129,6 +131,19 @@ class RecordingHost:
             if len(content) == limit:
                 self.notes.cut.add(place)
                 self._describe(path)
+        return content
+
+    def read_part(self, path: str, offset: int, length: int) -> bytes:
+        """Some bytes out of the middle of a file, noted as such."""
+        place = self._place(path)
+        part = getattr(self._host, "read_part", None)
+        if part is None:
+            ask = lambda: self._host.read_bytes(path, limit=offset + length)[offset:]  # noqa: E731
+        else:
+            ask = lambda: bytes(part(path, offset, length))  # noqa: E731
+        content = self._noting(failure_key("read", path), place, ask)
+        self.notes.parts.setdefault(place, {})[offset] = content
+        self._describe(path)
         return content
 
     def exists(self, path: str) -> bool:

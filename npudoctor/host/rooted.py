@@ -53,6 +53,10 @@ class ToolsHost(LocalHost):
         """The first `limit` bytes of a recorded file."""
         return self._recorded.read_bytes(path, limit=limit)
 
+    def read_part(self, path: str, offset: int, length: int) -> bytes:
+        """Some bytes out of the middle of a recorded file."""
+        return self._recorded.read_bytes(path, limit=offset + length)[offset:]
+
     def exists(self, path: str) -> bool:
         """Whether a path is recorded."""
         return self._recorded.exists(path)

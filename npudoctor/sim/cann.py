@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from npudoctor.facts.elf import Elf, build
 from npudoctor.host.tree import Content
 from npudoctor.sim import releases
 from npudoctor.sim.node import Node
@@ -37,14 +38,18 @@ LIBRARIES = (
 PLUGINS = ("nnengine/libengine", "opskernel/libaicpu_ascend_engine", "opskernel/libfe", "opskernel/libge_local_engine")
 COMPONENTS = ("runtime", "compiler", "hccl", "opp", "toolkit")
 OPERATORS = ("add", "cast", "mat_mul", "softmax_v2")
-MACHINES = {"aarch64": 0xB7, "x86_64": 0x3E}
+NEEDS = {
+    "ascendcl": ("libruntime.so", "libmmpa.so", "libc_sec.so", "libascendalog.so", "libc.so.6"),
+    "hccl": ("libhccl_plf.so", "libascendalog.so", "libc_sec.so", "libc.so.6"),
+    "ge_runner": ("libgraph.so", "libregister.so", "libc_sec.so", "libstdc++.so.6"),
+    "runtime": ("libascend_hal.so", "libc_sec.so", "libc.so.6"),
+}
+"""What some of them ask for by name; libascend_hal.so is the driver's."""
 
 
-def elf(machine: str) -> bytes:
-    """The smallest file that says of itself what machine it is for: the header of a shared library, and some zeros."""
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little") + MACHINES[machine].to_bytes(2, "little")
-    header += (1).to_bytes(4, "little") + bytes(28) + (64).to_bytes(2, "little") + bytes(10)
-    return header.ljust(256, b"\0")
+def elf(machine: str, needed: tuple[str, ...] = ()) -> bytes:
+    """The smallest library that says what machine it is for and what it needs."""
+    return build(Elf(machine=machine, end=0, needed=needed)).ljust(256, b"\0")
 
 
 class Layout:
@@ -147,7 +152,7 @@ def files(node: Node) -> Iterator[tuple[str, Content]]:
         yield script, set_env(node)
     yield f"{at.arch}/ascend_toolkit_install.info", _record(node, "Ascend-cann-toolkit", node.cann.version, at.arch)
     for name in LIBRARIES:
-        yield f"{at.arch}/lib64/lib{name}.so", binary
+        yield f"{at.arch}/lib64/lib{name}.so", elf(node.machine, NEEDS[name]) if name in NEEDS else binary
     for name in PLUGINS:
         yield f"{at.arch}/lib64/plugin/{name}.so", binary
     for path in ("bin/atc", f"{at.compiler}/bin/ccec", "tools/aml/lib64/libaml_fwk_detect.so"):
