@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from npudoctor.findings import Result, Status
+from npudoctor.knowledge import table
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import Check, Fix, Probe
 
@@ -61,6 +62,7 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
             else:
                 reason = f"{where} cannot be loaded: {type(problem).__name__}: {problem}"
                 broken.append(_broken(name, reason, traceback.format_exc()))
+    broken += [_broken("knowledge.d", problem) for problem in table.site_problems()]
     return assemble(found, broken)
 
 

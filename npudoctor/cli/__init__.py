@@ -28,6 +28,7 @@ COMMANDS = {
     "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),
+    "knowledge": ("npudoctor.cli.knowledge", "print what npudoctor knows, or which releases go together"),
     "compare": ("npudoctor.cli.compare", "say what differs between nodes, and which is the odd one out"),
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
     "healthcheck": ("npudoctor.cli.healthcheck", "say in one line whether this container's cards are fit"),
@@ -41,6 +42,45 @@ USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 
 class UsageError(Exception):
     """What was asked cannot be done as asked; the text is the one line that the user sees."""
+
+
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """Keeps the paragraphs and the examples of a description, and everything within 80 columns."""
+
+    def __init__(self, prog: str) -> None:
+        import shutil
+
+        super().__init__(prog, width=min(shutil.get_terminal_size((80, 24)).columns or 80, 80) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return folded(text, width, indent)
+
+
+def folded(text: str, width: int, indent: str = "") -> str:
+    """A text within a width: paragraphs wrapped, lists of commands with what does not fit on a line of its own."""
+    import textwrap
+
+    blocks = []
+    for block in text.strip("\n").split("\n\n"):
+        lines = block.splitlines()
+        if any(line.startswith("  ") for line in lines):
+            blocks.append("\n".join(piece for line in lines for piece in _example(line, width - len(indent))))
+        else:
+            blocks.append(textwrap.fill(" ".join(lines), width - len(indent), break_on_hyphens=False))
+    return textwrap.indent("\n\n".join(blocks), indent)
+
+
+def _example(line: str, width: int) -> list[str]:
+    """A line `  command   what it does`, as two where it is too long."""
+    import re
+    import textwrap
+
+    if len(line) <= width:
+        return [line]
+    if two := re.fullmatch(r"(  \S.*?)\s{2,}(\S.*)", line):
+        about = textwrap.wrap(two[2], width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        return [two[1], *about]
+    return textwrap.wrap(line, width, subsequent_indent=" " * 6, break_long_words=False)
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,7 +97,7 @@ def parser_of(name: str) -> Parser:
     parser = Parser(
         prog=f"npudoctor {name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpText,
         allow_abbrev=False,
     )
     module.configure(parser)
@@ -77,7 +117,7 @@ def overview() -> str:
     """What `npudoctor --help` prints."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
-    return "\n".join(
+    text = "\n".join(
         [
             "usage: npudoctor [COMMAND] [OPTIONS]",
             "",
@@ -98,6 +138,7 @@ def overview() -> str:
             "",
         ]
     )
+    return folded(text, 80) + "\n"
 
 
 def console() -> NoReturn:
@@ -198,6 +239,9 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    except OSError as problem:
+        _forget_stdout()
+        raise UsageError(f"the output cannot be written: {problem.strerror or problem}") from problem
 
 
 def _forget_stdout() -> None:

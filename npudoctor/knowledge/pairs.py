@@ -46,11 +46,12 @@ class Confidence(str, Enum):
     INFERRED_FROM_WHEEL_METADATA = "inferred_from_wheel_metadata"
     INFERRED = "inferred"
     WEAK = "weak"
+    SITE = "site"
 
     @property
     def is_official(self) -> bool:
-        """Whether the vendor published it as a table of these very releases."""
-        return self in (Confidence.OFFICIAL_TABLE, Confidence.OFFICIAL_TABLE_VIA_FORK)
+        """Whether the vendor published it as a table of these very releases, or the site itself says so."""
+        return self in (Confidence.OFFICIAL_TABLE, Confidence.OFFICIAL_TABLE_VIA_FORK, Confidence.SITE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

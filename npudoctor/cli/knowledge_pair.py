@@ -1,0 +1,151 @@
+"""`npudoctor knowledge pair`: which releases go together, what that rests on, and where it is published."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from npudoctor import knowledge
+from npudoctor.cli import UsageError, write
+from npudoctor.knowledge.pairs import TorchNpuRelease
+from npudoctor.knowledge.patterns import train, wheel
+from npudoctor.knowledge.releases import Compatibility
+from npudoctor.knowledge.solver import Solution, Stack, solve
+
+SHOWN = 6
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer by what is given; 1 where no table speaks of it."""
+    if args.list or args.word:
+        raise UsageError(f"{args.list!r}: say what is given with --cann, --python, --torch, --torch-npu or --driver")
+    if not (args.cann or args.torch or args.torch_npu):
+        raise UsageError("pair: name at least one of --cann, --torch and --torch-npu")
+    for name in ("cann", "python", "torch", "torch_npu", "driver"):
+        value = getattr(args, name)
+        if value and train(value) is None:
+            raise UsageError(f"--{name.replace('_', '-')} {value}: expected a version such as 8.3.RC1 or 2.7.1")
+    answer = _of_torch_npu(args) if args.torch_npu else _of_cann(args) if args.cann else _of_torch(args)
+    write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _text(answer))
+    return 0 if answer["install"] or answer["releases"] else 1
+
+
+def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
+    """The torch and torch_npu for a CANN: what has to be installed, and what else would do."""
+    table = knowledge.compatibility()
+    stack = Stack(cann=args.cann, python=args.python, driver=args.driver, torch=args.torch)
+    releases = [
+        release
+        for release in table.releases_for_cann(args.cann, python=args.python)
+        if args.torch is None or release.torch == wheel(args.torch)
+    ]
+    answer = _answer(args, table, solve(stack, table) if args.torch else None, releases[:SHOWN])
+    if not args.torch and releases:
+        answer["install"] = {"torch": releases[0].torch, "torch_npu": releases[0].version}
+        fit = table.fit(releases[0], args.cann)
+        answer["rests_on"] = f"{fit.value} by the tables as of {table.as_of}"
+    return answer
+
+
+def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
+    table = knowledge.compatibility()
+    releases = [
+        release
+        for release in table.releases_for_torch(args.torch)
+        if args.python is None or release.supports_python(args.python) is not False
+    ]
+    return _answer(args, table, None, releases[:SHOWN])
+
+
+def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
+    """What goes with a torch_npu; where a CANN or torch is given too, the smallest change that makes them fit."""
+    table = knowledge.compatibility()
+    release = table.release(args.torch_npu)
+    solution = None
+    if args.cann or args.torch:
+        stack = Stack(
+            torch_npu=args.torch_npu, torch=args.torch, cann=args.cann, python=args.python, driver=args.driver
+        )
+        solution = solve(stack, table)
+    return _answer(args, table, solution, [release] if release else [])
+
+
+def _answer(
+    args: argparse.Namespace, table: Compatibility, solution: Solution | None, releases: list[TorchNpuRelease]
+) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in ("cann", "python", "torch", "torch_npu", "driver")}
+    return {
+        "given": {name: value for name, value in given.items() if value},
+        "install": {change.part: change.then for change in solution.changes} if solution else {},
+        "advice": solution.text if solution else None,
+        "rests_on": solution.rests_on if solution else None,
+        "as_of": table.as_of,
+        "releases": [_row(table, release, args) for release in releases],
+    }
+
+
+def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespace) -> dict[str, Any]:
+    window = table.window(release.pta_release) if release.pta_release else None
+    cann = args.cann or next(iter(release.cann), None)
+    hdk = table.hdk(cann) if cann else None
+    return {
+        "torch_npu": release.version,
+        "torch": release.torch,
+        "cann": list(release.cann),
+        "cann_also": list(dict.fromkeys([*release.cann_seen, *(window.cann_ok if window else ())])),
+        "cann_expected": [guess + (" or newer" if release.cann_guess_or_newer else "") for guess in release.cann_guess],
+        "fit": table.fit(release, args.cann).value if args.cann else None,
+        "python": list(release.pythons) or list(release.python_range or ()),
+        "driver": list(hdk.paired) if hdk else [],
+        "driver_also": list(hdk.compatible) if hdk else [],
+        "known_defects": [
+            f"{defect.summary}; mended in {defect.fixed_in[wheel(release.version)]}"
+            for defect in table.known_bad(release.version, python=args.python, cann=args.cann)
+        ],
+        "confidence": release.confidence.value,
+        "sources": list(release.sources),
+    }
+
+
+def _text(answer: dict[str, Any]) -> str:
+    return "\n".join(_lines(answer)) + "\n"
+
+
+_WORDS = {
+    "torch": "needs torch",
+    "cann": "CANN, its pair",
+    "cann_also": "CANN, also",
+    "cann_expected": "CANN, expected",
+    "fit": "with this CANN",
+    "python": "Python",
+    "driver": "driver, its pair",
+    "driver_also": "driver, also",
+    "known_defects": "known defect",
+    "confidence": "known from",
+    "sources": "source",
+}
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
+    if not answer["install"] and not answer["releases"]:
+        yield f"{given}: not in the tables as of {answer['as_of']}"
+        return
+    if answer["advice"]:
+        yield f"{given}: {answer['advice']} ({answer['rests_on']})"
+    elif answer["install"]:
+        install = answer["install"]
+        yield f"{given}: install torch {install['torch']} and torch_npu {install['torch_npu']} ({answer['rests_on']})"
+        yield f'  pip install "torch=={install["torch"]}"  # on x86_64: "torch=={install["torch"]}+cpu"'
+        yield f'  pip install --no-deps "torch_npu=={install["torch_npu"]}"'
+    for row in answer["releases"]:
+        yield ""
+        yield f"torch_npu {row['torch_npu']}"
+        for name, words in _WORDS.items():
+            value = row[name]
+            if value:
+                yield f"  {words:<17} {', '.join(value) if isinstance(value, list) else value}"
+    yield ""
+    yield f"as of {answer['as_of']}"

@@ -1,0 +1,221 @@
+"""Rows that a site adds to the tables or puts in the place of ours: /etc/npudoctor/knowledge.d/*.json.
+
+A file is one JSON object: `schema` ("npudoctor.knowledge/1"), perhaps `source` (who says so), and tables with lists of
+rows: {"compatibility": {"releases": [{"version": "2.7.1.post4", "cann": ["8.5.0"]}]}}. A row whose key is known
+changes the fields that it names; another one is added, before ours, and must be whole. Files count in the order of
+their names. A file with a mistake counts for nothing and is a problem with a name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from npudoctor.records import dataclass
+
+SCHEMA = "npudoctor.knowledge/1"
+
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "baselines": {"figures": ("figure", "of"), "idle": ("family", "of"), "all_reduce": ("family", "where")},
+    "combinations": {
+        "driver_firmware": ("driver", "product"),
+        "feature_floors": ("feature",),
+        "stacks": ("torch_npu", "cann", "vllm_ascend"),
+    },
+    "compatibility": {
+        "releases": ("version",),
+        "windows": ("pta_release",),
+        "known_bad": ("id",),
+        "lifecycles": ("torch",),
+        "hdk": ("cann",),
+        "python": ("cann",),
+    },
+    "environment": {"variables": ("name",), "conflicts": ("names",)},
+    "errors": {"codes": ("kind", "code"), "texts": ("text",)},
+    "hardware": {"families": ("id",), "pci": ("device",), "link_plans": ("name",)},
+    "hccl": {"hccn_queries": ("query",), "launchers": ("name",)},
+    "layout": {
+        "cann": ("path",),
+        "driver": ("path",),
+        "device_nodes": ("path",),
+        "mounts": ("container",),
+        "logs": ("path",),
+        "packages": ("name",),
+        "compiler_packages": ("distribution",),
+    },
+    "pitfalls": {"pitfalls": ("id",)},
+}
+"""What tells the rows of a list apart. Other parts of the tables are not a site's to change."""
+
+_PATTERNS = ("symptoms", "hints", "name_pattern")
+_LIMIT_BYTES = 4 << 20
+
+
+class SiteError(ValueError):
+    """A file of a site that does not count; the text says which, what is wrong, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRows:
+    """The rows of all good files, by table and list, each with the file that it comes from; and what is wrong with
+    the others."""
+
+    rows: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, Any]], ...]]
+    problems: tuple[str, ...] = ()
+
+
+def problems(folder: str, ours: Callable[[str], dict[str, Any]]) -> tuple[str, ...]:
+    """What is wrong with the files of a site, each with its file."""
+    return _site(folder, ours).problems
+
+
+def merged(name: str, folder: str, ours: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """A table with the rows of the site whose files lie in `folder`; `ours` reads one of npudoctor's own, anew."""
+    data = ours(name)
+    for (table, part), rows in _site(folder, ours).rows.items():
+        if table == name:
+            for source, row in rows:
+                _put(data[part], KEYS[table][part], dict(row), source)
+    return data
+
+
+def _put(rows: list[dict[str, Any]], key: tuple[str, ...], row: dict[str, Any], source: str) -> None:
+    wanted = _key_of(row, key)
+    known = next((old for old in rows if _key_of(old, key) == wanted), None)
+    if known is None:
+        if any("sources" in old for old in rows):
+            row.setdefault("sources", [source])
+        rows.insert(0, row)
+    else:
+        known.update(row)
+        if "sources" in known and "sources" not in row:
+            known["sources"] = [source, *known["sources"]]
+
+
+def _key_of(row: Mapping[str, Any], key: tuple[str, ...]) -> str:
+    return json.dumps([row.get(name) for name in key])
+
+
+@cache
+def _site(folder: str, ours: Callable[[str], dict[str, Any]]) -> SiteRows:
+    rows: dict[tuple[str, str], tuple[tuple[str, Mapping[str, Any]], ...]] = {}
+    wrong: list[str] = []
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+        if names:
+            _trust(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except (OSError, SiteError) as problem:
+        return SiteRows({}, (str(problem) if isinstance(problem, SiteError) else f"{folder}: {problem.strerror}",))
+    for name in names:
+        path = f"{folder}/{name}"
+        try:
+            found = dict(_rows_of(path, _read(path), ours))
+        except SiteError as problem:
+            wrong.append(str(problem))
+            continue
+        for place, here in found.items():
+            rows[place] = (*rows.get(place, ()), *here)
+    return SiteRows(rows, tuple(wrong))
+
+
+def _trust(path: str) -> os.stat_result:
+    """Whoever can write a table decides what npudoctor says: only root and the user who runs it may."""
+    status = os.stat(path)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        raise SiteError(f"{path}: refused, because others can write it; `chmod go-w {path}`, and let root own it")
+    return status
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        if _trust(path).st_size > _LIMIT_BYTES:
+            raise SiteError(f"{path}: larger than {_LIMIT_BYTES >> 20} MiB")
+        with open(path, encoding="utf-8") as file:
+            said = json.load(file)
+    except OSError as problem:
+        raise SiteError(f"{path}: {problem.strerror}") from None
+    except (ValueError, RecursionError) as problem:
+        raise SiteError(f"{path}: no valid JSON: {problem}") from None
+    if not isinstance(said, dict) or said.get("schema") != SCHEMA:
+        raise SiteError(f'{path}: schema: expected "{SCHEMA}"')
+    return said
+
+
+def _rows_of(
+    path: str, said: dict[str, Any], ours: Callable[[str], dict[str, Any]]
+) -> Iterator[tuple[tuple[str, str], tuple[tuple[str, Mapping[str, Any]], ...]]]:
+    """The rows of a file by table and list; raises SiteError for the first thing that is wrong."""
+    source = f"{said.get('source') or 'this site'} ({path})"
+    for table, lists in said.items():
+        if table in ("schema", "source"):
+            continue
+        if table not in KEYS:
+            raise SiteError(f"{path}: {table}: no such table; there are {', '.join(KEYS)}")
+        if not isinstance(lists, dict):
+            raise SiteError(f"{path}: {table}: expected an object with lists of rows")
+        builtin = ours(table)
+        for part, rows in lists.items():
+            where = f"{path}: {table}.{part}"
+            if part not in KEYS[table]:
+                raise SiteError(f"{where}: no list that a site can change; there are {', '.join(KEYS[table])}")
+            if not isinstance(rows, list):
+                raise SiteError(f"{where}: expected a list of rows")
+            for number, row in enumerate(rows):
+                _validate(row, KEYS[table][part], builtin[part], builtin, f"{where}[{number}]")
+            yield (table, part), tuple((source, row) for row in rows)
+
+
+def _validate(
+    row: object, key: tuple[str, ...], known: list[dict[str, Any]], table: Mapping[str, Any], where: str
+) -> None:
+    """Whether a row is one of this list by the example of ours: its fields, and what kind of value each holds."""
+    if not isinstance(row, dict):
+        raise SiteError(f"{where}: expected an object")
+    if missing := [name for name in key if name not in row and all(name in old for old in known)]:
+        raise SiteError(f"{where}: {missing[0]} is missing, by which the row is known")
+    kinds = _kinds(known)
+    for name, value in row.items():
+        if name not in kinds:
+            raise SiteError(f"{where}: {name}: no such field; there are {', '.join(sorted(kinds))}")
+        empty = value == [] and any(kind.startswith("a list") for kind in kinds[name])
+        if _kind(value) not in kinds[name] and not empty:
+            raise SiteError(f"{where}: {name}: expected {' or '.join(sorted(kinds[name]))}, found {_kind(value)}")
+        if name == "confidence" and value not in table.get("confidence_levels", {value: ""}):
+            raise SiteError(f"{where}: confidence: expected one of {', '.join(table['confidence_levels'])}")
+        if name in _PATTERNS:
+            _compile(value if isinstance(value, list) else [value], f"{where}: {name}")
+    if not any(_key_of(old, key) == _key_of(row, key) for old in known):
+        always = set.intersection(*(set(old) for old in known)) - {"sources"}
+        if missing := sorted(always - set(row)):
+            raise SiteError(f"{where}: a row that is new must be whole; missing: {', '.join(missing)}")
+
+
+def _compile(patterns: list[Any], where: str) -> None:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError) as problem:
+            raise SiteError(f"{where}: {pattern!r} is no regular expression: {problem}") from None
+
+
+def _kinds(rows: list[dict[str, Any]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            found.setdefault(name, set()).add(_kind(value))
+    return found
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        inside = {_kind(item) for item in value}
+        return f"a list of {inside.pop()}" if len(inside) == 1 else "a list"
+    names = {bool: "true or false", str: "text", int: "number", float: "number", dict: "an object"}
+    return names.get(type(value), "null")
