@@ -89,7 +89,7 @@ def solve(stack: Stack, table: Compatibility) -> Solution | None:
     """The cheapest consistent set that is reached from here; None where no table helps."""
     best: tuple[tuple[int, ...], Solution] | None = None
     for place, (release, version, torch) in enumerate(_torch_npus(stack, table)):
-        for cann in _canns(stack, release):
+        for cann in _canns(stack, table, release):
             found = _completed(stack, table, release, version, torch, cann)
             if found is None:
                 continue
@@ -113,9 +113,10 @@ def _torch_npus(stack: Stack, table: Compatibility) -> Iterator[tuple[TorchNpuRe
             yield row, row.version, row.torch
 
 
-def _canns(stack: Stack, release: TorchNpuRelease | None) -> Iterator[str | None]:
+def _canns(stack: Stack, table: Compatibility, release: TorchNpuRelease | None) -> Iterator[str | None]:
+    """The CANN that is here, and those of the release; one of which no table speaks is not to be replaced."""
     yield stack.cann
-    if stack.cann is not None and release is not None:
+    if stack.cann is not None and release is not None and table.knows_cann(stack.cann):
         yield from (cann for cann in release.cann if not cann.endswith(".X") and cann != stack.cann)
 
 

@@ -175,7 +175,7 @@ def test_cards_that_compute_are_right(node: Nodes) -> None:
 
 
 def test_the_card_that_computes_wrongly_is_named(node: Nodes) -> None:
-    cards = {str(number): {"ok": True, "max_abs_error": 0.0} for number in range(8)}
+    cards: dict[str, Any] = {str(number): {"ok": True, "max_abs_error": 0.0} for number in range(8)}
     cards["5"] = {"ok": False, "max_abs_error": 1.0, "error": "the product differs"}
     finding = one(node(**said(math={"ok": False, "devices": cards})).check("python.device-math", profile="full"))
     assert (finding.subject, finding.severity) == ("npu:5", Severity.ERROR)

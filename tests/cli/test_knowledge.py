@@ -1,0 +1,81 @@
+"""`npudoctor knowledge`: tables, pairs, and what a site adds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npudoctor.knowledge.site import KEYS
+from tests.cli.conftest import Command
+
+
+def test_the_overview_names_every_table(npudoctor: Command) -> None:
+    said = npudoctor("knowledge").out
+    assert all(name in said for name in KEYS)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_table_is_printed_with_its_sources(npudoctor: Command, name: str) -> None:
+    data = json.loads(npudoctor("knowledge", name, "--json").out)
+    assert data["as_of"]
+    assert "as of" in npudoctor("knowledge", name).out
+
+
+def test_one_row_is_found_by_a_word(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "compatibility", "releases", "2.7.1.post4", "--json")
+    assert [row["version"] for row in json.loads(ran.out)] == ["2.7.1.post4"]
+    assert npudoctor("knowledge", "compatibility", "releases", "no such word").code == 1
+
+
+def test_a_cann_and_a_python_name_what_to_install(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "8.3.RC1", "--python", "3.11", "--json")
+    answer = json.loads(ran.out)
+    assert set(answer["install"]) == {"torch", "torch_npu"}
+    assert "8.3.RC1" in answer["releases"][0]["cann"]
+    assert "3.11" in answer["releases"][0]["python"]
+    assert answer["as_of"] in answer["rests_on"]
+
+
+def test_a_torch_npu_names_its_cann(npudoctor: Command) -> None:
+    said = npudoctor("knowledge", "pair", "--torch-npu", "2.7.1").out
+    assert "CANN, its pair    8.3.RC1" in said
+    assert "known from" in said
+
+
+def test_what_does_not_fit_gets_the_smallest_change(npudoctor: Command) -> None:
+    words = ("--torch-npu", "2.6.0", "--torch", "2.5.1", "--cann", "8.2.RC1")
+    assert "install torch 2.6.0 and keep torch_npu as it is" in npudoctor("knowledge", "pair", *words).out
+
+
+def test_what_no_table_knows_is_said_with_its_date(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "7.7.7")
+    assert (ran.code, "not in the tables as of" in ran.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nothing",),
+        ("compatibility", "nothing"),
+        ("--cann", "8.3.RC1"),
+        ("pair",),
+        ("pair", "--cann", "x"),
+        ("pair", "8.3.RC1"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_line(npudoctor: Command, words: tuple[str, ...]) -> None:
+    ran = npudoctor("knowledge", *words)
+    assert ran.code == 2
+    assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_a_bad_file_of_a_site_ends_the_npudoctor(
+    npudoctor: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.json").write_text("{")
+    monkeypatch.setenv("NPUDOCTOR_KNOWLEDGE", str(tmp_path))
+    ran = npudoctor("knowledge", "pair", "--cann", "8.3.RC1")
+    assert ran.code == 2
+    assert "site.json" in ran.err
