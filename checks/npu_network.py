@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from npudoctor.facts.card_network import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
 from npudoctor.facts.device_network import NetworkDevices, PortTls
-from npudoctor.sdk import Because, Evidence, Finding, Severity, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Severity, Unavailable, check
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
 RECOVER = "hccn_tool -i {} -cfg recovery  # as root: apply /etc/hccn.conf again"
@@ -210,7 +210,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
         )
 
 
-@check("npu.tls", profile="standard", after=BEHIND_THE_DRIVER)
+@check("npu.tls", profile="standard", after=BEHIND_THE_DRIVER, fix="npu.tls-off")
 def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
     """The TLS switch is the same on all cards.
 
@@ -244,6 +244,7 @@ def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> It
                 ),
                 *of_the_job(plan),
             ),
+            fix=None if usual else FixOffer(id="npu.tls-off", params={"devices": odd}),
             pitfall="P025",
         )
     if tls.failed:

@@ -39,7 +39,7 @@ from npudoctor.host import (
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, writing
-from npudoctor.steps.system import EndProcess, GroupMember, Remount, Run, SetSysctl
+from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 
 PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
@@ -362,6 +362,7 @@ __all__ = [
     "Remount",
     "RemoveFile",
     "RemoveFolder",
+    "RemoveLogs",
     "Risk",
     "Run",
     "SetSysctl",

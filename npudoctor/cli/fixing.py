@@ -56,17 +56,22 @@ def shown(plan: FixPlan) -> str:
     """A plan as a person reads it: what it mends, what it would change, what to know."""
     lines = [title(plan)]
     lines += [f"  mends {aim.check}: {aim.summary}" for aim in plan.aims]
-    lines += [f"  note: {note}" for note in plan.notes]
+    lines += [line for note in plan.notes for line in _note(note)]
     if plan.refused is not None:
         lines.append(f"  refused: {plan.refused.reason}")
         lines += [f"  instead: {plan.refused.instead}"] if plan.refused.instead else []
-    elif plan.empty:
+    elif plan.empty and not plan.notes:
         lines.append("  nothing to do: the node already is as this fix would leave it")
     else:
         lines += [f"  {line}" for line in plan.preview.splitlines()]
         if plan.irreversible:
             lines.append("  this cannot be undone")
     return "\n".join(lines) + "\n"
+
+
+def _note(note: str) -> list[str]:
+    first, *rest = note.splitlines()
+    return [f"  note: {first}", *(f"    {line}" for line in rest)]
 
 
 def asked(question: str) -> bool | None:

@@ -65,6 +65,8 @@ class Machine:
             return self._sysctl(words[1:])
         if tool == "usermod" and words[:1] == ["-aG"] and len(words) == 3:
             return self._join(words[1], words[2])
+        if tool == "gpasswd" and words[:1] == ["-d"] and len(words) == 3:
+            return self._join(words[2], words[1], leave=True)
         if tool == "mount" and words[:1] == ["-o"] and words[-1:] == ["/dev/shm"]:  # noqa: S108
             return self._remount(words[1])
         return None
@@ -81,13 +83,13 @@ class Machine:
             said.append(f"{key} = {value}\n")
         return Completed(returncode=0, stdout="".join(said))
 
-    def _join(self, group: str, user: str) -> Completed:
+    def _join(self, group: str, user: str, *, leave: bool = False) -> Completed:
         lines = self._tree.read_bytes("/etc/group").decode().splitlines()
         for place, line in enumerate(lines):
             fields = line.split(":")
             if fields[0] == group:
-                members = [name for name in fields[3].split(",") if name]
-                fields[3] = ",".join(dict.fromkeys([*members, user]))
+                members = [name for name in fields[3].split(",") if name and name != user]
+                fields[3] = ",".join(members if leave else [*members, user])
                 lines[place] = ":".join(fields)
                 self._tree.write("/etc/group", "\n".join([*lines, ""]))
                 return Completed(returncode=0)

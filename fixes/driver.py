@@ -1,0 +1,44 @@
+"""The right to open the cards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from npudoctor.facts.container import Container
+from npudoctor.facts.device_access import DeviceAccess
+from npudoctor.records import dataclass
+from npudoctor.sdk import Effect, GroupMember, Note, Parameters, Refused, Step, fix
+
+
+@dataclass(frozen=True)
+class Access(Parameters):
+    """`user` is who gets the right; empty for the user who asks."""
+
+    user: str = ""
+    group: str = ""
+
+
+@fix("driver.grant-access", mends=("driver.access",), effect=Effect.NEW_LOGIN, root=True)
+def grant_access(asked: Access, access: DeviceAccess, container: Container | None) -> Iterator[Step | Note]:
+    """Add a user to the group of the cards' device nodes."""
+    import os
+
+    if container is not None:
+        raise Refused(
+            "a container's user gets the group when it starts", instead=f"docker run --group-add {access.gid} …"
+        )
+    user = asked.user or (os.environ.get("SUDO_USER", "") if access.user.uid == 0 else access.user.name)
+    group = asked.group or access.group
+    if not user or user == "root":
+        raise Refused("say which user", instead="--set user=NAME group=GROUP")
+    if not group:
+        raise Refused("the group of the device nodes has no name here; say it", instead="--set group=GROUP")
+    if not all(re.fullmatch(r"[a-z_][a-z0-9_.-]*\$?", name, re.I) for name in (user, group)):
+        raise Refused(f"{user!r} or {group!r} is no name")
+    if asked.group in ("root", "wheel", "sudo", "docker", "disk", "shadow"):
+        raise Refused(f"the group {asked.group} gives far more than the cards")
+    yield Note("this opens every card of the node to this user, past the isolation that a scheduler may keep")
+    member = user != access.user.name
+    yield Note("it takes effect at a new login", "it shows at a new login of that user" if member else "")
+    yield GroupMember(user, group)

@@ -1,0 +1,167 @@
+"""The operating system around the cards: limits of a login, shared memory, old logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from npudoctor.facts.container import Container
+from npudoctor.facts.storage import LogFolder, SharedMemory
+from npudoctor.records import dataclass, field
+from npudoctor.sdk import (
+    Effect,
+    FileStat,
+    Host,
+    Note,
+    Parameters,
+    Refused,
+    Remount,
+    RemoveLogs,
+    Step,
+    Unavailable,
+    fix,
+    real_path,
+    writing,
+)
+
+LIMITS_FILE = "/etc/security/limits.d/99-npudoctor.conf"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point, and no temporary file
+_LIMITS = {"nofile": "open files", "nproc": "processes and threads", "memlock": "locked memory, in KiB"}
+_NETWORK = re.compile(r"nfs\d?|cifs|smb3?|lustre|ceph|glusterfs|gpfs|beegfs|9p|fuse\..+")
+_ROTATED = re.compile(r".*_\d{14,20}\.log(\.\w+)?|.*\.log\.\d+(\.gz)?")
+_MOST_FILES = 20_000
+
+
+@dataclass(frozen=True)
+class WantedLimits(Parameters):
+    """`limits` maps nofile, nproc and memlock to a number or unlimited."""
+
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@fix("system.limits", mends=("system.limits",), effect=Effect.NEW_LOGIN, root=True)
+def raise_limits(asked: WantedLimits, host: Host, container: Container | None) -> Iterator[Step | Note]:
+    """Raise what a login may open, start and lock, in one file of /etc/security/limits.d.
+
+    It holds for everybody who logs in through PAM; services have limits of their own (LimitNOFILE= and so on).
+    """
+    if container is not None:
+        raise Refused("limits of a container are given when it starts: --ulimit, or the pod's runtime")
+    if not asked.limits:
+        raise Refused("say which limits", instead="--set limits.nofile=1048576")
+    old = host.read(LIMITS_FILE) if host.exists(LIMITS_FILE) else ""
+    wanted = {match[1]: match[2] for match in re.finditer(r"^\* - (\w+) (\S+)$", old, re.M)} | dict(asked.limits)
+    for name, value in wanted.items():
+        if name not in _LIMITS or not re.fullmatch(r"unlimited|[1-9]\d{0,9}", value):
+            raise Refused(f"{name}={value}: the limits are {', '.join(_LIMITS)}, their values numbers or unlimited")
+    lines = [f"# {_LIMITS[name]}\n* - {name} {value}\nroot - {name} {value}\n" for name, value in wanted.items()]
+    head = "# Written by npudoctor (system.limits); `npudoctor undo` takes it back.\n"
+    yield Note("PAM gives limits at a login; this process keeps its own", "limits show at a new login through PAM only")
+    yield from writing(host, LIMITS_FILE, head + "".join(lines), 0o644)
+
+
+@dataclass(frozen=True)
+class SharedSize(Parameters):
+    """`size` is what /dev/shm should have, as in 16g; it takes memory only as far as it is used."""
+
+    size: str = "16g"
+
+
+@fix("system.shm", mends=("system.shm",), root=True)
+def enlarge_shared_memory(
+    asked: SharedSize, shared: SharedMemory, container: Container | None
+) -> Iterator[Step | Note]:
+    """Remount /dev/shm larger, until the next boot."""
+    size = re.fullmatch(r"([1-9]\d{0,6})([mgt])", asked.size.lower())
+    if size is None:
+        raise Refused(f"{asked.size!r} is no size; write 16g")
+    if container is not None:
+        raise Refused("in a container it is given at the start", instead=f"docker run --shm-size={asked.size} …")
+    if not shared.mounted:
+        raise Refused(f"nothing is mounted on {SHARED_MEMORY}", instead=f"sudo mount -t tmpfs tmpfs {SHARED_MEMORY}")
+    wanted = int(size[1]) << {"m": 20, "g": 30, "t": 40}[size[2]]
+    if shared.total_bytes >= wanted:
+        return
+    yield Note(
+        f"to keep it over a reboot, /etc/fstab wants: tmpfs {SHARED_MEMORY} tmpfs defaults,size={asked.size} 0 0"
+    )
+    yield Remount(SHARED_MEMORY, wanted)
+
+
+@dataclass(frozen=True)
+class OldLogs(Parameters):
+    """`folder` is where the logs of jobs lie, empty for the usual place; files older than `days` go."""
+
+    folder: str = ""
+    days: int = 7
+
+
+@fix("system.clean-logs", mends=("system.disk",))
+def clean_logs(asked: OldLogs, host: Host, logs: LogFolder | None) -> Iterator[Step | Note]:
+    """Remove rotated logs of jobs that are older than some days.
+
+    Only plain files that have the name of a rotated log go, never through a link, none that a process has open, and
+    none on a network file system, where other nodes may be writing.
+    """
+    if asked.days < 1:
+        raise Refused("days is at least 1")
+    if logs is None:
+        raise Unavailable("the folder of the logs is not known")
+    folder = asked.folder or logs.path
+    if folder.rstrip("/") != logs.path.rstrip("/"):
+        raise Refused(f"{folder} is not where this job's logs lie; that is {logs.path}")
+    folder = real_path(host, folder)
+    if kind := _network(host, folder):
+        raise Refused(f"{folder} lies on a network file system ({kind})")
+    paths, size = _old(host, folder, asked.days * 86400)
+    if paths:
+        yield RemoveLogs(tuple(paths), size)
+
+
+def _network(host: Host, folder: str) -> str | None:
+    """The kind of the file system that a folder lies on, where it is a network's."""
+    best = max(
+        (row for row in host.measure("mounts") if f"{folder}/".startswith(f"{row['mount'].rstrip('/')}/")),
+        key=lambda row: len(row["mount"]),
+        default=None,
+    )
+    return str(best["fstype"]) if best and _NETWORK.fullmatch(best["fstype"]) else None
+
+
+def _old(host: Host, folder: str, age_s: float) -> tuple[list[str], int]:
+    import time
+
+    latest = time.time() - age_s
+    opened = _open_files(host)
+    found: list[str] = []
+    size, waiting = 0, [folder]
+    while waiting and len(found) < _MOST_FILES:
+        here = waiting.pop()
+        for name in host.list_dir(here):
+            path = f"{here}/{name}"
+            if host.read_link(path) is not None:
+                continue
+            about = host.stat(path)
+            if about.kind == "dir":
+                waiting.append(path)
+            elif _is_old(about, latest, host.user.uid) and _ROTATED.fullmatch(name) and path not in opened:
+                found.append(path)
+                size += about.size
+    return sorted(found), size
+
+
+def _is_old(about: FileStat, latest: float, uid: int) -> bool:
+    return about.kind == "file" and about.uid == uid and about.mtime is not None and about.mtime < latest
+
+
+def _open_files(host: Host) -> set[str]:
+    """The files that the processes in sight have open."""
+    found = set()
+    for row in host.measure("processes"):
+        folder = f"/proc/{row['pid']}/fd"
+        try:
+            names = host.list_dir(folder)
+        except Unavailable:
+            continue
+        found |= {target for name in names if (target := host.read_link(f"{folder}/{name}"))}
+    return found
