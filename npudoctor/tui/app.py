@@ -98,7 +98,7 @@ class DoctorApp(App[int]):
         """Do something that takes time."""
         threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
-    def tell(self, what: Callable[..., None], *arguments: Any) -> None:
+    def tell(self, what: Callable[..., Any], *arguments: Any) -> None:
         """From a thread: have this called where widgets may be touched, within a fifteenth of a second."""
         self._told.append(lambda: what(*arguments))
 

@@ -124,7 +124,7 @@ class Diagnosis:
             self._ended.add(result.check)
             if result.status.value == "ok":
                 self.waiting.pop(result.check, None)
-        else:
+        elif name == "Done":
             self.report = event.report  # type: ignore[union-attr]
             self.running = False
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.records import dataclass
 
@@ -156,7 +156,7 @@ def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iter
 
     catalog, options = session.node.catalog, session.node.selection.options
     with session.looking() as found:
-        host: MutableHost = found  # type: ignore[assignment] - a recording was refused before
+        host = cast("MutableHost", found)  # a recording was refused before
         if job.undoes:
             for event in runner.undo(host, job.undoes):
                 yield _told(event)
@@ -199,7 +199,7 @@ def history(session: Session) -> list[Mapping[str, Any]]:
     with session.looking() as host:
         if session.source == "bundle":
             return []
-        return list(reversed(runner.history(host)))  # type: ignore[arg-type] - local and simulated nodes can be changed
+        return list(reversed(runner.history(cast("MutableHost", host))))
 
 
 def undoing(run: Mapping[str, Any]) -> Job:

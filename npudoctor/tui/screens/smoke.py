@@ -2,22 +2,204 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.content import Content
+import threading
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from npudoctor.records import replace
+from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
+from npudoctor.views import smoking
+from npudoctor.views.diagnosis import State
+from npudoctor.views.smoking import Choice, SmokeRun
+
+if TYPE_CHECKING:
+    from textual_plotext import PlotextPlot
+
+STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling")
+_SHORT = ("start", "meet", "coll", "bandw", "train", "sync", "equal", "scale")
 
 
 class Smoke(NodeScreen):
-    """How to start one."""
+    """What is asked for, where each rank is, and what was measured."""
+
+    CSS_PATH = "smoke.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "start", "Go"),
+        Binding("x", "stop", "Stop"),
+        Binding("d", "choose('device')", "Device"),
+        Binding("k", "cards", "Cards"),
+        Binding("n", "choose('ranks')", "Ranks", show=False),
+        Binding("z", "choose('size')", "Size"),
+        Binding("l", "choose('launcher')", "Launcher"),
+        Binding("escape", "no_cards", "Close", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._choice = Choice()
+        self._smoke = SmokeRun()
+        self._stop: threading.Event | None = None
+        self._problem = ""
 
     def body(self) -> ComposeResult:
-        """One page."""
-        with VerticalScroll(id="body", can_focus=False):
-            yield Page(id="page")
+        """What is asked for, the ranks, the plots."""
+        from textual_plotext import PlotextPlot
+
+        with Vertical(id="body"):
+            yield Static(id="asked")
+            yield Input(placeholder="cards such as 0,1,3; empty for all that are idle", id="cards")
+            with VerticalScroll(id="pane", can_focus=False):
+                yield Page(id="page")
+            with Horizontal(id="plots"):
+                yield PlotextPlot(id="loss")
+                yield PlotextPlot(id="bandwidth")
 
     def follow(self) -> None:
-        """Say how a run is started."""
-        self.query_one("#page", Page).show([Paragraph(Content("npudoctor smoke starts a run."))])
+        """Show what is asked for."""
+        choice = self._choice
+        cards = choice.cards or "all that are idle"
+        words = [("device", choice.device), ("cards", cards), ("ranks", choice.ranks or "one a card")]
+        words += [("size", choice.size), ("launcher", choice.launcher)]
+        asked = Content("   ").join(
+            Content.assemble((f"{name} ", "$muted"), (str(value), "bold")) for name, value in words
+        )
+        self.query_one("#asked", Static).update(asked)
+        self._show()
+
+    # The run
+
+    def action_start(self) -> None:
+        """Start a run, unless one goes."""
+        if self._stop is None:
+            self._stop, self._smoke, self._problem = threading.Event(), SmokeRun(), ""
+            self._smoke.state = State.RUNNING
+            self._smoke.headline = "looking which cards can take part"
+            self._show()
+            self.doctor.beside(self._run)
+
+    def _run(self) -> None:
+        tell, stop = self.doctor.tell, self._stop
+        assert stop is not None
+        try:
+            for event in smoking.run(self.doctor.session, self._choice, stop):
+                tell(self._take, event)
+        except smoking.CannotSmoke as why:
+            tell(self._refused, str(why))
+        tell(self._ended)
+
+    def _take(self, event: object) -> None:
+        self._smoke.take(event)
+
+    def _refused(self, why: str) -> None:
+        self._smoke, self._problem = SmokeRun(), why
+
+    def _ended(self) -> None:
+        if self._stop is not None and self._stop.is_set():
+            self._smoke.stopped()
+        self._stop = None
+
+    def on_unmount(self) -> None:
+        """Nothing is left behind."""
+        if self._stop is not None:
+            self._stop.set()
+
+    def action_stop(self) -> None:
+        """End all ranks."""
+        if self._stop is not None:
+            self._stop.set()
+            self._smoke.headline = "stopping"
+            self._show()
+
+    # What is seen
+
+    def _show(self) -> None:
+        smoke = self._smoke
+        said: list[Paragraph] = []
+        if self._problem:
+            said.append(Paragraph(Content.styled(self._problem, "bold"), Content.styled("! ", "bold $warning"), "  "))
+        elif smoke.state is State.PENDING:
+            said += [Paragraph(Content(text)) for text in _ABOUT]
+        else:
+            mark = Content.styled(f"{GLYPHS[smoke.state]} ", STYLES[smoke.state])
+            said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
+            cross = Content.styled("✖ ", "bold $error")
+            said += [Paragraph(Content.styled(problem, "bold"), cross, "  ") for problem in smoke.problems]
+            said += [Paragraph(Content()), *_ranks(smoke)]
+            said += [
+                Paragraph(Content()),
+                *(Paragraph(Content.styled(text, "$muted"), "• ", "  ") for text in smoke.said),
+            ]
+        self.query_one("#page", Page).show(said)
+        self._plot()
+
+    def _plot(self) -> None:
+        losses, bandwidths = self._smoke.mean_losses, self._smoke.bandwidths
+        self.query_one("#plots").set_class(bool(losses or bandwidths), "-there")
+        if losses:
+            self._draw("#loss", "loss by step", list(range(1, len(losses) + 1)), losses)
+        if bandwidths:
+            sizes = [size / (1 << 20) for size, _ in bandwidths]
+            self._draw("#bandwidth", "bus GB/s over MiB", sizes, [speed for _, speed in bandwidths])
+
+    def _draw(self, where: str, title: str, across: list[float] | list[int], up: list[float]) -> None:
+        from textual_plotext import PlotextPlot
+
+        widget: PlotextPlot = self.query_one(where, PlotextPlot)
+        widget.plt.clear_figure()
+        widget.plt.title(title)
+        widget.plt.plot(across, up, marker="braille")
+        widget.refresh()
+
+    # What is asked for
+
+    def action_choose(self, field: str) -> None:
+        """The next value."""
+        if self._stop is None:
+            self._choice = self._choice.next(field)
+            self.follow()
+
+    def action_cards(self) -> None:
+        """Name the cards."""
+        field = self.query_one("#cards", Input)
+        field.add_class("-open")
+        field.focus()
+
+    @on(Input.Submitted, "#cards")
+    def action_no_cards(self) -> None:
+        """Take what was typed."""
+        field = self.query_one("#cards", Input)
+        field.remove_class("-open")
+        self.set_focus(None)
+        self._choice = replace(self._choice, cards=field.value)
+        self.follow()
+
+
+_ABOUT = (
+    "A tiny model is trained over the cards for a few seconds. It names the rank that breaks it,",
+    "and measures what the cards reach between each other. Only idle, healthy cards are used.",
+    "",
+    "Press g to start, x to stop; d, k, n, z and l choose device, cards, ranks, size and launcher.",
+)
+
+
+def _ranks(smoke: SmokeRun) -> list[Paragraph]:
+    head = f"{'rank':<6}{'on':<10}" + "".join(f"{name:<6}" for name in _SHORT) + "  loss"
+    rows = [Paragraph(Content.styled(head, "$muted"))]
+    for rank in smoke.ranks.values():
+        line = Content.assemble((f"{rank.number:<6}", "bold"), f"{rank.device[:9]:<10}")
+        for stage in STAGES:
+            state = rank.at(stage)
+            line += Content.styled(f"{GLYPHS[state]:<6}", STYLES[state])
+        line += Content("" if rank.loss is None else f"  {rank.loss:.4f} at {rank.step}")
+        rows.append(Paragraph(line))
+        if rank.failed:
+            rows.append(Paragraph(Content.styled(rank.failed, "bold $error"), "      ", "      "))
+    return rows
