@@ -20,6 +20,7 @@ COMMANDS = {
     "tui": ("npudoctor.cli.tui", "open the terminal interface; so does `npudoctor` alone, on a terminal"),
     "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
     "explain": ("npudoctor.cli.explain", "explain a check, a pitfall, an error code, or a failing log"),
+    "setup": ("npudoctor.cli.setup", "make this node ready: check, apply what is safe, say what is left"),
     "fix": ("npudoctor.cli.fix", "preview, apply and prove what mends a finding"),
     "undo": ("npudoctor.cli.undo", "take back what a fix has changed"),
     "history": ("npudoctor.cli.history", "list what npudoctor has changed on this node"),

@@ -1,0 +1,191 @@
+"""Make this node ready: check, apply every safe fix that a finding offers, check again, say what is left for a person.
+
+  npudoctor setup --dry-run                  what would be done
+  npudoctor setup --yes                      for provisioning; called again it changes nothing and exits 0
+  npudoctor setup --yes --json               one document: what was done, and what remains
+  npudoctor setup --allow python.install-pair    also this fix, which is not safe by itself
+
+What is judged is the environment of a new login, because that is what jobs will have.
+
+exit codes: 0 healthy, 1 work is left for a person, 5 some applied, 6 rolled back, 7 refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from typing import Any
+
+from npudoctor import engine, plugins
+from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.cli.fix import safe
+from npudoctor.findings import Finding, Report, Severity
+from npudoctor.fixer import plan, runner
+from npudoctor.fixer.plan import FixPlan, Request
+from npudoctor.fixer.runner import Ended, Outcome
+from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Options
+
+ROUNDS = 4
+"""What a fix uncovers is mended in the next round; more rounds than this would be a circle."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor setup`."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+    parser.add_argument("--json", action="store_true", help="print one document at the end")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="ID", help="also this fix where a finding offers it"
+    )
+    fixing.add_state(parser)
+    node.add_arguments(parser)
+
+
+class Setup:
+    """One call of the command."""
+
+    def __init__(self, args: argparse.Namespace, catalog: Catalog, host: Host, options: Options) -> None:
+        self.args = args
+        self.catalog = catalog
+        self.options = options
+        self.host = host
+        self.ended: list[Ended] = []
+        self.planned: list[FixPlan] = []
+
+    def run(self) -> Report:
+        """Go round until nothing more is offered; the last report."""
+        self._turn()
+        report = self._check()
+        for _ in range(ROUNDS):
+            plans = self._plans(report)
+            self.planned += plans
+            if not plans or self.args.dry_run or not self._confirmed(plans):
+                break
+            for one in plans:
+                self._apply(one)
+            self._turn()
+            report = self._check()
+        return report
+
+    def _turn(self) -> None:
+        """Look anew, with the variables of a new login where they can be had."""
+        fresh = getattr(self.host, "fresh", None)
+        if fresh is not None:
+            self.host = fresh()
+            with contextlib.suppress(Unavailable):
+                there = self.host.after_login()  # type: ignore[attr-defined]
+                _ = there.environ
+                self.host = there
+
+    def _check(self) -> Report:
+        for event in engine.run(self.catalog, self.host, engine.Selection(options=self.options)):
+            if isinstance(event, engine.Done):
+                return event.report
+        raise UsageError("no check could be run")
+
+    def _plans(self, report: Report) -> list[FixPlan]:
+        offered = plan.offers(report)
+        serious = {
+            id for id, pairs in offered.items() if any(finding.severity >= Severity.WARNING for _, finding in pairs)
+        }
+        requests = safe(self.catalog, offered) + [Request(id) for id in self.args.allow if id in serious]
+        done = {one.fix for one in self.ended}
+        plans = [
+            plan.make(self.catalog, self.host, request, self.options) for request in requests if request.id not in done
+        ]
+        return [one for one in plans if not one.empty]
+
+    def _confirmed(self, plans: list[FixPlan]) -> bool:
+        for one in plans:
+            fixing.say(fixing.shown(one))
+        if self.args.yes:
+            return True
+        answer = fixing.asked("Apply these?")
+        if not answer:
+            reason = "nobody is at a terminal to say yes" if answer is None else "not confirmed"
+            self.ended += [Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=reason) for one in plans]
+        return bool(answer)
+
+    def _apply(self, one: FixPlan) -> None:
+        host = fixing.changeable(self.host)
+        events = runner.apply(self.catalog, host, one, self.options, state=self.args.state)
+        self.ended.append(fixing.follow(events, ["setup", "--yes"]))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Set the node up; the exit code says what is left."""
+    config = node.load_config(args)
+    catalog = plugins.load(args.plugin)
+    if unknown := [id for id in args.allow if id not in catalog.fixes]:
+        raise UsageError(f"--allow {unknown[0]}: there is no such fix; known are {', '.join(catalog.fixes)}")
+    with node.opened(args, config) as host:
+        try:
+            if not args.dry_run:
+                fixing.changeable(host)
+            setup = Setup(args, catalog, host, node.options(args, config))
+            report = setup.run()
+        except Refused as why:
+            fixing.say(f"npudoctor: refused: {why.reason}")
+            return fixing.REFUSED
+    remaining = [
+        (result.check, finding)
+        for result in report.results
+        for finding in result.findings
+        if finding.severity >= Severity.WARNING
+    ]
+    code = _exit_code(setup, report)
+    if args.json:
+        write(json.dumps(_document(setup, report, remaining, code), indent=2) + "\n")
+    else:
+        _tell(setup, remaining, code)
+    return code
+
+
+def _exit_code(setup: Setup, report: Report) -> int:
+    code = fixing.exit_code([one.outcome for one in setup.ended])
+    return code or (1 if report.exit_code else 0)
+
+
+def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]], code: int) -> dict[str, Any]:
+    shown = setup.planned if setup.args.dry_run else []
+    return {
+        "schema": "npudoctor.setup/1",
+        "exit_code": code,
+        "verdict": report.verdict.value,
+        "environment": report.environment,
+        "planned": [{"fix": one.fix.id, "preview": one.preview} for one in shown],
+        "done": [
+            {"fix": one.fix, "outcome": one.outcome.value, "run": one.run, "reason": one.reason} for one in setup.ended
+        ],
+        "remaining": [
+            {
+                "check": check,
+                "severity": finding.severity.value,
+                "summary": finding.summary,
+                "hint": finding.hint,
+                "commands": list(finding.commands),
+                "fix": finding.fix.id if finding.fix else None,
+            }
+            for check, finding in remaining
+        ],
+    }
+
+
+def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None:
+    if setup.args.dry_run:
+        write("".join(fixing.shown(one) for one in setup.planned) or "nothing would be changed\n")
+    elif not setup.ended:
+        write("nothing had to be changed\n")
+    if not remaining:
+        write("this node is healthy\n" if code == 0 else "")
+        return
+    write("left for a person:\n")
+    for check, finding in remaining:
+        write(f"  {finding.severity.value}: {finding.summary} ({check})\n")
+        if finding.fix is not None:
+            write(f"    $ npudoctor fix {finding.fix.id}\n")
+        else:
+            write("".join(f"    $ {command}\n" for command in finding.commands[:2]))
