@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Host, NotApplicable, ParseError, Unavailable, probe
 
 COMMAND = ("timedatectl", "show")
 
@@ -38,7 +38,7 @@ def time_service(host: Host) -> TimeService:
         raise Unavailable(f"`timedatectl show` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
     said = next((line.strip()[:160] for line in done.stderr.splitlines() if line.strip()), "")
     if done.returncode and ("systemd" in said or "bus" in said):
-        raise Unavailable(f"no time service answers: {said}")
+        raise NotApplicable(f"no time service answers: {said}")
     if done.returncode:
         raise Unavailable(f"`timedatectl show` failed: {said or 'it printed nothing'}", because=Because.FAILED)
     return parse(done.stdout)
