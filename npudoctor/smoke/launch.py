@@ -140,7 +140,7 @@ def _command(plan: Plan, folder: str) -> list[str]:
         extra = ["--use_env"] if kind == "torch.distributed.launch" else ["--max_restarts=0"]
         return [python, "-m", module, *nodes, *address, *extra, WORKER]
     if kind == "accelerate":
-        where = ["--cpu"] if plan.planned.device == "cpu" else ["--multi_gpu"] if int(ranks) > 1 else []
+        where = ["--multi_gpu"] if int(ranks) > 1 else []
         plain = ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
         port = f"--main_process_port={plan.master_port}"
         return [

@@ -136,7 +136,8 @@ class Rank(object):
         from datetime import timedelta
 
         self.link.at("init_process_group")
-        dist.init_process_group(self.told["backend"], timeout=timedelta(seconds=self.told["collective_timeout_s"]))
+        limit = timedelta(seconds=self.told["collective_timeout_s"])
+        dist.init_process_group(self.told["backend"], timeout=limit, rank=self.rank, world_size=self.world)
         if dist.get_world_size() != self.world:
             raise RuntimeError("the group has %d ranks, %d were planned" % (dist.get_world_size(), self.world))
         self.link.at("the first all_reduce")
@@ -296,8 +297,7 @@ class Rank(object):
         if self.told["strategy"] == "fsdp":
             from torch.distributed.fsdp import FullyShardedDataParallel
 
-            extra = {"device_id": self.device} if self.device.type == "npu" else {}
-            return FullyShardedDataParallel(model, use_orig_params=True, **extra)
+            return FullyShardedDataParallel(model, use_orig_params=True, device_id=self.device)
         ids = [self.local_rank] if self.device.type == "npu" else None
         return torch.nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
 
