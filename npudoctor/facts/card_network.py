@@ -15,7 +15,7 @@ from npudoctor.facts.cards import Cards
 from npudoctor.facts.cluster import Cluster
 from npudoctor.facts.device_network import NetworkDevices, PortSettings
 from npudoctor.facts.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import dataclass, field
 from npudoctor.sdk import Host, NotApplicable, Options, Unavailable, probe
 
 A = TypeVar("A")
@@ -56,12 +56,16 @@ def network_plan(cards: Cards, cluster: Cluster | None, environment: JobEnvironm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardLinks:
-    """UP, DOWN or another word for each device; `subjects` are how findings name them, `command` asks for one."""
+    """UP, DOWN or another word for each device; `subjects` are how findings name them, `command` asks for one.
+
+    `addresses` are those inside a SuperPoD, which the same answer holds.
+    """
 
     statuses: Mapping[int, str]
     subjects: Mapping[int, str]
     failed: Mapping[int, str]
     command: str
+    addresses: Mapping[int, str | None] = field(default_factory=dict)
 
     @property
     def up(self) -> tuple[int, ...]:
@@ -72,6 +76,7 @@ class CardLinks:
 @probe
 def card_links(host: Host, options: Options, devices: NetworkDevices, plan: NetworkPlan) -> CardLinks:
     """From `hccn_tool -link -g`, inside a SuperPoD from `-vnic -g`."""
+    addresses: dict[int, str | None] = {}
     if plan.is_roce:
         links = device_network.links(host, options, devices)
         found = {device: link.status for device, link in links.by_device.items()}
@@ -80,6 +85,7 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
         vnics = device_network.vnics(host, options, devices)
         found = {device: vnic.link_status for device, vnic in vnics.by_device.items()}
         failed = vnics.failed
+        addresses = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
     statuses = {device: status for device, status in found.items() if status is not None}
     if not statuses:
         raise NotApplicable("hccn_tool shows the state of no link on this product")
@@ -88,6 +94,7 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
         subjects=devices.subjects,
         failed=failed,
         command=f"hccn_tool -i {{}} -{plan.network} -g",
+        addresses=addresses,
     )
 
 
@@ -116,14 +123,12 @@ def card_addresses(
 ) -> CardAddresses:
     """From `hccn_tool -ip -g`; gateways from /etc/hccn.conf, and where several nodes are to meet from `-gateway -g`."""
     if not plan.is_roce:
-        vnics = device_network.vnics(host, options, devices)
-        found = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
         return CardAddresses(
-            addresses=found,
+            addresses=links.addresses,
             gateways={},
-            source={device: f"hccn_tool -i {device} -vnic -g" for device in found},
+            source={device: links.command.format(device) for device in links.addresses},
             subjects=devices.subjects,
-            failed=vnics.failed,
+            failed=links.failed,
         )
     on_disk = set_here.by_device if set_here is not None else {}
     if not links.up and not plan.several:
