@@ -101,7 +101,7 @@ class Changes:
 
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting and raise OSError where the kernel refuses it."""
-        handle = os.open(self._at("/proc/sys/" + key.replace(".", "/")), os.O_WRONLY | os.O_CLOEXEC)
+        handle = os.open(self._at("/proc/sys/" + key.replace(".", "/")), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
             os.write(handle, value.encode() + b"\n")
         finally:

@@ -121,6 +121,8 @@ class LocalHost(Changes):
         """The same node with the variables that a new login of this user has."""
         from npudoctor.host import job  # a check never needs it
 
+        if self._root:
+            raise Unavailable("nobody logs in below --root")
         whose, variables = job.resolve(self._login, LocalHost())
         return LocalHost(root=self._root, environ=variables, environment=whose, at_once=self._at_once)
 
@@ -263,6 +265,8 @@ class LocalHost(Changes):
         self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
     ) -> Completed:
         """Run a command anew, handing each piece of its output to `stream` as it comes."""
+        if self._root:
+            raise Unavailable("a command would change this machine, and not the one below --root")
         path = self.which(argv[0])
         if path is None:
             raise Unavailable(f"{argv[0]} is not installed")

@@ -1,0 +1,240 @@
+"""Kills, or fails, a fix at each of its journal and file operations, and says what is left after `fix --recover`.
+
+Run as a process of its own: `python crash_driver.py SCENE FAULT FOLDER FIRST STEP`. FAULT is `kill`, `kill-undo`,
+`kill-recover`, or the name of an errno. Every operation that can change a file is a point; at point N the child is
+killed just before it, or, for odd N, just after. What the parent prints is one JSON line a point.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from npudoctor import plugins
+from npudoctor.fixer import plan, runner
+from npudoctor.fixer.plan import Request
+from npudoctor.host import Host
+from npudoctor.host.local import LocalHost
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import (
+    MakeFolder,
+    Note,
+    Options,
+    RemoveFile,
+    RemoveFolder,
+    Run,
+    SetSysctl,
+    Step,
+    WriteFile,
+    fix,
+)
+
+KEY = "net.ipv4.ip_local_reserved_ports"
+CHANGING = ("mkdir", "rmdir", "rename", "unlink", "write", "fsync", "fchmod", "fchown", "chmod", "setxattr")
+STATE = "/var/lib/npudoctor"
+
+
+def put(root: str, path: str, text: str, mode: int = 0o644) -> None:
+    os.makedirs(os.path.dirname(root + path), exist_ok=True)
+    with open(root + path, "w", encoding="latin-1") as file:
+        file.write(text)
+    os.chmod(root + path, mode)
+
+
+def node(root: str) -> None:
+    """A node with what the fixes read."""
+    for folder in ("/var/lib", "/root", "/etc/profile.d", "/etc/security/limits.d", "/tmp"):
+        os.makedirs(root + folder, exist_ok=True)
+    put(root, "/proc/sys/net/ipv4/ip_local_reserved_ports", "8080,9000-9010\n")
+    put(root, "/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
+    put(root, "/etc/sysctl.conf", f"vm.swappiness = 1\n{KEY} = 8080\n", 0o640)
+    put(root, "/etc/sysctl.d/10-net.conf", "net.core.somaxconn = 4096\n")
+    put(root, "/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
+    put(root, "/etc/group", "root:x:0:\n")
+    put(root, "/root/.bashrc", "# mine\nalias ll='ls -l'", 0o600)
+    put(root, "/etc/odd", "caf\xe9\n", 0o604)
+    os.setxattr(root + "/etc/odd", "user.note", b"kept\xff")
+    os.makedirs(root + "/etc/hollow")
+
+
+@fix("test.kinds", mends=())
+def every_kind(host: Host) -> Iterator[Step | Note]:
+    """Take a step of every kind that works on files."""
+    yield MakeFolder("/etc/new", 0o750)
+    yield WriteFile("/etc/new/inside", "one\n", 0o600)
+    yield WriteFile("/etc/odd", "two\n")
+    yield RemoveFile("/etc/sysctl.d/10-net.conf")
+    yield RemoveFolder("/etc/hollow")
+    yield SetSysctl(KEY, "1-5")
+
+
+@fix("test.command", mends=())
+def a_command(host: Host) -> Iterator[Step | Note]:
+    """Run a command with its inverse, then write."""
+    base = os.environ["SCENE_ROOT"]
+    yield Run(("cp", f"{base}/etc/odd", f"{base}/etc/copy"), ("rm", "-f", f"{base}/etc/copy"))
+    yield WriteFile(f"{base}/etc/after", "x\n")
+
+
+SCENES: dict[str, tuple[str, dict[str, Any]]] = {
+    "reserve": ("hccl.reserve-ports", {"ports": "60000-60031"}),
+    "profile": ("env.profile", {"set": {"HCCL_CONNECT_TIMEOUT": "600"}, "unset": ["ASCEND_GLOBAL_LOG_LEVEL"]}),
+    "system-profile": ("env.profile", {"set": {"HCCL_CONNECT_TIMEOUT": "600"}, "scope": "system"}),
+    "limits": ("system.limits", {"limits": {"nofile": "1048576", "memlock": "unlimited"}}),
+    "kinds": ("test.kinds", {}),
+    "command": ("test.command", {}),
+}
+
+
+def snapshot(root: str) -> dict[str, list[Any]]:
+    """Everything below a root but the journal: kind, mode, owner, content, attributes."""
+    found: dict[str, list[Any]] = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if os.path.join(folder, name) != root + STATE]
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            about = os.lstat(path)
+            content = ""
+            if stat.S_ISREG(about.st_mode):
+                with open(path, "rb") as file:
+                    content = file.read().decode("latin-1")
+            attributes = {one: os.getxattr(path, one).hex() for one in sorted(os.listxattr(path))}
+            found[path.removeprefix(root)] = [about.st_mode, about.st_uid, about.st_gid, content, attributes]
+    return found
+
+
+class Point:
+    """Counts the operations, and strikes at one of them."""
+
+    def __init__(self, number: int, strike: Callable[[], None], *, after: bool) -> None:
+        self.left = number
+        self.strike = strike
+        self.after = after
+
+    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **named: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                self.strike()
+            answer = call(*args, **named)
+            if self.left == 0 and self.after:
+                self.strike()
+            return answer
+
+        return called
+
+
+def arm(number: int, fault: str) -> None:
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail() -> None:
+        code = getattr(errno, fault)
+        raise OSError(code, os.strerror(code))
+
+    killing = fault.startswith("kill")
+    point = Point(
+        (number + 1) // 2 if killing else number, kill if killing else fail, after=killing and number % 2 == 0
+    )
+    for name in CHANGING:
+        setattr(os, name, point.wrap(getattr(os, name)))
+
+
+def host_of(root: str, scene: str) -> LocalHost:
+    if scene == "command":
+        return LocalHost(environ={"HOME": "/root"})
+    return LocalHost(root=root, environ={"HOME": "/root", "PATH": "/usr/bin:/bin"})
+
+
+def state_of(root: str, scene: str) -> str:
+    return root + STATE if scene == "command" else STATE
+
+
+def act(what: str, catalog: Catalog, root: str, scene: str) -> str:
+    host, state = host_of(root, scene), state_of(root, scene)
+    id, params = SCENES[scene]
+    if what == "apply":
+        planned = plan.make(catalog, host, Request(id, params), Options(python="/nowhere"))
+        events = runner.apply(catalog, host, planned, Options(python="/nowhere"), state=state)
+    elif what == "undo":
+        events = runner.undo(host, state=state)
+    else:
+        events = runner.recover(host, state=state)
+    last = list(events)[-1]
+    assert isinstance(last, runner.Ended)
+    return f"{last.outcome.value}: {last.reason}"
+
+
+def child(what: str, catalog: Catalog, root: str, scene: str, number: int = 0, fault: str = "") -> str:
+    """What a forked process says before it ends; `killed` where it was."""
+    reading, writing = os.pipe()
+    write = os.write
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        try:
+            if number:
+                arm(number, fault)
+            said = act(what, catalog, root, scene)
+        except BaseException as problem:
+            said = f"crashed: {type(problem).__name__}: {problem}"
+        write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        said = file.read().decode()
+    _, status = os.waitpid(pid, 0)
+    return "killed" if os.WIFSIGNALED(status) else said
+
+
+def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> dict[str, Any]:
+    root = f"{folder}/node"
+    shutil.rmtree(root, ignore_errors=True)
+    os.environ["SCENE_ROOT"] = root
+    node(root)
+    struck = "apply"
+    if fault == "kill-undo":
+        child("apply", catalog, root, scene)
+        struck = "undo"
+    elif fault == "kill-recover":
+        for early in range(240, 0, -6):  # cut off as late as it goes, so that there is something to recover
+            shutil.rmtree(root, ignore_errors=True)
+            node(root)
+            if child("apply", catalog, root, scene, early, "kill") == "killed":
+                break
+        struck = "recover"
+    said = child(struck, catalog, root, scene, number, fault)
+    recovered = child("recover", catalog, root, scene)
+    return {"point": number, "said": said, "recovered": recovered, "node": snapshot(root)}
+
+
+def main(scene: str, fault: str, folder: str, first: str, step: str) -> None:
+    found = plugins.load()
+    mine = {one.id: one for one in (every_kind, a_command)}
+    catalog = Catalog(checks=found.checks, probes=found.probes, fixes={**found.fixes, **mine})
+    root = f"{folder}/node"
+    os.environ["SCENE_ROOT"] = root
+    node(root)
+    before = snapshot(root)
+    said = child("apply", catalog, root, scene)
+    print(json.dumps({"said": said, "before": before, "after": snapshot(root)}), flush=True)
+    number = int(first)
+    while True:
+        found_out = one(catalog, folder, scene, fault, number)
+        print(json.dumps(found_out), flush=True)
+        if fault.startswith("kill") and found_out["said"] != "killed":
+            break
+        if not fault.startswith("kill") and number > 12 and found_out["said"].startswith("applied"):
+            break
+        number += int(step)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
