@@ -31,6 +31,7 @@ class Smoke(NodeScreen):
     """What is asked for, where each rank is, and what was measured."""
 
     CSS_PATH = "smoke.tcss"
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "start", "Go"),
         Binding("x", "stop", "Stop"),
@@ -65,7 +66,7 @@ class Smoke(NodeScreen):
     def follow(self) -> None:
         """Show what is asked for."""
         choice = self._choice
-        cards = choice.cards or "all that are idle"
+        cards = choice.cards or "all idle"
         words = [("device", choice.device), ("cards", cards), ("ranks", choice.ranks or "one a card")]
         words += [("size", choice.size), ("launcher", choice.launcher)]
         asked = Content("   ").join(
@@ -183,10 +184,10 @@ class Smoke(NodeScreen):
 
 
 _ABOUT = (
-    "A tiny model is trained over the cards for a few seconds. It names the rank that breaks it,",
-    "and measures what the cards reach between each other. Only idle, healthy cards are used.",
+    "A tiny model is trained over the cards for a few seconds. It names the rank that breaks it, and measures what the "
+    "cards reach between each other. Only idle, healthy cards are used.",
     "",
-    "Press g to start, x to stop; d, k, n, z and l choose device, cards, ranks, size and launcher.",
+    "Press g to start and x to stop; d, k, n, z and l choose device, cards, ranks, size and launcher.",
 )
 
 

@@ -24,6 +24,7 @@ class CheckList(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "Down", show=False),
         Binding("k", "cursor_up", "Up", show=False),
+        Binding("enter", "screen.cause", "To its cause", show=False),
     ]
     DEFAULT_CSS = "CheckList { text-wrap: nowrap; text-overflow: ellipsis; }"
 
