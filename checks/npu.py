@@ -14,6 +14,7 @@ from npudoctor.facts.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu import Boards, HealthPages
+from npudoctor.facts.npu_pages import HotMemories
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
@@ -255,8 +256,18 @@ ABOVE_PEERS = Threshold(
 )
 
 
-@check("npu.temperature", after=BEHIND_NPU_SMI, thresholds=(WARM, HOT, ABOVE_PEERS))
-def chips_are_cool(info: NpuSmiInfo, holders: CardHolders | None, options: Options) -> Iterator[Finding]:
+WARM_HBM = Threshold(
+    "temperature_hbm_warn_celsius",
+    85,
+    "°C",
+    "the field's own: HBM runs a few degrees above its chip, and alarms at 95 °C",
+)
+
+
+@check("npu.temperature", after=BEHIND_NPU_SMI, thresholds=(WARM, HOT, ABOVE_PEERS, WARM_HBM))
+def chips_are_cool(
+    info: NpuSmiInfo, holders: CardHolders | None, memories: HotMemories | None, options: Options
+) -> Iterator[Finding]:
     """No chip is hotter than its limit, or much hotter than the others that do the same.
 
     A hot chip slows down, then alarms, then stops; one that is hotter than its neighbours has a fan, a heat sink or a
@@ -278,6 +289,29 @@ def chips_are_cool(info: NpuSmiInfo, holders: CardHolders | None, options: Optio
         elif len(alike) >= 3 and celsius > usual + above:
             more = f", {celsius - usual} °C more than its peers"
             yield _hot(chip, info.npus, celsius, Severity.WARNING, f"about {usual} °C, as its peers", more)
+        elif memories is not None and (chip.health or "").upper() == "OK":
+            memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
+            if memory >= WARM_HBM.of(options):
+                yield _hot_memory(chip, info.npus, memory, WARM_HBM.of(options), HOT.of(options))
+
+
+def _hot_memory(chip: Chip, chips: Iterable[Chip], celsius: int, warn: float, fail: float) -> Finding:
+    return Finding(
+        subject=subject_of(chip, chips),
+        severity=Severity.ERROR if celsius >= fail else Severity.WARNING,
+        summary=f"the memory (HBM) of {chip.name or 'the chip'} is at {celsius} °C",
+        detail="Memory alarms above 95 °C; a chip whose memory is that hot is slowed down, then stopped.",
+        hint="Look at the fans, the air flow and the heat sink of this slot; lower the load until it is cool.",
+        commands=(f"npu-smi info -t memory -i {chip.npu_id}", f"npu-smi info -t temp -i {chip.npu_id}"),
+        evidence=(
+            Evidence(
+                source=f"npu-smi info -t memory -i {chip.npu_id}",
+                expected=f"below {warn:g} °C",
+                actual=f"{celsius} °C",
+            ),
+        ),
+        pitfall="P080",
+    )
 
 
 def _is_busy(chip: Chip, holders: CardHolders | None) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from npudoctor import knowledge
 from npudoctor.facts.cards import Cards
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
+from npudoctor.knowledge.chips import LinkPlan
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
@@ -48,9 +49,10 @@ def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: 
             commands=(COMMAND, "dmesg | grep -i hccs"),
             evidence=tuple(_evidence(pair) for pair in uneven[:8]),
         )
-    odd = [pair for pair in _odd(topology, cards) if pair not in uneven]
+    plan = _plan(topology, cards)
+    odd = [pair for pair in _odd(topology, plan) if pair not in uneven]
     if odd:
-        yield _slow_links(odd, topology, info)
+        yield _slow_links(odd, topology, info, plan)
 
 
 def _uneven(topology: Topology) -> Iterator[OddPair]:
@@ -60,12 +62,16 @@ def _uneven(topology: Topology) -> Iterator[OddPair]:
             yield OddPair(one, other, back, there)
 
 
-def _odd(topology: Topology, cards: Cards | None) -> list[OddPair]:
-    plan = None
-    if cards is not None and cards.family is not None:
-        boards = {card.subsystem for card in cards.chips}
-        board = next(iter(boards)) if len(boards) == 1 else None
-        plan = knowledge.hardware().link_plan(cards.family, len(topology.devices), board)
+def _plan(topology: Topology, cards: Cards | None) -> LinkPlan | None:
+    """The links that this product should have; None for a product or a board that the table does not know."""
+    if cards is None or cards.family is None:
+        return None
+    boards = {card.subsystem for card in cards.chips}
+    board = next(iter(boards)) if len(boards) == 1 else None
+    return knowledge.hardware().link_plan(cards.family, len(topology.devices), board)
+
+
+def _odd(topology: Topology, plan: LinkPlan | None) -> list[OddPair]:
     if plan is None:
         return list(_against_the_majority(topology))
     found = []
@@ -81,17 +87,26 @@ def _number(device: str) -> int:
 
 
 def _against_the_majority(topology: Topology) -> Iterator[OddPair]:
-    """On an unknown board: the slower links of the few devices that are linked otherwise than most."""
+    """On an unknown board: the slower links where most pairs are linked directly, or where most devices are alike."""
     links = {device: _links_of(topology, device) for device in topology.devices}
-    profiles = Counter(tuple(sorted(Counter(known.values()).items())) for known in links.values())
-    usual, count = profiles.most_common(1)[0]
-    if len(topology.devices) < 4 or count < _SHARE_OF_A_RULE * len(topology.devices):
-        return
-    usual_links = {link for link, _ in usual}
+    usual_links = _usual_links(links)
     for one, other in combinations(topology.devices, 2):
         link = links[one].get(other)
-        if link and link not in usual_links and link in _OVER_THE_HOST:
+        if usual_links and link and link not in usual_links and link in _OVER_THE_HOST:
             yield OddPair(one, other, link, " or ".join(sorted(usual_links)))
+
+
+def _usual_links(links: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
+    """The links that are right by the node's own rule; empty where there is none."""
+    if len(links) < 4:
+        return frozenset()
+    pairs = Counter(link for known in links.values() for link in known.values())
+    word, count = pairs.most_common(1)[0] if pairs else ("", 0)
+    if word not in _OVER_THE_HOST and count >= _SHARE_OF_A_RULE * pairs.total():
+        return frozenset(pairs) - _OVER_THE_HOST
+    profiles = Counter(tuple(sorted(Counter(known.values()).items())) for known in links.values())
+    usual, alike = profiles.most_common(1)[0]
+    return frozenset(link for link, _ in usual) if alike >= _SHARE_OF_A_RULE * len(links) else frozenset()
 
 
 def _links_of(topology: Topology, device: str) -> dict[str, str]:
@@ -102,19 +117,30 @@ def _links_of(topology: Topology, device: str) -> dict[str, str]:
     }
 
 
-def _slow_links(odd: list[OddPair], topology: Topology, info: NpuSmiInfo) -> Finding:
+def _slow_links(odd: list[OddPair], topology: Topology, info: NpuSmiInfo, plan: LinkPlan | None) -> Finding:
     involved = Counter(device for pair in odd for device in (pair.one, pair.other))
     culprit, pairs = involved.most_common(1)[0]
     alone = pairs == len(odd) and len(odd) > 1 and len(topology.devices) > 2
     return Finding(
         subject=subject_of_label(culprit, info) if alone else "host",
         severity=Severity.WARNING,
-        summary=f"{_counted(odd)} without the direct link that this product has",
-        detail="These cards talk over PCIe or across the CPUs; collectives that include them run at that pace.",
+        summary=f"{_counted(odd)} without the direct link that "
+        + ("this product has" if plan is not None else "most cards here have"),
+        detail=_by_the_majority(plan)
+        + "These cards talk over PCIe or across the CPUs; collectives that include them run at that pace.",
         hint="Read the kernel log for link errors and reboot once; a card that keeps a slow link needs service. Until "
         "then, jobs of fewer cards can leave it out.",
         commands=(COMMAND, "dmesg | grep -i hccs"),
         evidence=tuple(_evidence(pair) for pair in odd[:8]),
+    )
+
+
+def _by_the_majority(plan: LinkPlan | None) -> str:
+    if plan is not None:
+        return ""
+    as_of = knowledge.hardware().as_of
+    return (
+        f"The links of this board are not in the hardware table (as of {as_of}): most of its own cards set the rule. "
     )
 
 

@@ -156,6 +156,31 @@ class BusyClocks:
     failed: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class HotMemories:
+    """The temperature in °C of the HBM of chips that are warm; why others are missing in `failed`."""
+
+    by_subject: Mapping[str, int]
+    failed: Mapping[str, str]
+
+
+WARM_FROM_CELSIUS = 65
+"""HBM is a few degrees warmer than its chip: below this it is far from its limit, and need not be asked for."""
+
+
+@probe
+def hot_memories(host: Host, options: Options, info: NpuSmiInfo) -> HotMemories:
+    """From `npu-smi info -t memory`, only of chips with HBM that are warm by the table."""
+    places = _chips(info)
+    warm = [chip for chip in info.npus if chip.hbm_total_mb and (chip.temp_c or 0) >= WARM_FROM_CELSIUS]
+    if not warm:
+        raise NotApplicable("no chip is warm enough for its memory to be hot")
+    wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in warm)}
+    pages, failed = _ask(host, options, "memory", wanted, npu_smi.parse_memory)
+    found = {subject: page.hbm_temp_c for subject, page in pages.items() if page.hbm_temp_c}
+    return HotMemories(found, failed)
+
+
 AT_WORK_FROM_PERCENT = 50
 """From this use of its AI cores on a chip runs at its rated clock; an idle one saves power."""
 

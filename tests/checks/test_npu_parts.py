@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
-from npudoctor.testing import run_check
+from npudoctor.testing import run, run_check
 
 Nodes = Callable[..., Any]
 
@@ -177,3 +177,33 @@ def test_processors_that_a_job_may_not_use_are_a_finding(node: Nodes) -> None:
 def test_without_the_matrix_nothing_is_known(node: Nodes) -> None:
     silent = {"npu-smi info -t topo": {"timed_out": True}}
     assert node(commands=silent).check("npu.affinity").because is Because.TIMED_OUT
+
+
+# npu.temperature, npu.topology: what the table does not say
+
+
+def test_hot_memory_under_a_warm_chip_is_named(node: Nodes) -> None:
+    warm: dict[str, Any] = {"cards": {"temp_c": 70, "hbm_temp_c": 75}}
+    assert node(**warm).check("npu.temperature").findings == ()
+    finding = only(node(**warm, card=[{"id": 6, "hbm_temp_c": 88}]).check("npu.temperature"))
+    assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:6")
+    assert finding.summary == "the memory (HBM) of 910B3 is at 88 °C"
+    worse = node(**warm, card=[{"id": 6, "hbm_temp_c": 96}])
+    assert only(worse.check("npu.temperature")).severity is Severity.ERROR
+    assert worse.check("npu.temperature", profile="quick").findings == ()
+
+
+def test_a_chip_that_is_hot_itself_is_told_once(node: Nodes) -> None:
+    assert len(node(card=[{"id": 6, "temp_c": 86, "hbm_temp_c": 90}]).check("npu.temperature").findings) == 1
+
+
+def test_on_a_board_that_nobody_knows_most_cards_set_the_rule_and_the_finding_says_so(node: Nodes) -> None:
+    links = {f"{low}-7": "SYS" for low in range(7)}
+    host = node(topology={"links": links}).host
+    for path in [path for path, _ in host.tree.walk() if path.endswith("/subsystem_device")]:
+        host.tree.write(path, "0x9999\n")
+    result = next(one for one in run(host, "npu.topology").results if one.check == "npu.topology")
+    finding = only(result)
+    assert finding.subject == "npu:7"
+    assert "that most cards here have" in finding.summary
+    assert finding.detail is not None and "not in the hardware table (as of" in finding.detail
