@@ -194,6 +194,12 @@ def child(what: str, catalog: Catalog, root: str, scene: str, number: int = 0, f
     return "killed" if os.WIFSIGNALED(status) else said
 
 
+def is_cut_off(root: str) -> bool:
+    runs = os.listdir(f"{root}{STATE}/runs")
+    with open(f"{root}{STATE}/runs/{runs[0]}/status.json") as file:
+        return '"applying"' in file.read()
+
+
 def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> dict[str, Any]:
     root = f"{folder}/node"
     shutil.rmtree(root, ignore_errors=True)
@@ -207,7 +213,7 @@ def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> d
         for early in range(240, 0, -6):  # cut off as late as it goes, so that there is something to recover
             shutil.rmtree(root, ignore_errors=True)
             node(root)
-            if child("apply", catalog, root, scene, early, "kill") == "killed":
+            if child("apply", catalog, root, scene, early, "kill") == "killed" and is_cut_off(root):
                 break
         struck = "recover"
     said = child(struck, catalog, root, scene, number, fault)
