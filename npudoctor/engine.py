@@ -78,7 +78,21 @@ class Done:
     facts: Mapping[Probe, Any] = field(default_factory=dict)
 
 
-Event = Started | Finished | Done
+@dataclass(frozen=True)
+class Asked:
+    """A fact is being obtained; `fact` is its name in `npudoctor facts`."""
+
+    fact: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A fact was obtained, or is known to be unavailable."""
+
+    fact: str
+
+
+Event = Started | Finished | Done | Asked | Answered
 
 
 class UnknownName(ValueError):
@@ -224,6 +238,8 @@ class _Run:
         work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None), workers=self.workers)
         waiting = {check.id for check in self.chosen}
         for what, node, outcome in work.run(deadline):
+            if not isinstance(node, str) and (probe := self.catalog.probes.get(node)):
+                yield (Asked if what == "begun" else Answered)(probe.name)
             if what == "begun":
                 for id in self._begun_by(node, waiting):
                     waiting.discard(id)

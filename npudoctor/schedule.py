@@ -5,6 +5,7 @@ from __future__ import annotations
 import graphlib
 import heapq
 import itertools
+import math
 import queue
 import threading
 import time
@@ -13,6 +14,9 @@ from typing import Any, Generic, TypeVar
 
 WORKERS = 4
 """Threads that obtain facts and run checks; they mostly wait for commands, of which the host bounds the number."""
+
+RESERVE_S = 0.5
+"""How long before the time is up what hangs is given up, so that what does not wait for it can still be done."""
 
 GRACE_S = 0.3
 """How long to wait, once the time is up, for work that was told to stop to hand in what it knows."""
@@ -77,23 +81,34 @@ class Schedule(Generic[Node]):
         for _ in range(min(self._workers, len(self._weight))):
             threading.Thread(target=self._worker, daemon=True).start()
         try:
-            for _ in range(2 * len(self._weight)):
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                try:
-                    event = self._events.get(timeout=left)
-                except queue.Empty:
-                    yield from self._late()
-                    raise TimeIsUp from None
-                yield event
+            yield from self._until(deadline)
         finally:
             with self._turn:
                 self._left = 0
                 self._ready.clear()
                 self._turn.notify_all()
 
+    def _until(self, deadline: float | None) -> Iterator[tuple[str, Node, Any]]:
+        """The events; shortly before the deadline what is under way is told to stop."""
+        left_s = math.inf if deadline is None else deadline - time.monotonic()
+        stop_at = None if deadline is None else deadline - min(RESERVE_S, left_s / 4)
+        seen = 0
+        while seen < 2 * len(self._weight):
+            until = stop_at if stop_at is not None else deadline
+            try:
+                event = self._events.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                if stop_at is None:
+                    yield from self._late()
+                    raise TimeIsUp from None
+                stop_at = None
+                if self._stop:
+                    self._stop()
+                continue
+            seen += 1
+            yield event
+
     def _late(self) -> Iterator[tuple[str, Node, Any]]:
-        if self._stop:
-            self._stop()
         until = time.monotonic() + GRACE_S
         while (left := until - time.monotonic()) > 0:
             try:

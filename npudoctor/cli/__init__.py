@@ -45,6 +45,10 @@ class UsageError(Exception):
     """What was asked cannot be done as asked; the text is the one line that the user sees."""
 
 
+LEAST_BESIDE = 24
+"""An explanation with less room than this beside its command stands below it."""
+
+
 class HelpText(argparse.RawDescriptionHelpFormatter):
     """Keeps the paragraphs and the examples of a description, and everything within 80 columns."""
 
@@ -79,8 +83,9 @@ def _example(line: str, width: int) -> list[str]:
     if len(line) <= width:
         return [line]
     if two := re.fullmatch(r"(  \S.*?)\s{2,}(\S.*)", line):
-        about = textwrap.wrap(two[2], width, initial_indent=" " * 6, subsequent_indent=" " * 6)
-        return [two[1], *about]
+        beside = two.start(2) if width - two.start(2) >= LEAST_BESIDE else 6
+        about = textwrap.wrap(two[2], width, initial_indent=" " * beside, subsequent_indent=" " * beside)
+        return [two[1] + about[0][len(two[1]) :], *about[1:]] if beside > 6 else [two[1], *about]
     return textwrap.wrap(line, width, subsequent_indent=" " * 6, break_long_words=False)
 
 

@@ -130,4 +130,5 @@ def _render(report: Report, args: argparse.Namespace) -> str:
         return markdown.render(report)
     from npudoctor.report import text
 
-    return text.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose)
+    look = text.look_of(sys.stdout, no_color=args.no_color)
+    return text.render(report, look=look, verbose=args.verbose, node=node.words_of(args))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import shlex
 import sys
 from collections.abc import Iterator
 
 from npudoctor import config as site
 from npudoctor.cli import UsageError
 from npudoctor.facts import target_python
-from npudoctor.host import Because, Host, Unavailable
+from npudoctor.host import Because, Host, Unavailable, real_path
 from npudoctor.plugins import Catalog
+from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
 
 ROLES = ("auto", "full", "driver-only")
@@ -65,6 +68,13 @@ def add_plugin(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def words_of(args: argparse.Namespace) -> str:
+    """The options that name the node, for a command that is shown to a person."""
+    named = [(option, getattr(args, option, None)) for option in ("replay", "simulate", "root", "python")]
+    words = [word for option, value in named if value for word in (f"--{option}", value)]
+    return shlex.join(words) if words else ""
+
+
 def load_config(args: argparse.Namespace, catalog: Catalog | None = None) -> site.Config:
     """The site's configuration; raises UsageError with the one line that says what is wrong in it.
 
@@ -90,7 +100,7 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         expect_idle=config.expect_idle if args.expect_idle is None else args.expect_idle,
         role=args.role or config.role,
         profile=profile,
-        python=args.python or config.python,
+        python=args.python or (None if args.replay or args.simulate else config.python),
         tool_timeout_s=config.tool_timeout_s,
         settings=dict(config.thresholds),
     )
@@ -109,18 +119,33 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
 
 
 def _must_be_a_python(host: Host, told: Options) -> None:
-    """Refuse an interpreter that was named and is none, or is too old; its answer is kept for the run."""
-    if told.python is None:
+    """Refuse an interpreter that was named and is none, is too old, or is not the one that a recording tells of; its
+    answer is kept for the run."""
+    named, source = told.python, f"--python {told.python}"
+    if named is None and host.about.source == "live" and (named := os.environ.get("NPUDOCTOR_PYTHON")):
+        told, source = replace(told, python=named), f"NPUDOCTOR_PYTHON={named}"
+    if named is None:
         return
+    meant = target_python.target_python(host, told, None)
     try:
-        found = target_python.python_environment(host, target_python.target_python(host, told, None))
+        found = target_python.python_environment(host, meant)
     except Unavailable as why:
-        if why.because in (Because.TIMED_OUT, Because.NOT_RECORDED):
+        if why.because is Because.TIMED_OUT:
             return
-        raise UsageError(f"--python {told.python}: {why.reason}") from why
+        if host.about.source != "live":
+            raise UsageError(f"{source}: this node's answers hold those of no Python: {why.reason}") from why
+        raise UsageError(f"{source}: {why.reason}") from why
+    if host.about.source != "live" and not _is_one(host, meant.path, found.executable):
+        raise UsageError(f"{source}: this node's answers are those of {found.executable}, and hold those of no other")
     if found.release < target_python.OLDEST:
         oldest = ".".join(map(str, target_python.OLDEST))
-        raise UsageError(f"--python {told.python}: it is Python {found.version}; {oldest} or newer can be examined")
+        raise UsageError(f"{source}: it is Python {found.version}; {oldest} or newer can be examined")
+
+
+def _is_one(host: Host, path: str, other: str) -> bool:
+    """Whether two paths are one interpreter, as far as its names tell: `python3` is the `python` beside it."""
+    ours, theirs = (real_path(host, one).rpartition("/") for one in (path, other))
+    return path == other or (ours[0] == theirs[0] and ours[2].startswith("python") and theirs[2].startswith("python"))
 
 
 def _open(args: argparse.Namespace, config: site.Config) -> Host:

@@ -4,49 +4,73 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+import threading
 from types import TracebackType
 
 from npudoctor import engine
 
 WIDTH = 24
+USUAL_COLUMNS = 80
+
+
+EVERY_S = 0.1
 
 
 class Progress:
-    """Shows a bar, a count, and the check that is being waited for, on stderr, at most ten times a second."""
+    """Shows a bar, a count, and what is being waited for, on stderr, at most ten times a second.
+
+    Waited for is the fact that has been under way the longest, by the name that `npudoctor facts` gives it.
+    """
 
     def __init__(self, total: int, *, color: bool) -> None:
         self._total = max(total, 1)
-        self._waiting: dict[str, None] = {}
+        self._asked: dict[str, None] = {}
         self._ended = 0
-        self._shown_at = 0.0
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._color = color and "NO_COLOR" not in os.environ
+        self._over = threading.Event()
 
     def __enter__(self) -> Progress:
+        if self._live:
+            self._drawing = threading.Thread(target=self._draw_on, daemon=True)
+            self._drawing.start()
         return self
 
     def show(self, event: engine.Event) -> None:
         """Take note of an event."""
-        if isinstance(event, engine.Started):
-            self._waiting[event.check] = None
+        if isinstance(event, engine.Asked):
+            self._asked[event.fact] = None
+        elif isinstance(event, engine.Answered):
+            self._asked.pop(event.fact, None)
         elif isinstance(event, engine.Finished):
-            self._waiting.pop(event.result.check, None)
             self._ended += 1
-        if self._live and (now := time.monotonic()) - self._shown_at > 0.1:
-            self._shown_at = now
+
+    def _draw_on(self) -> None:
+        """Draw again and again, also while nothing happens: that is when somebody wants to know why."""
+        while not self._over.wait(EVERY_S):
             self._draw()
 
     def _draw(self) -> None:
-        done = WIDTH * min(self._ended, self._total) // self._total
-        bar = "#" * done + "." * (WIDTH - done)
-        waiting = next(iter(self._waiting), "")
-        columns = os.get_terminal_size(2).columns
+        columns = _columns()
+        width = max(1, min(WIDTH, columns // 4))
+        done = width * min(self._ended, self._total) // self._total
+        bar = "#" * done + "." * (width - done)
+        waiting = next(iter(self._asked.copy()), "")
         line = f"[{bar}] {self._ended}/{self._total} {waiting}"[: max(columns - 1, 1)]
         sys.stderr.write(f"\r\x1b[K\x1b[2m{line}\x1b[0m" if self._color else f"\r\x1b[K{line}")
         sys.stderr.flush()
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self._live:
+            self._over.set()
+            self._drawing.join()
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def _columns() -> int:
+    """The width of the terminal; that of most where it does not say, or says none."""
+    try:
+        return os.get_terminal_size(2).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS

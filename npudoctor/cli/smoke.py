@@ -38,7 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--steps", type=_positive, default=30, metavar="N", help="training steps (default: 30)")
     what.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the training (default: fp32)")
     what.add_argument("--strategy", choices=STRATEGIES, default="ddp", help="default: ddp")
-    what.add_argument("--launcher", choices=LAUNCHERS, default="direct", help="what starts the ranks (default: direct)")
+    what.add_argument(
+        "--launcher",
+        choices=LAUNCHERS,
+        default="direct",
+        metavar="NAME",
+        help=f"what starts the ranks: {', '.join(LAUNCHERS)} (default: direct)",
+    )
     nodes = parser.add_argument_group("several nodes")
     nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="how many nodes take part")
     nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="which of them this is, from 0")

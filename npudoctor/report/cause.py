@@ -7,16 +7,16 @@ from npudoctor.findings import Finding, Report, Result, Severity, Status, Verdic
 
 def first(report: Report) -> tuple[Result, str] | None:
     """The worst finding that comes first in the catalogue, else the first check that could not be judged."""
-    for severity in (Severity.ERROR, Severity.WARNING):
+    for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO):
         for result in report.results:
-            for finding in worth(result):
+            for finding in worth(result, floor(report)):
                 if finding.severity is severity and not (
                     report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
                 ):
                     return result, about(finding)
     for result in report.results:
         if result.leaves_undetermined:
-            return result, f"could not determine: {result.reason}"
+            return _told_of(result, report) or (result, f"could not determine: {result.reason}")
     if report.verdict is Verdict.UNDETERMINED:
         shown = {result.check for result in report.results}
         skipped = [result for result in report.results if result.status is Status.SKIPPED]
@@ -27,15 +27,29 @@ def first(report: Report) -> tuple[Result, str] | None:
     return None
 
 
+def _told_of(unknown: Result, report: Report) -> tuple[Result, str] | None:
+    """The finding that says why a check could not be judged: a tool's own failure, found by another check."""
+    for result in report.results:
+        for finding in worth(result):
+            if unknown.reason and finding.summary.startswith(unknown.reason):
+                return result, about(finding)
+    return None
+
+
+def floor(report: Report) -> Severity:
+    """The least severity of what somebody should act on: what fails the run, and warnings at all events."""
+    return min(Severity.WARNING, report.fail_on)
+
+
 def about(finding: Finding) -> str:
     """The summary, with the card or interface that it is about."""
     plain = finding.subject in ("host", "python", "container")
     return finding.summary if plain else f"{finding.subject}: {finding.summary}"
 
 
-def worth(result: Result) -> list[Finding]:
+def worth(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
     """The findings that somebody should act on; none of a check that the site has silenced."""
-    return [] if result.silenced else [finding for finding in result.findings if finding.severity > Severity.INFO]
+    return [] if result.silenced else [finding for finding in result.findings if finding.severity >= least]
 
 
 def line(report: Report, *, room: int) -> str:
@@ -44,7 +58,7 @@ def line(report: Report, *, room: int) -> str:
     if cause is None:
         text = "nothing is wrong that these checks can see"
     else:
-        more = sum(len(worth(result)) for result in report.results) - 1
+        more = sum(len(worth(result, floor(report))) for result in report.results) - 1
         text = f"{cause[1]} ({cause[0].check})" + (f" and {more} more" if more > 0 else "")
     return cut("".join(letter if letter.isprintable() else " " for letter in text), room)
 

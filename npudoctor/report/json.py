@@ -6,6 +6,9 @@ import json
 
 from npudoctor.findings import Report, Result
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ID = "urn:npudoctor:report:1"
+
 
 def render(report: Report) -> str:
     """The whole report, indented."""
@@ -24,4 +27,5 @@ def last_line(report: Report) -> str:
 
 def schema() -> str:
     """The JSON Schema of the report."""
-    return json.dumps(Report.model_json_schema(by_alias=True, mode="serialization"), indent=2) + "\n"
+    said = {"$schema": DIALECT, "$id": ID, **Report.model_json_schema(by_alias=True, mode="serialization")}
+    return json.dumps(said, indent=2) + "\n"

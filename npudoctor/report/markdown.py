@@ -38,11 +38,19 @@ def _finding(check: str, finding: Finding) -> list[str]:
     if finding.commands:
         lines += ["```sh", *finding.commands, "```", ""]
     for evidence in finding.evidence:
-        words = [f"`{evidence.source}`"]
-        words += [f"expected `{evidence.expected}`"] if evidence.expected is not None else []
-        words += [f"found `{evidence.actual}`"] if evidence.actual is not None else []
+        words = [_code(evidence.source)]
+        words += [f"expected {_code(evidence.expected)}"] if evidence.expected is not None else []
+        words += [f"found {_code(evidence.actual)}"] if evidence.actual is not None else []
         lines.append(f"- {', '.join(words)}")
     return [*lines, ""]
+
+
+def _code(text: str) -> str:
+    """A text as it was seen; nothing, where it is empty, because two marks alone mean something else."""
+    text = " ".join(text.split())
+    if not text:
+        return "nothing"
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:

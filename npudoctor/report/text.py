@@ -13,7 +13,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
+from npudoctor.findings import Evidence, Finding, FixOffer, Report, Result, Severity, Skip, Status, Verdict
 from npudoctor.report import cause
 
 GLYPHS = {
@@ -75,14 +75,16 @@ def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
     return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
 
 
-def render(report: Report, *, look: Look | None = None, verbose: bool = False) -> str:
-    """The whole report."""
-    return _Page(look or Look(), verbose).render(report)
+def render(report: Report, *, look: Look | None = None, verbose: bool = False, node: str = "") -> str:
+    """The whole report; `node` are the options that name the node, for the commands that are shown."""
+    return _Page(look or Look(), verbose, f" {node}" if node else "").render(report)
 
 
 class _Page:
-    def __init__(self, look: Look, verbose: bool) -> None:
+    def __init__(self, look: Look, verbose: bool, node: str) -> None:
         self._look = look
+        self._on_node = node
+        self._opened: frozenset[str] = frozenset()
         self._verbose = verbose
         self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
         self._dot = " · " if look.unicode else " | "
@@ -102,6 +104,7 @@ class _Page:
     def render(self, report: Report) -> str:
         self._headline(report)
         self._node(report)
+        self._broken([result for result in report.results if _is_broken(result, cause.floor(report))])
         for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
             self._group(group, list(results))
         self._closing(report)
@@ -130,7 +133,7 @@ class _Page:
         if first:
             result, summary = first
             line += Text(f"{summary} ", style="bold") + Text(f"({result.check})", style="dim")
-            more = sum(len(cause.worth(other)) for other in report.results) - 1
+            more = sum(len(cause.worth(other, cause.floor(report))) for other in report.results) - 1
             if more > 0:
                 line += Text(f" and {more} more", style="dim")
         else:
@@ -150,6 +153,29 @@ class _Page:
             (python, whose, f"profile {report.profile}", f"role {report.role}", state),
         ):
             self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
+
+    def _broken(self, results: Sequence[Result]) -> None:
+        """What somebody should act on, opened and before everything else; the worst first."""
+        opened = sorted(results, key=lambda result: -result.worst.rank if result.worst else 0)
+        self._opened = frozenset(result.check for result in opened)
+        for result in opened:
+            self._console.print()
+            head = Text.assemble(self._mark(result.status.value), " ", (result.check, "bold"))
+            title = Text(result.title, style="dim")
+            if len(head) + 2 + len(title) <= self._look.width:
+                self._console.print(head + Text("  ") + title, soft_wrap=True)
+            else:
+                self._console.print(head, soft_wrap=True)
+                self._line("  ", title)
+            self._details(result)
+
+    def _details(self, result: Result) -> None:
+        if result.status is Status.CRASHED:
+            self._line("    ", Text(f"could not be judged: {result.reason}", style=STYLES["crashed"]))
+        for finding in result.findings:
+            self._finding(finding)
+        if result.status is Status.CRASHED and result.detail and self._verbose:
+            self._line("      ", Text(result.detail, style="dim"))
 
     def _group(self, name: str, results: Sequence[Result]) -> None:
         self._console.print()
@@ -190,10 +216,9 @@ class _Page:
             for number, piece in enumerate(pieces):
                 piece.rstrip()
                 self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)
-        for finding in result.findings if self._verbose or not result.silenced else ():
-            self._finding(finding)
-        if result.status is Status.CRASHED and result.detail and self._verbose:
-            self._line("      ", Text(result.detail, style="dim"))
+        if result.check not in self._opened and (self._verbose or not result.silenced):
+            for finding in result.findings:
+                self._finding(finding)
 
     def _finding(self, finding: Finding) -> None:
         kind = finding.severity.value
@@ -214,9 +239,7 @@ class _Page:
         for evidence in finding.evidence:
             self._line("      ", Text("seen  ", style="cyan") + Text(_seen(evidence)), hang=12)
         if finding.fix:
-            self._line(
-                "      ", Text("fix   ", style="cyan") + Text(f"npudoctor fix {finding.fix.id}", style="green"), hang=12
-            )
+            self._line("      ", Text("fix   ", style="cyan") + Text(self._fix(finding.fix), style="green"), hang=12)
         if finding.pitfall and self._verbose:
             self._line("      ", Text("known ", style="cyan") + Text(finding.pitfall), hang=12)
         for link in finding.links if self._verbose else ():
@@ -239,26 +262,32 @@ class _Page:
         unseen = _unseen(report)
         if unseen:
             text += f" Not looked at: {unseen}."
-        advice, command = _next_step(report)
+        advice, command = self._next_step(report)
         self._line("", f"{text} {advice}")
         if command:
             self._console.print(Text("  $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
 
+    def _next_step(self, report: Report) -> tuple[str, str | None]:
+        """What to do first, and the command for it, which stands on a line of its own so that it can be copied."""
+        first = cause.first(report)
+        if first is None:
+            return "Nothing to do.", None
+        result, _ = first
+        worst = max(cause.worth(result, cause.floor(report)), key=lambda finding: finding.severity.rank, default=None)
+        if worst is None:
+            return f"Start with {result.blocked_by or result.check}.", None
+        if worst.fix:
+            return f"Start with {result.check}:", self._fix(worst.fix)
+        if worst.commands and len(worst.commands[0]) <= LONG_COMMAND:
+            return f"Start with {result.check}:", worst.commands[0]
+        return f"Start with {result.check}: {worst.hint or worst.summary}", None
 
-def _next_step(report: Report) -> tuple[str, str | None]:
-    """What to do first, and the command for it, which stands on a line of its own so that it can be copied."""
-    first = cause.first(report)
-    if first is None:
-        return "Nothing to do.", None
-    result, _ = first
-    finding = max(cause.worth(result), key=lambda finding: finding.severity.rank, default=None)
-    if finding is None:
-        return f"Start with {result.blocked_by or result.check}.", None
-    if finding.fix:
-        return f"Start with {result.check}:", f"npudoctor fix {finding.fix.id}"
-    if finding.commands and len(finding.commands[0]) <= LONG_COMMAND:
-        return f"Start with {result.check}:", finding.commands[0]
-    return f"Start with {result.check}: {finding.hint or finding.summary}", None
+    def _fix(self, offer: FixOffer) -> str:
+        return f"npudoctor fix {offer.id}{self._on_node}"
+
+
+def _is_broken(result: Result, least: Severity) -> bool:
+    return result.status is Status.CRASHED or bool(cause.worth(result, least))
 
 
 def _kind(result: Result) -> str:

@@ -78,6 +78,43 @@ def test_a_cause_that_was_not_selected_is_named(npudoctor: Command) -> None:
     assert first.rstrip().endswith("Start with cann.environment.")
 
 
+def test_what_is_broken_stands_before_everything_else_on_the_first_screen(npudoctor: Command) -> None:
+    lines = npudoctor("check", "--simulate", "sick-cards").out.splitlines()[:24]
+    assert any(line.startswith("✖ npu.count") for line in lines)
+    assert any(line.strip().startswith("do ") for line in lines)
+    assert not any(line.startswith("  ✔") for line in lines)
+
+
+def test_commands_of_npudoctor_name_the_same_node(npudoctor: Command) -> None:
+    out = npudoctor("check", "--simulate", "new-node").out
+    fixes = [line for line in out.splitlines() if "npudoctor fix " in line]
+    assert fixes
+    assert all(line.endswith("--simulate new-node") for line in fixes)
+
+
+def test_a_tool_that_could_not_determine_is_named_by_what_it_said(npudoctor: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "node.toml"
+    scenario.write_text('about = "x"\nproduct = "atlas-800t-a2-910b3"\ndriver = { fault = "device-used" }\n')
+    ran = npudoctor("check", "--simulate", str(scenario))
+    assert ran.code == 3
+    assert "(driver.npu-smi)" in " ".join(ran.out.split("\n\n")[0].split())
+    assert "Start with driver.npu-smi" in " ".join(ran.out.split())
+
+
+def test_what_fails_the_run_is_in_the_headline_whatever_its_severity(npudoctor: Command) -> None:
+    ran = npudoctor("check", "system.platform", "--simulate", "seed-910b1", "--fail-on", "info")
+    assert ran.code == 1
+    assert "kernel 4.19.90" in " ".join(ran.out.split("\n\n")[0].split())
+    assert "nothing is wrong" not in ran.out
+    assert npudoctor("check", "system.platform", "--simulate", "seed-910b1").code == 0
+
+
+def test_nothing_is_said_in_words_where_markdown_would_show_two_marks(npudoctor: Command) -> None:
+    out = npudoctor("check", "--simulate", "new-node", "--format", "markdown").out
+    assert not any("``," in line or line.endswith(" ``") for line in out.splitlines())
+    assert "found nothing" in out
+
+
 def test_a_healthy_node_says_so_and_asks_for_nothing(npudoctor: Command) -> None:
     ran = npudoctor("check", "--simulate", "healthy-a3")
     assert ran.out.splitlines()[0] == "✔ nothing is wrong that these checks can see"
@@ -86,6 +123,11 @@ def test_a_healthy_node_says_so_and_asks_for_nothing(npudoctor: Command) -> None
 
 
 def test_the_report_fits_its_own_schema(npudoctor: Command) -> None:
+    named = npudoctor("schema").json
+    assert (named["$schema"], named["$id"]) == (
+        "https://json-schema.org/draft/2020-12/schema",
+        "urn:npudoctor:report:1",
+    )
     schema = npudoctor("schema").json
     assert schema["title"] == "Report"
     ran = npudoctor("check", "--json", "--simulate", "sick-cards")
@@ -161,7 +203,7 @@ def test_the_list_names_every_check_with_title_profile_and_fix(npudoctor: Comman
     assert len(text.splitlines()) == len(listed)
 
 
-GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container")
+GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container", "smoke")
 
 
 def test_every_group_of_the_catalogue_has_a_check(npudoctor: Command) -> None:

@@ -1,5 +1,6 @@
 """Help, versions and every kind of bad input: one clear line, the right exit code, nothing lost."""
 
+import json
 import os
 import signal
 import subprocess
@@ -34,6 +35,14 @@ def test_every_command_has_help(npudoctor: Command, name: str) -> None:
     assert ran.out.startswith(f"usage: npudoctor {name}")
     assert ran.err == ""
     assert npudoctor("help", name).out == ran.out
+
+
+@pytest.mark.parametrize("argv", [("--help",), *((name, "--help") for name in COMMANDS)], ids=" ".join)
+def test_every_help_fits_a_terminal(npudoctor: Command, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = npudoctor(*argv).out.splitlines()
+    assert lines
+    assert [line for line in lines if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "healthcheck"])
@@ -159,6 +168,40 @@ def test_the_run_s_own_deadline_is_kept_over_a_tool_that_hangs(tmp_path: Path) -
     done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False)
     assert time.monotonic() - began < 8
     assert done.returncode in (1, 3)
+
+
+@pytest.mark.parametrize("format", ["text", "json", "jsonl"])
+def test_a_full_disk_is_one_line_and_no_internal_error(format: str) -> None:
+    argv = [sys.executable, "-m", "npudoctor", "check", "--simulate", "seed-910b1", "--format", format]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "npudoctor: the output cannot be written: No space left on device\n")
+
+
+def test_a_python_of_the_environment_that_is_none_is_one_line(
+    npudoctor: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUDOCTOR_PYTHON", "/nope")
+    ran = npudoctor("check", "system.disk")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "npudoctor: NPUDOCTOR_PYTHON=/nope: /nope cannot be started: No such file or directory\n"
+
+
+def test_a_simulated_node_has_one_python_and_no_other(npudoctor: Command) -> None:
+    own = npudoctor("check", "python.version", "system", "--simulate", "seed-910b1", "--json").json["host"]["python"]
+    own = own or "/workspace/installs/conda/envs/llm-dev/bin/python"
+    assert npudoctor("check", "python.version", "--simulate", "seed-910b1", "--python", own).code == 0
+    ran = npudoctor("check", "python.version", "--simulate", "seed-910b1", "--python", "/usr/bin/python3.9")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert f"this node's answers are those of {own}" in ran.err
+
+
+def test_what_needs_no_npu_smi_is_judged_though_it_hangs_past_the_deadline(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--timeout", "3"]
+    done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False, timeout=30)
+    results = {result["check"]: result for result in json.loads(done.stdout)["results"]}
+    assert all(results[id]["status"] in ("ok", "warning") for id in ("system.disk", "system.memory", "system.shm"))
+    assert results["driver.npu-smi"]["status"] != "ok"
 
 
 def test_an_internal_error_is_one_line_unless_debug_is_asked_for(

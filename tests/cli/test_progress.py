@@ -1,0 +1,54 @@
+"""The line that says how far a run is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from npudoctor import engine
+from npudoctor.cli.progress import Progress
+
+
+def shown(columns: int, tmp_path: Path) -> str:
+    """What a run with a tool that takes a second writes on a terminal of so many columns."""
+    tool = tmp_path / "npu-smi"
+    tool.write_text("#!/bin/sh\nsleep 1\n")
+    tool.chmod(0o755)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns)) if sys.version_info >= (3, 11) else None
+    argv = [sys.executable, "-m", "npudoctor", "check", "driver.npu-smi", "system.disk"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    variables = {**os.environ, "TERM": "xterm", "PATH": path}
+    run = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=theirs, env=variables)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:
+            break
+        text += piece
+    run.wait()
+    os.close(ours)
+    return text.decode()
+
+
+@pytest.mark.parametrize("columns", [0, 40])
+def test_a_run_names_the_fact_that_it_waits_for_whatever_the_terminal_says_of_its_width(
+    columns: int, tmp_path: Path
+) -> None:
+    lines = shown(columns, tmp_path).split("\r\x1b[K")
+    assert any("npu.npu_sm" in line for line in lines)
+    assert lines[-1] == ""
+
+
+def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(3, color=True) as progress:
+        progress.show(engine.Asked("npu.npu_smi_answer"))
+    assert capsys.readouterr() == ("", "")
