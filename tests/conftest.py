@@ -1,6 +1,10 @@
 """What all tests share: where the real captures lie, and how thorough the mutations are."""
 
+import fcntl
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +33,45 @@ def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "no-config"))
     for name in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+TORCH = "2.13.0"
+"""The torch and the torch_npu that the tests marked `torch` use."""
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    """A Python with torch and torch_npu: $NPUDOCTOR_TEST_TORCH, else an environment that is made once and kept."""
+    if named := os.environ.get("NPUDOCTOR_TEST_TORCH"):
+        return Path(named)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npudoctor-tests"
+    folder = cache / f"torch-{TORCH}-python{sys.version_info[0]}.{sys.version_info[1]}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _install_torch(folder)
+    return folder / "bin" / "python"
+
+
+def _install_torch(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    for packages in (f"torch=={TORCH}", "numpy", "pyyaml"), ("--no-deps", f"torch_npu=={TORCH}"):
+        pip = [str(folder / "bin/pip"), "install", "-q", *packages]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"torch cannot be installed here: {(done.stderr.strip().splitlines() or ['?'])[-1][:200]}")
+    (folder / "complete").touch()
+
+
+@pytest.fixture(scope="session")
+def cann_libraries(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stub CANN libraries for the torch_npu of `torch_python`: what LD_LIBRARY_PATH is to name."""
+    from tests.fake_cann import build
+
+    if missing := build.missing_tools():
+        pytest.skip(f"the stub libraries cannot be built without {', '.join(missing)}")
+    where = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    packages = subprocess.run([str(torch_python), "-c", where], capture_output=True, text=True, check=True)
+    return build.build(Path(packages.stdout.strip()), tmp_path_factory.mktemp("cann"))

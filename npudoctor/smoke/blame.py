@@ -59,6 +59,8 @@ def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | No
 
 def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Mapping[int, str]) -> frozenset[int]:
     """Those among the late whom the others wait for; empty where all stand at the same place."""
+    if len(ranks) == 1:
+        return frozenset(ranks)
     mute = [rank for rank in ranks if states[rank].pid is None]
     if mute:
         return frozenset(mute)
@@ -70,7 +72,7 @@ def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Ma
     if held and len(held) < len(ranks):
         return held
     apart = frozenset(rank for rank in ranks if rank not in held and not _in_torch(stacks.get(rank, "")))
-    return apart if 0 < len(apart) < len(ranks) or len(ranks) == 1 else frozenset()
+    return apart if 0 < len(apart) < len(ranks) else frozenset()
 
 
 def _in_torch(stack: str) -> bool:
