@@ -16,18 +16,18 @@ from tests.nodes import labels
 
 WRITTEN = labels.written()
 RECORDED = labels.recorded()
-NAMED = {"argvalues": WRITTEN, "ids": [node.name for node in WRITTEN]}
+EACH = pytest.mark.parametrize("node", WRITTEN, ids=[node.name for node in WRITTEN])
 KEYS = {"healthy", "must", "allowed", "must_not", "skipped", "ok", "info_ok"}
 
 
-@pytest.mark.parametrize("node", **NAMED)
+@EACH
 def test_the_diagnosis_is_the_truth(node: labels.Label, tmp_path: Path) -> None:
     score = labels.score(node, node.diagnose(tmp_path if node.needs_a_folder else None))
     assert score.perfect, score
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("node", **NAMED)
+@EACH
 def test_the_diagnosis_of_a_recording_is_the_truth(node: labels.Label, tmp_path: Path) -> None:
     score = labels.score(node, node.diagnose(tmp_path))
     assert score.perfect, score
@@ -56,7 +56,7 @@ def test_the_nodes_are_many_and_cover_every_pitfall_that_a_node_shows() -> None:
     assert labels.BEFORE_TRAINING - covered == set()
 
 
-@pytest.mark.parametrize("node", **NAMED)
+@EACH
 def test_a_truth_speaks_of_checks_that_there_are(node: labels.Label) -> None:
     truth, checks = node.truth, plugins.load().checks
     assert set(truth) <= KEYS
