@@ -27,8 +27,7 @@ def render(report: Report) -> str:
     figures = f"{counts} duration={report.duration_s:.3f}s;;;0"
     lines = [f"{STATES[exit_code(report)]} - {_plain(cause.line(report, room=FIRST_LINE_BYTES))} | {figures}"]
     for result in report.results:
-        for finding in cause.worth(result):
-            lines.append(f"{finding.severity.value}: {_plain(cause.about(finding))} ({result.check})")
+        lines += [f"{one.severity.value}: {_plain(cause.about(one))} ({result.check})" for one in cause.worth(result)]
         if result.leaves_undetermined:
             lines.append(f"unknown: {_plain(result.reason or result.title)} ({result.check})")
     return "\n".join(lines) + "\n"

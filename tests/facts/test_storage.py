@@ -48,7 +48,7 @@ def test_shared_memory_has_the_size_of_its_mount_or_of_its_option() -> None:
 
 @pytest.mark.parametrize("rows", [[], [{"mount": "/dev/shm", "fstype": "tmpfs"}]])
 def test_shared_memory_without_mount_or_size_is_unknown(rows: list[dict[str, Any]]) -> None:
-    with pytest.raises(Unavailable, match="/dev/shm|file systems"):
+    with pytest.raises(Unavailable, match=r"/dev/shm|file systems"):
         storage.shared_memory(FakeHost(), storage.parse_mounts(rows))
 
 

@@ -47,7 +47,7 @@ def missing_tools() -> list[str]:
 
 
 def build(packages: Path, folder: Path, *, without: Collection[str] = ()) -> Path:
-    """Write the libraries for the torch_npu in `packages` to `folder`; `without` names symbols that shall be missing."""
+    """Write the libraries for the torch_npu in `packages` to `folder`; `without` names symbols to leave out."""
     folder.mkdir(parents=True, exist_ok=True)
     ours = [path for path in (packages / "torch_npu").rglob("*.so*") if path.is_file()]
     theirs = list((packages / "torch/lib").glob("*.so*"))
