@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import struct
 import subprocess
 import sys
 import termios
@@ -21,7 +23,7 @@ def shown(columns: int, tmp_path: Path) -> str:
     tool.write_text("#!/bin/sh\nsleep 1\n")
     tool.chmod(0o755)
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns)) if sys.version_info >= (3, 11) else None
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     argv = [sys.executable, "-m", "npudoctor", "check", "driver.npu-smi", "system.disk"]
     path = f"{tmp_path}:{os.environ['PATH']}"
     variables = {**os.environ, "TERM": "xterm", "PATH": path}
