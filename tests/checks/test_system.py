@@ -102,7 +102,7 @@ def test_a_container_is_given_more_at_its_start_and_a_pod_by_a_volume() -> None:
 @pytest.mark.parametrize("container", [None, IN_DOCKER])
 def test_no_shared_memory_at_all_is_an_error_on_a_host_and_in_a_container(container: dict[str, str] | None) -> None:
     root = [{"mount": "/", "fstype": "ext4", "options": "rw", "total": 900 * GIB, "free": 500 * GIB}]
-    measures = {"mounts": root} | ({"container": container} if container else {})
+    measures: dict[str, Any] = {"mounts": root} | ({"container": container} if container else {})
     found = run("system.shm", **measures).findings
     assert [(one.severity, one.summary) for one in found] == [(Severity.ERROR, "nothing is mounted on /dev/shm")]
 

@@ -179,19 +179,16 @@ def score(label: Label, report: Report) -> Score:
     return Score(len(label.musts), tuple(missed), tuple(false), tuple(_wrong_skips(label, results)))
 
 
-def _subjects(label: Label, check: str) -> set[str]:
-    """The subjects of which the truth speaks; any where it names none."""
-    subjects: set[str] = set()
+def _subjects(label: Label, check: str) -> set[str] | None:
+    """The subjects of which the truth speaks; None where any is right."""
+    subjects: set[Any] = set()
     for must in label.musts:
         if must["check"] == check:
             said = must.get("subject")
-            subjects |= set(said if isinstance(said, list) else [said])
-    return _Everything() if None in subjects else subjects
-
-
-class _Everything(set[str]):
-    def __rsub__(self, other: object) -> set[str]:
-        return set()
+            if said is None:
+                return None
+            subjects |= {said} if isinstance(said, str) else set(said)
+    return subjects
 
 
 def _why_missed(must: Mapping[str, Any], worse: Mapping[str, set[str]], results: Mapping[str, Result]) -> str | None:
