@@ -75,3 +75,14 @@ def cann_libraries(torch_python: Path, tmp_path_factory: pytest.TempPathFactory)
     where = "import sysconfig; print(sysconfig.get_path('platlib'))"
     packages = subprocess.run([str(torch_python), "-c", where], capture_output=True, text=True, check=True)
     return build.build(Path(packages.stdout.strip()), tmp_path_factory.mktemp("cann"))
+
+
+@pytest.fixture(scope="session")
+def real_torch_npu(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the CPU build of torch and the real torch_npu; a minute or two, once."""
+    from tests.fake_cann import target
+
+    try:
+        return target.install(tmp_path_factory.mktemp("torch_npu"))
+    except target.NotToBeHad as why:
+        pytest.skip(str(why))

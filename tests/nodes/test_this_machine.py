@@ -12,8 +12,6 @@ from npudoctor.host.local import LocalHost
 from npudoctor.host.rooted import open_root
 from npudoctor.testing import run
 
-TORCH = "2.13.0"
-
 
 def check(*argv: str) -> tuple[int, Any]:
     done = subprocess.run(
@@ -63,20 +61,6 @@ def test_a_host_and_a_container_without_a_card_have_one_error_each(tmp_path: Pat
     report = json.loads(run(open_root(str(tmp_path))).model_dump_json(by_alias=True))
     assert errors(report) == [cause]
     assert report["exit_code"] == 1
-
-
-@pytest.fixture(scope="module")
-def real_torch_npu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the real packages, as a person has it who installed them without a CANN."""
-    folder = tmp_path_factory.mktemp("torch_npu")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    packages = [f"torch=={TORCH}", f"torch_npu=={TORCH}", "numpy", "pyyaml"]
-    done = subprocess.run(
-        [str(folder / "bin/pip"), "install", "-q", "--no-deps", *packages], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"the real torch_npu cannot be installed here: {done.stderr.strip().splitlines()[-1][:200]}")
-    return folder / "bin" / "python"
 
 
 @pytest.mark.torch
