@@ -96,8 +96,8 @@ def run(args: argparse.Namespace) -> int:
     """Run it and print what came of it; the report's exit code."""
     from npudoctor.smoke.session import Session
 
-    if args.replay or args.simulate:
-        raise UsageError("a smoke run needs a node that is there: --replay and --simulate have none to train on")
+    if args.replay or args.simulate or args.root:
+        raise UsageError("a smoke run needs cards: --replay, --simulate and --root have none to train on")
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
     with node.opened(args, config) as host:

@@ -210,8 +210,11 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     """From `npudoctor smoke` on the idle cards; only in profile full, for it touches them."""
     if options.profile != "full":
         raise NotApplicable("the smoke run touches the cards: add --profile full, or run `npudoctor smoke`")
+    live = host.about.source == "live"
+    if live and getattr(host, "rooted", False):
+        raise NotApplicable("what lies below --root has no cards of its own to train on")
     own = os.path.join(os.path.dirname(sys.executable), "npudoctor")
-    command = [own if host.about.source == "live" and os.path.exists(own) else "npudoctor"]
+    command = [own if live and os.path.exists(own) else "npudoctor"]
     command += ["smoke", "--format", "jsonl", "--python", python.path, "--environment", host.about.environment]
     done = host.run(command, timeout=RUN_TIMEOUT_S)
     if done.timed_out:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from npudoctor.host import Completed
 from npudoctor.host.tree import FileTree
-from npudoctor.sim import driver, hccn, npu_smi, npu_smi_pages
+from npudoctor.sim import driver, hccn, npu_smi, npu_smi_pages, smoke
 from npudoctor.sim.node import Node
 from npudoctor.sim.target import PROBES, Target
 
@@ -16,6 +16,9 @@ SECONDS = {"npu-smi": 0.6, "hccn_tool": 0.05}
 
 NEVER_S = 20.0
 """How long a recording says that it waited for a tool that hangs."""
+
+SMOKE = "npudoctor smoke --format jsonl "
+"""npudoctor's own smoke run, which has no cards to train on here."""
 
 _JOURNAL = "kernel: devdrv_device_driver: module verification: loaded\n"
 
@@ -38,6 +41,8 @@ class Commands(Mapping[str, Completed]):
                 seconds=NEVER_S if said.timed_out else 0.1,
                 timed_out=said.timed_out,
             )
+        if key.startswith(SMOKE):
+            return smoke.answer(self._node)
         answer = self._answer(tool, words) if tool in self.tools() else None
         if answer is None:
             raise KeyError(key)

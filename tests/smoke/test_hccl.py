@@ -42,7 +42,7 @@ def test_arithmetic_that_does_nothing_is_caught(on_cards: Smoke) -> None:
 
 CODES = {
     "aclrtSetDevice=507033": ("launch", "P051", "507033"),
-    "aclrtMallocAlign32=207001": ("rendezvous", "P004", "207001"),
+    "aclrtMallocAlign32=207001": ("rendezvous", "P017", "207001"),
     "HcclCommInitRootInfoConfig=11": ("rendezvous", "P003", "HCCL 11"),
     "HcclAllReduce=9": ("rendezvous", "P005", "HCCL 9"),
 }
