@@ -17,7 +17,7 @@ from npudoctor.sdk import Evidence, Finding, FixOffer, Options, Severity, Thresh
 EXEC, EVENT = "HCCL_EXEC_TIMEOUT", "HCCL_EVENT_TIMEOUT"
 BUFFER, P2P_BUFFER = "HCCL_BUFFSIZE", "P2P_HCCL_BUFFSIZE"
 LARGE_BUFFERS = Threshold(
-    "hccl_buffers_pct",
+    "hccl_buffers_percent",
     15,
     "%",
     "of a card's memory for one communicator; a job with model parallelism has four or more of them",

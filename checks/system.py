@@ -27,7 +27,7 @@ SHM_LEAST = Threshold(
     "shm_min_gib",
     lambda: float(knowledge.layout().more["shm_min_gib"]),
     "GiB",
-    "data-loading workers of one card fill what a container has by default",
+    "what the data-loading workers of one card need; a container has 64 MiB by default",
 )
 SHM_SEVERAL = Threshold("shm_several_cards_gib", 8, "GiB", "workers and ranks of several cards share it")
 FILES = Threshold("open_files_min", 65535, "files", "every rank holds connections and files for all others (P075)")

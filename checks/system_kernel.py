@@ -19,7 +19,7 @@ from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Options, Se
 
 THREADS = "OMP_NUM_THREADS"
 FULL_TABLE = Threshold(
-    "conntrack_used_pct", 80, "%", "a full table drops new connections without a word, and a job opens many at once"
+    "conntrack_used_percent", 80, "%", "a full table drops new connections without a word, and a job opens many at once"
 )
 
 

@@ -115,6 +115,9 @@ class _Page:
         self._item("after", ", ".join(check["after"]) and f"skipped behind an error of {', '.join(check['after'])}")
         if check["fix"]:
             self._item("fix", Text(f"npudoctor fix {check['fix']}", style="green"))
+        for one in check["thresholds"]:
+            said = f"{one['name']} = {one['default']:g} {one['unit']}, in [thresholds] of config.toml: {one['reason']}"
+            self._item("limit", said)
         for pitfall in check["pitfalls"]:
             self.blank()
             self._title(f"  {pitfall['title']}", pitfall["id"])

@@ -18,7 +18,15 @@ from npudoctor.sdk import Check
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor list`."""
-    parser.add_argument("--json", action="store_true", help="as JSON, with tags and why each check matters")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="how to print it")
+    shape.add_argument(
+        "--json",
+        dest="format",
+        action="store_const",
+        const="json",
+        help="the same as --format json: with tags, thresholds and why each check matters",
+    )
     node.add_config(parser)
     node.add_plugin(parser)
 
@@ -28,7 +36,12 @@ def run(args: argparse.Namespace) -> int:
     catalog = plugins.load(args.plugin)
     silenced = node.load_config(args, catalog).silenced()
     checks = list(catalog.checks.values())
-    if args.json:
+    if args.format == "markdown":
+        from npudoctor.explain import pages
+
+        write(pages.catalogue(catalog))
+        return 0
+    if args.format == "json":
         write(json.dumps([_entry(check, silenced) for check in checks], indent=2) + "\n")
         return 0
     width = max((len(check.id) for check in checks), default=0)

@@ -30,11 +30,13 @@ def of_topics(found: Iterable[topics.Topic], catalog: Catalog) -> Document:
 
 def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
     if isinstance(topic, Check):
-        return _check(topic, catalog)
+        return of_check(topic, catalog)
     return _pitfall(topic, catalog) if isinstance(topic, Pitfall) else _code(topic, catalog)
 
 
-def _check(check: Check, catalog: Catalog) -> Document:
+def of_check(check: Check, catalog: Catalog) -> Document:
+    """What there is to say of a check, here and in docs/checks.md."""
+    fix = catalog.fixes.get(check.fix or "")
     return {
         "kind": "check",
         "id": check.id,
@@ -45,6 +47,10 @@ def _check(check: Check, catalog: Catalog) -> Document:
         "facts": list(topics.facts_of(check, catalog)),
         "after": list(check.after),
         "fix": check.fix,
+        "fix_title": fix.title if fix else None,
+        "thresholds": [
+            {"name": one.name, "default": one.usual, "unit": one.unit, "reason": one.reason} for one in check.thresholds
+        ],
         "pitfalls": [_pitfall(pitfall, catalog) for pitfall in topics.pitfalls_of(check)],
     }
 

@@ -109,7 +109,7 @@ def test_a_buffer_that_takes_the_card_is_a_warning(node: Nodes) -> None:
 
 
 def test_how_much_is_too_much_is_the_site_s_to_say(node: Nodes) -> None:
-    said = {"settings": {"hccl_buffers_pct": 1}}
+    said = {"settings": {"hccl_buffers_percent": 1}}
     assert only(node(environ={"HCCL_BUFFSIZE": "400"}).check("hccl.buffers", **said)).severity is Severity.WARNING
 
 

@@ -123,7 +123,7 @@ def test_a_table_of_connections_that_fills_up_is_a_warning(node: Nodes, count: i
 
 
 def test_how_full_a_table_may_be_is_the_site_s_to_say(node: Nodes) -> None:
-    said = {"settings": {"conntrack_used_pct": 0.1}}
+    said = {"settings": {"conntrack_used_percent": 0.1}}
     assert only(node().check("system.conntrack", **said)).severity is Severity.WARNING
 
 

@@ -167,12 +167,10 @@ def score(label: Label, report: Report) -> Score:
         for finding in results[check].findings
         if finding.severity > Severity.INFO
     ]
-    false += [
-        f"{check} ({subject})"
-        for check, subjects in worse.items()
-        if check in {must["check"] for must in label.musts}
-        for subject in sorted(subjects - _subjects(label, check))
-    ]
+    for check in sorted({must["check"] for must in label.musts} & set(worse)):
+        right = _subjects(label, check)
+        if right is not None:
+            false += [f"{check} ({subject})" for subject in sorted(worse[check] - right)]
     false += [
         f"{result.check} crashed: {result.reason}" for result in report.results if result.status is Status.CRASHED
     ]
