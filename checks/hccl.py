@@ -32,6 +32,25 @@ def port_variables_are_legal(environment: JobEnvironment, ports: HcclPorts | Non
     base = environment.filled(BASE_PORT)
     if base is not None:
         yield from _base_port(base, ports, overruled=bool(environment.get(HOST_RANGE, "").strip()))
+    yield from _one_side(environment)
+
+
+def _one_side(environment: JobEnvironment) -> Iterator[Finding]:
+    """Ranges are for several processes on one card, which need them on both sides."""
+    there = [name for name in (HOST_RANGE, NPU_RANGE) if environment.get(name, "").strip()]
+    if len(there) != 1 or any(one.severity is Severity.ERROR for one in _port_list(there[0], environment[there[0]])):
+        return
+    other, side = (NPU_RANGE, "on the cards' own network") if there == [HOST_RANGE] else (HOST_RANGE, "on the host")
+    device = knowledge.hccl().ports.device
+    takes = f"port {device}" if other == NPU_RANGE else "HCCL's usual ports"
+    yield Finding(
+        severity=Severity.INFO,
+        summary=f"{there[0]} is set and {other} is not: {side} every process takes {takes}",
+        hint="Several processes on one card need both, the same on all ranks; one process on each card needs neither.",
+        commands=(f"export {other}=auto", f"unset {there[0]}"),
+        evidence=(Evidence(source=there[0], actual=environment[there[0]]), Evidence(source=other, actual="not set")),
+        pitfall="P023",
+    )
 
 
 def _port_list(name: str, text: str) -> Iterator[Finding]:

@@ -119,9 +119,20 @@ def test_a_range_that_runs_past_the_last_port_is_judged_by_the_release(version: 
 
 
 def test_ports_of_the_system_are_a_warning_and_an_overruled_base_is_info() -> None:
-    assert severities(run("hccl.base-port", environ={"HCCL_HOST_SOCKET_PORT_RANGE": "1000-1100"})) == [Severity.WARNING]
-    both = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000", "HCCL_IF_BASE_PORT": "50000"}
+    auto = {"HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
+    low = {"HCCL_HOST_SOCKET_PORT_RANGE": "1000-1100", **auto}
+    assert severities(run("hccl.base-port", environ=low)) == [Severity.WARNING]
+    both = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000", "HCCL_IF_BASE_PORT": "50000", **auto}
     assert severities(run("hccl.base-port", environ=both)) == [Severity.INFO]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("HCCL_HOST_SOCKET_PORT_RANGE", "every process takes port 16666"), ("HCCL_NPU_SOCKET_PORT_RANGE", "on the host")],
+)
+def test_a_range_on_one_side_alone_is_info(name: str, words: str) -> None:
+    result = run("hccl.base-port", environ={name: "61000-61010"})
+    assert [(one.severity, words in one.summary) for one in result.findings] == [(Severity.INFO, True)]
 
 
 # hccl.ports-reserved
