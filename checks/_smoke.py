@@ -32,7 +32,9 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
     waited = [one.rank for one in run.failures if not one.first]
     if not blamed:
         one = run.failures[0]
-        yield _finding([one], f"all ranks are stuck in {one.doing or stage}, and none is ahead of the others", stage)
+        yield _finding(
+            run.failures, f"all ranks are stuck in {one.doing or stage}, and none is ahead of the others", stage
+        )
         return
     groups: dict[str, list[SmokeFailure]] = {}
     for one in blamed:

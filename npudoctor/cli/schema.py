@@ -1,4 +1,4 @@
-"""Print the JSON Schema of what `npudoctor check --json` prints."""
+"""Print the JSON Schema of what `npudoctor check --json` prints, or `npudoctor smoke --json`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import argparse
 from npudoctor.cli import write
 
 
-def configure(_: argparse.ArgumentParser) -> None:
-    """Take no options of its own."""
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of the report."""
+    parser.add_argument("report", nargs="?", choices=("check", "smoke"), default="check", help="default: check")
 
 
-def run(_: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the schema."""
+    if args.report == "smoke":
+        from json import dumps
+
+        from npudoctor.smoke.events import SmokeReport
+
+        write(dumps(SmokeReport.model_json_schema(by_alias=True, mode="serialization"), indent=2) + "\n")
+        return 0
     from npudoctor.report import json
 
     write(json.schema())

@@ -88,7 +88,8 @@ class _Page:
             self._line("  i ", note)
         if report.logs:
             self._line("  i ", f"logs and stacks lie in {report.logs}")
-        return self._out.getvalue()
+        text = self._out.getvalue()
+        return text if self._look.unicode else text.replace("µs", "us")
 
     def _line(self, lead: str, text: str | Text) -> None:
         body = text if isinstance(text, Text) else Text(text)

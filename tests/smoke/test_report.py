@@ -1,0 +1,78 @@
+"""What a person and a script see of a smoke run, and the stream of events as the command prints it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npudoctor.cli import main
+from npudoctor.report import smoke as page
+from npudoctor.report.text import Look
+from npudoctor.smoke import events
+from npudoctor.smoke.events import SmokeReport
+
+DATA = Path(__file__).parent / "data"
+
+
+def report_of(name: str) -> SmokeReport:
+    last = events.read((DATA / name).read_text().splitlines()[-1])
+    assert isinstance(last, events.Done)
+    return last.report
+
+
+def test_the_page_has_a_row_a_rank_the_loss_and_the_bandwidth() -> None:
+    text = page.render(report_of("two-ranks.jsonl"))
+    assert text.startswith("✔ all ranks trained together, and the result is right")
+    rows = [line.split() for line in text.splitlines()]
+    assert [row[1] for row in rows if row[:1] == ["✔"] and len(row) > 2 and row[2] == "cpu"] == ["0", "1"]
+    assert "█" in next(line for line in text.splitlines() if line.startswith("  loss"))
+    assert any(row[:2] == ["2", "MiB"] for row in rows)
+    assert "✔ smoke.training" in text
+
+
+def test_a_broken_run_names_the_rank_first() -> None:
+    text = page.render(report_of("rank-exits.jsonl"), look=Look(width=100))
+    assert text.splitlines()[0].startswith("✖ rank 1 exited with status 3 in training")
+    assert "broke in training" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_it_keeps_to_ascii_where_the_terminal_has_nothing_else(width: int) -> None:
+    assert page.render(report_of("rank-exits.jsonl"), look=Look(width=width, unicode=False)).isascii()
+
+
+def test_curves() -> None:
+    assert page.sparkline([0.0, 7.0, None]) == "▁█x"
+    assert page.sparkline([]) == ""
+    assert page.sparkline([1.0, 1.0]) == "▁▁"
+    assert len(page.sparkline(list(range(1000)), width=50)) == 50
+
+
+def test_the_report_validates_against_its_schema() -> None:
+    text = report_of("two-ranks.jsonl").model_dump_json(by_alias=True)
+    assert json.loads(text)["schema"] == "npudoctor.smoke/1"
+    assert SmokeReport.model_validate_json(text) == report_of("two-ranks.jsonl")
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "smoke"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert set(json.loads(report_of("two-ranks.jsonl").model_dump_json(by_alias=True))) <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--cards", "0,0"], "no list of different cards"),
+        (["--deadline", "lunch=3"], "STAGE=SECONDS"),
+        (["--simulate", "seed-910b1"], "needs cards"),
+        (["--ranks", "0"], "no number above 0"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["smoke", *argv])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err
