@@ -39,6 +39,7 @@ from npudoctor.host import (
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, writing
+from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 
 PROFILES = ("quick", "standard", "full")
@@ -348,6 +349,7 @@ __all__ = [
     "FixOffer",
     "GroupMember",
     "Host",
+    "KeepPackages",
     "MakeFolder",
     "MutableHost",
     "Need",

@@ -148,7 +148,7 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     )
     try:
         made = list(fix(**_arguments(fix, host, facts, options, params)))
-        open_steps = [one for one in made if not isinstance(one, Note) and not one.holds(host)]
+        open_steps = [one for one in made if not isinstance(one, Note) and _is_open(one, host)]
         steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in open_steps)
         obstacle = next((found for one in steps if (found := one.step.obstacle(host))), None)
     except Refused as why:
@@ -161,6 +161,10 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     unproved = next((one.unproved for one in made if isinstance(one, Note) and one.unproved), "")
     plan = replace(plan, unproved=unproved)
     return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))
+
+
+def _is_open(one: Step, host: Host) -> bool:
+    return getattr(one, "again", False) or not one.holds(host)
 
 
 def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Report, Mapping[type, Any]]:

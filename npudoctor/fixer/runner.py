@@ -32,9 +32,10 @@ from npudoctor.fixer.journal import (
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.host import MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass
+from npudoctor.records import dataclass, replace
 from npudoctor.sdk import Effect, Options
-from npudoctor.steps import StepFailed
+from npudoctor.steps import Step, StepFailed
+from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import Run
 
 
@@ -179,9 +180,10 @@ class _Run:
         yield Begun(self.id, self.plan.fix.id, len(self.plan.steps))
         try:
             for number, one in enumerate(self.plan.steps):
-                self.journal.note(self.id, number, one.step, one.step.inverse(self.host))
+                step = self._placed(one.step, number)
+                self.journal.note(self.id, number, step, step.inverse(self.host))
                 yield StepBegun(number + 1, one.preview)
-                one.step.apply(self.host)
+                step.apply(self.host)
                 yield StepDone(number + 1)
             remaining, told = yield from self._prove()
             if not remaining:
@@ -198,6 +200,12 @@ class _Run:
             yield from self._roll_back(f"what it should mend is still there: {first}", remaining)
             return
         yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told)
+
+    def _placed(self, step: Step, number: int) -> Step:
+        """What keeps files keeps them in the folder of the run."""
+        if isinstance(step, KeepPackages) and not step.archive:
+            return replace(step, archive=self.journal.archive(self.id, f"kept-{number:03}.tar"))
+        return step
 
     def _open(self) -> None:
         fix, user = self.plan.fix, self.host.user

@@ -13,13 +13,15 @@ INSTALL_TIMEOUT_S = 3600.0
 class KeepPackages:
     """Install into an environment; the files of the distributions in `replaced` are kept in an archive before that.
 
-    `installer` is the command that installs. `changes` says name, old and new version (empty for none).
+    `installer` is the command that installs. `changes` says name, old and new version (empty for none). `again` is for
+    what an earlier step of the same plan removes.
     """
 
     python: str
     installer: tuple[str, ...]
     changes: tuple[tuple[str, str, str], ...]
     archive: str
+    again: bool = False
 
     def preview(self, _: Host) -> str:
         """Each package old → new, and the command."""

@@ -123,10 +123,12 @@ class Point:
             self.left -= 1
             if self.left == 0 and not self.after:
                 self.strike()
-            answer = call(*args, **named)
-            if self.left == 0 and self.after:
-                self.strike()
-            return answer
+            here = self.left == 0
+            try:
+                return call(*args, **named)
+            finally:
+                if here and self.after:
+                    self.strike()
 
         return called
 

@@ -1,0 +1,183 @@
+"""Planning with the environment's own installer: what it would change, and what forbids it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from npudoctor.facts.target_python import PythonEnvironment, package_folders
+from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable
+
+RESOLVE_TIMEOUT_S = 900.0
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][\w.-]*(\s*(==|<=|>=|<|>|~=|!=)\s*[\w.+!*-]+)?(,(==|<=|>=|<|>|~=|!=)[\w.+!*-]+)*"
+)
+_CHANGE = re.compile(r"^ ([+-]) ([\w.-]+)==(\S+)", re.M)
+
+
+class NotFoundError(Exception):
+    """The installer finds no set of packages; the text is its own last word."""
+
+
+def steps(host: Host, python: PythonEnvironment, wanted: Sequence[str], offline: str) -> Iterator[Step | Note]:
+    """Install requirements: resolved first, then exactly what was resolved."""
+    for one in wanted:
+        if not _REQUIREMENT.fullmatch(one):
+            raise Refused(f"{one!r} is no requirement")
+    _may_change(host, python)
+    source = _source(host, offline)
+    uv = _uv(host, python)
+    found = _by_uv(host, uv, python, wanted, source) if uv else _by_pip(host, python, wanted, source)
+    changes = tuple((name, old, new) for name, old, new in found if old != new)
+    if not changes:
+        return
+    pins = [f"{name}=={new}" for name, _, new in changes]
+    front = [uv, "pip", "install", "--python", python.executable] if uv else _pip(python, "install")
+    installer = (*front, "--no-deps", *source, *pins)
+    _room(host, python, [name for name, old, _ in changes if old])
+    yield KeepPackages(python=python.executable, installer=installer, changes=changes, archive="")
+
+
+def removal(host: Host, python: PythonEnvironment, names: Sequence[str]) -> Iterator[Step]:
+    """Remove distributions, their files kept."""
+    _may_change(host, python)
+    changes = tuple((name, python.distributions[name].version, "") for name in names)
+    uv = _uv(host, python)
+    front = [uv, "pip", "uninstall", "--python", python.executable] if uv else [*_pip(python, "uninstall"), "-y"]
+    yield KeepPackages(python=python.executable, installer=(*front, *names), changes=changes, archive="")
+
+
+def anew(host: Host, python: PythonEnvironment, name: str, offline: str) -> Step:
+    """Install the version of a distribution that is there once more, after its removal."""
+    version = python.distributions[name].version
+    uv = _uv(host, python)
+    front = [uv, "pip", "install", "--python", python.executable] if uv else _pip(python, "install")
+    again = "--reinstall" if uv else "--force-reinstall"
+    installer = (*front, "--no-deps", again, *_source(host, offline), f"{name}=={version}")
+    return KeepPackages(
+        python=python.executable, installer=installer, changes=((name, "", version),), archive="", again=True
+    )
+
+
+def _pip(python: PythonEnvironment, what: str) -> list[str]:
+    return [python.executable, "-m", "pip", what, "--no-input", "--disable-pip-version-check"]
+
+
+def _source(host: Host, offline: str) -> list[str]:
+    if not offline:
+        return []
+    if not offline.startswith("/") or not host.exists(offline) or host.stat(offline).kind != "dir":
+        raise Refused(f"offline: {offline} is no folder; name it with its whole path")
+    return ["--no-index", "--find-links", offline]
+
+
+def _uv(host: Host, python: PythonEnvironment) -> str | None:
+    """The path of uv, where it made the environment and the environment has no pip of its own."""
+    with contextlib.suppress(Unavailable):
+        if "pip" not in python.distributions and re.search(r"^uv = ", host.read(f"{python.prefix}/pyvenv.cfg"), re.M):
+            return host.which("uv")
+    return None
+
+
+def _by_pip(
+    host: Host, python: PythonEnvironment, wanted: Sequence[str], source: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    argv = [*_pip(python, "install"), "--dry-run", "--quiet", "--report", "-", *source, *wanted]
+    done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
+    if done.timed_out or done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+        raise NotFoundError((said or ["pip did not answer"])[-1].removeprefix("ERROR: ")[:300])
+    try:
+        listed = json.loads(done.stdout[done.stdout.index("{") :])["install"]
+        found = [(_normalised(one["metadata"]["name"]), str(one["metadata"]["version"])) for one in listed]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Refused("this pip does not say what it would install; it is older than 22.2") from problem
+    return [(name, _installed(python, name), version) for name, version in sorted(found)]
+
+
+def _by_uv(
+    host: Host, uv: str, python: PythonEnvironment, wanted: Sequence[str], source: Sequence[str]
+) -> list[tuple[str, str, str]]:
+    argv = [uv, "pip", "install", "--python", python.executable, "--dry-run", *source, *wanted]
+    done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
+    if done.timed_out or done.returncode != 0:
+        raise NotFoundError((done.stderr.strip().splitlines() or ["uv did not answer"])[-1][:300])
+    new = {_normalised(name): version for sign, name, version in _CHANGE.findall(done.stderr) if sign == "+"}
+    return [(name, _installed(python, name), version) for name, version in sorted(new.items())]
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _installed(python: PythonEnvironment, name: str) -> str:
+    found = python.distributions.get(name)
+    return found.version if found is not None else ""
+
+
+def _may_change(host: Host, python: PythonEnvironment) -> None:
+    """Raise Refused for an environment that is somebody else's, or in use."""
+    prefix = python.prefix or posixpath.dirname(posixpath.dirname(python.executable))
+    folders = [folder for folder in package_folders(host, python.executable) if _is_there(host, folder)]
+    minor = ".".join(python.version.split(".")[:2])
+    marked = f"{python.base_prefix or prefix}/lib/python{minor}/EXTERNALLY-MANAGED"
+    if prefix == (python.base_prefix or prefix) and _is_there(host, marked):
+        raise Refused(f"{prefix} belongs to the operating system's packages; make a venv and name it with --python")
+    for folder in folders:
+        owner = host.stat(folder)
+        if "w" not in owner.access:
+            raise Refused(f"{folder} cannot be written by {host.user.name}; run this as its owner")
+        if owner.uid != host.user.uid:
+            raise Refused(f"{folder} belongs to user {owner.uid}; run this as that user, so that its files stay theirs")
+        _made_otherwise(host, folder)
+    if pid := _user_of(host, prefix):
+        raise Refused(f"process {pid} has files of {prefix} loaded; end it first")
+
+
+def _is_there(host: Host, path: str) -> bool:
+    with contextlib.suppress(Unavailable):
+        return host.exists(path)
+    return False
+
+
+def _made_otherwise(host: Host, folder: str) -> None:
+    """A torch that conda or a source tree has put there is not pip's to replace."""
+    for name in host.list_dir(folder):
+        if not re.match(r"torch(_npu)?-[^/]*\.dist-info$", name):
+            continue
+        with contextlib.suppress(Unavailable):
+            if host.read(f"{folder}/{name}/INSTALLER").strip() == "conda":
+                raise Refused(f"{name} was installed by conda; change it with conda")
+        with contextlib.suppress(Unavailable):
+            if '"editable": true' in host.read(f"{folder}/{name}/direct_url.json"):
+                raise Refused(f"{name} is an editable install of a source tree")
+
+
+def _user_of(host: Host, prefix: str) -> int | None:
+    """A process that has a library of this environment mapped."""
+    needle = re.compile(rf" {re.escape(prefix)}/lib\S*\.so")
+    for row in host.measure("processes"):
+        with contextlib.suppress(Unavailable):
+            if needle.search(host.read(f"/proc/{row['pid']}/maps")):
+                return int(row["pid"])
+    return None
+
+
+def _room(host: Host, python: PythonEnvironment, replaced: Sequence[str]) -> None:
+    """There must be room for the kept files: twice what the replaced packages take, as far as their RECORDs say it."""
+    need = 0
+    for folder in package_folders(host, python.executable):
+        if not _is_there(host, folder):
+            continue
+        for name in host.list_dir(folder):
+            if name.endswith(".dist-info") and _normalised(name[: -len(".dist-info")].split("-")[0]) in replaced:
+                with contextlib.suppress(Unavailable):
+                    rows = host.read(f"{folder}/{name}/RECORD").splitlines()
+                    need += sum(int(row.rsplit(",", 1)[1] or 0) for row in rows if row.rsplit(",", 1)[1].isdigit())
+    with contextlib.suppress(Unavailable):
+        free = min(int(row["free"]) for row in host.measure("disks") if row["mount"] == "/")
+        if need and free < 2 * need:
+            raise Refused(f"keeping the old files takes {need >> 20} MiB, and {free >> 20} MiB are free")

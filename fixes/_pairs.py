@@ -1,0 +1,49 @@
+"""Which releases a Python should have, by the tables and by what the checks miss."""
+
+from __future__ import annotations
+
+import re
+
+from npudoctor import knowledge
+from npudoctor.facts.cann import Cann
+from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.versions import CannVersion
+from npudoctor.sdk import Refused
+
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,60}")
+
+
+def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
+    """The releases of torch and torch_npu to install; raises Refused where nobody knows."""
+    for version in filter(None, (torch, torch_npu)):
+        if not _VERSION.fullmatch(version):
+            raise Refused(f"{version!r} is no version")
+    if torch and torch_npu:
+        return torch, torch_npu
+    stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
+    rows = knowledge.compatibility().releases_for_cann(stated, python=python.version) if stated else ()
+    for row in rows:
+        if torch in ("", row.torch) and torch_npu in ("", row.version):
+            return row.torch, row.version
+    raise Refused("no table says which pair this CANN wants", instead="--set torch=2.5.1 torch_npu=2.5.1")
+
+
+def missing(python: PythonEnvironment, cann: Cann | None) -> list[str]:
+    """The packages that CANN's compiler imports and that are not there, and numpy where it is too new."""
+    if cann is None or cann.chosen is None:
+        return []
+    layout = knowledge.layout()
+    version = cann.chosen.version
+    before = version is not None and version < CannVersion.parse(layout.more["numpy_2_from_cann"])
+    names = [one.distribution for one in layout.compiler_packages if one.essential]
+    found = ["numpy<2" if name == "numpy" and before else name for name in names if name not in python.distributions]
+    numpy = python.distributions.get("numpy")
+    if before and numpy is not None and int((re.match(r"\d+", numpy.version) or ["0"])[0]) >= 2:
+        found.append("numpy<2")
+    return found
+
+
+def upstream_triton(python: PythonEnvironment) -> list[str]:
+    """Upstream's triton, and triton-ascend, where both lie in one folder."""
+    names = [name for name in ("triton", "triton-ascend") if name in python.distributions]
+    return names if "triton" in names else []

@@ -1,0 +1,80 @@
+"""The packages of the Python that trains: the pair of torch and torch_npu, and what CANN's compiler imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npudoctor.facts.cann import Cann
+from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.records import dataclass
+from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix
+
+PROOF = ("python.pairing", "python.cann-pairing", "python.torch", "python.torch-npu", "python.known-bad")
+
+
+@dataclass(frozen=True)
+class Pair(Parameters):
+    """`torch` and `torch_npu` are the releases to have; empty for the smallest change that the tables know.
+
+    `offline` is a folder of wheels to install from, with no index.
+    """
+
+    torch: str = ""
+    torch_npu: str = ""
+    offline: str = ""
+
+
+@dataclass(frozen=True)
+class Packages(Parameters):
+    """`packages` are requirements such as numpy<2; empty for what the checks miss. `offline` is a folder of wheels."""
+
+    packages: tuple[str, ...] = ()
+    offline: str = ""
+
+
+@fix("python.install-pair", mends=PROOF)
+def install_pair(asked: Pair, host: Host, python: PythonEnvironment, cann: Cann | None) -> Iterator[Step | Note]:
+    """Install the torch and torch_npu that this CANN pairs with, by the smallest change.
+
+    The plan is resolved first, with the environment's own installer and index; every package that would change is
+    listed. The files of what is replaced are kept, so that the way back needs no index.
+    """
+    from . import _installing, _pairs
+
+    torch, torch_npu = _pairs.wanted(asked.torch, asked.torch_npu, python, cann)
+    local = "+cpu" if python.machine == "x86_64" and "+" not in torch else ""
+    wanted = [f"torch=={torch}{local}", f"torch-npu=={torch_npu}"]
+    if _has(python, "torch", f"{torch}{local}") and _has(python, "torch-npu", torch_npu):
+        return
+    try:
+        yield from _installing.steps(host, python, wanted, asked.offline)
+    except _installing.NotFoundError as why:
+        if local and f"{torch}{local}" in str(why):
+            reason = f"the index has no CPU build of torch {torch}: on x86-64 it lies on PyTorch's own CPU index"
+            raise Refused(f"{reason}; name that index, or a mirror of it, in pip's configuration ({why})") from why
+        raise Refused(str(why)) from why
+
+
+def _has(python: PythonEnvironment, name: str, version: str) -> bool:
+    found = python.distributions.get(name)
+    return found is not None and found.version == version
+
+
+@fix("python.install-packages", mends=("python.packages", "python.conflicts"))
+def install_packages(
+    asked: Packages, host: Host, python: PythonEnvironment, cann: Cann | None
+) -> Iterator[Step | Note]:
+    """Install the packages that CANN's operator compiler imports, in versions that it can use."""
+    from . import _installing, _pairs
+
+    wanted = list(asked.packages) or _pairs.missing(python, cann)
+    replaced = [] if asked.packages else _pairs.upstream_triton(python)
+    try:
+        if replaced:
+            yield from _installing.removal(host, python, replaced)
+        if "triton-ascend" in replaced:
+            yield _installing.anew(host, python, "triton-ascend", asked.offline)
+        if wanted:
+            yield from _installing.steps(host, python, wanted, asked.offline)
+    except _installing.NotFoundError as why:
+        raise Refused(str(why)) from why
