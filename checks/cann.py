@@ -12,6 +12,7 @@ from npudoctor.facts.cards import Cards
 from npudoctor.facts.context import SoftwareStack
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.platform import Platform
+from npudoctor.facts.startup_files import StartupFiles
 from npudoctor.facts.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
@@ -124,6 +125,7 @@ def set_env_is_in_force(
     paths: JobPaths,
     environment: JobEnvironment,
     linker: LinkerFolders | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """The variables of CANN's set_env.sh are in force for a job.
 
@@ -147,6 +149,7 @@ def set_env_is_in_force(
             environment,
             unset,
             lacking,
+            startup,
             everything="ASCEND_HOME_PATH" in unset and "LD_LIBRARY_PATH" in lacking,
         )
     elif unset or lacking:
@@ -182,6 +185,7 @@ def _not_in_force(
     environment: JobEnvironment,
     unset: list[str],
     lacking: Mapping[str, tuple[PathEntry, ...]],
+    startup: StartupFiles | None,
     *,
     everything: bool,
 ) -> Finding:
@@ -189,6 +193,17 @@ def _not_in_force(
     names = ", ".join(lacking)
     pitfall = "P001" if everything else "P036" if list(lacking) == ["PYTHONPATH"] else "P037"
     script = settings.script or f"{settings.install.names[0]}/set_env.sh"
+    sourced = startup.of(script, *(f"{name}/set_env.sh" for name in settings.install.names)) if startup else ()
+    hint = "Source the script in the shell, profile or service that starts the job, after everything else that sets "
+    hint += "these variables."
+    if sourced and everything:
+        hint = f"{sourced[0].path} sources it, but this environment has not been through it: services, cron, `docker "
+        hint += "exec` and commands over ssh read no start-up file, or not that one. Source it where the job starts."
+    elif sourced:
+        hint = (
+            f"{sourced[0].path} sources it; something behind line {sourced[0].line_number}, or in a later file, sets "
+        )
+        hint += "these variables anew. Extend them there: `export LD_LIBRARY_PATH=…:$LD_LIBRARY_PATH`."
     return Finding(
         summary=(
             f"CANN's environment is not in force: {script} was not sourced"
@@ -201,13 +216,25 @@ def _not_in_force(
             if everything or "LD_LIBRARY_PATH" in lacking
             else "Something replaced a variable after the script had set it, instead of extending it."
         ),
-        hint="Source the script in the shell, profile or service that starts the job, after everything else that sets "
-        "these variables.",
-        commands=(f"source {script}", f"echo 'source {script}' >> ~/.bashrc"),
-        evidence=tuple(_missing_evidence(settings, environment, unset, lacking)),
+        hint=hint,
+        commands=(f"source {script}", *(() if sourced else (f"echo 'source {script}' >> ~/.bashrc",))),
+        evidence=(
+            *_missing_evidence(settings, environment, unset, lacking),
+            *_sourcing(startup, script),
+        ),
         fix=FixOffer(id="env.profile"),
         pitfall=pitfall,
     )
+
+
+def _sourcing(startup: StartupFiles | None, script: str) -> Iterator[Evidence]:
+    """Which start-up files and hooks source a script of CANN, and that none does."""
+    if startup is None:
+        return
+    for line in startup.lines[:4]:
+        yield Evidence(source=str(line), expected=f"source {script}", actual=f"source {line.script}")
+    if not startup.lines:
+        yield Evidence(source="shell start-up files", expected=f"source {script}", actual="none sources a set_env.sh")
 
 
 def _missing_evidence(
@@ -233,7 +260,7 @@ def _places(entries: tuple[PathEntry, ...], settings: CannSettings) -> str:
 
 
 @check("cann.single", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,), fix="env.profile")
-def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths) -> Iterator[Finding]:
+def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles | None) -> Iterator[Finding]:
     """All variables lead into one and the same CANN.
 
     Two scripts sourced one after the other mix libraries of two releases: symbols are missing, or worse, they are not.
@@ -254,13 +281,19 @@ def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths) -> Iterator[Findin
             detail="The first folder of a list wins, for each library by itself: a job loads a mixture.",
             hint="Start a clean shell and source exactly one set_env.sh; look for a second one in profiles and images.",
             commands=("grep -n set_env ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc",),
-            evidence=tuple(
-                Evidence(
-                    source=", ".join(names),
-                    expected="one CANN",
-                    actual=known[root].title if root in known else f"{root}, which is no CANN that is installed",
-                )
-                for root, names in roots.items()
+            evidence=(
+                *(
+                    Evidence(
+                        source=", ".join(names),
+                        expected="one CANN",
+                        actual=known[root].title if root in known else f"{root}, which is no CANN that is installed",
+                    )
+                    for root, names in roots.items()
+                ),
+                *(
+                    Evidence(source=str(line), actual=f"source {line.script}")
+                    for line in (startup.lines[:6] if startup is not None else ())
+                ),
             ),
             fix=FixOffer(id="env.profile"),
             pitfall="P022",
