@@ -13,7 +13,7 @@ from npudoctor.facts.driver import DriverInstall, LoadedModules
 from npudoctor.facts.firmware_match import FirmwareMatch
 from npudoctor.facts.npu import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.version_files import InstallRecord
-from npudoctor.sdk import HEALTH, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")
 KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
@@ -46,8 +46,12 @@ def npu_smi_answers(
         )
     if mounts is not None and mounts.lack_libraries and answer.failure and answer.failure.cause == "library_missing":
         raise Unavailable(answer.reason or "npu-smi lacks a library", blocked_by="container.driver-files")
+    if answer.because is Because.TIMED_OUT and answer.info is None and not answer.timed_out:
+        raise Unavailable(answer.reason or "npu-smi was not waited for", because=Because.TIMED_OUT)
     if not answer.found:
         yield _missing(container, mounts)
+    elif answer.because is Because.NO_RIGHT:
+        yield _not_executable(answer)
     elif answer.timed_out:
         yield _hanging(answer)
     elif answer.info is None:
@@ -98,6 +102,18 @@ def _missing(container: Container | None, smi: ContainerMounts | None) -> Findin
                 actual=f"{NPU_SMI} is a folder: the host has npu-smi elsewhere" if is_folder else "not there",
             ),
         ),
+        pitfall="P060",
+    )
+
+
+def _not_executable(answer: NpuSmiAnswer) -> Finding:
+    path = (answer.reason or "").partition(" ")[0]
+    return Finding(
+        summary=answer.reason or "npu-smi cannot be executed",
+        detail="The tool is here and nobody may run it; a package that was copied by hand loses its modes.",
+        hint="Give it the mode that the driver's package gives it, as root; or install the driver again.",
+        commands=(f"ls -l {path}", f"sudo chmod 0755 {path}"),
+        evidence=(Evidence(source=path, expected="executable", actual="not executable"),),
         pitfall="P060",
     )
 

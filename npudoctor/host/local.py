@@ -90,6 +90,11 @@ class LocalHost(Changes):
             own_prefix=sys.prefix,
         )
 
+    @property
+    def rooted(self) -> bool:
+        """Whether its files are another node's than its processes."""
+        return bool(self._root)
+
     @functools.cached_property
     def user(self) -> User:
         """The user that npudoctor runs as."""
@@ -227,11 +232,19 @@ class LocalHost(Changes):
         places = (posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))
         return next((path for path in places if os.path.lexists(path)), None)
 
+    def _missing(self, name: str) -> Unavailable:
+        """Why a command cannot be run: it is nowhere, or it lies where nobody has the right to execute it."""
+        for folder in (*os.environ.get("PATH", os.defpath).split(":"), *STANDARD_PLACES.get(name, ())):
+            path = posixpath.join(folder or ".", name)
+            if "/" not in name and os.path.isfile(path):
+                return Unavailable(_why_not_started(path, PermissionError()), because=Because.NO_RIGHT)
+        return Unavailable(f"{name} is not installed")
+
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""
         path = self.which(argv[0])
         if path is None:
-            raise Unavailable(f"{argv[0]} is not installed")
+            raise self._missing(argv[0])
         environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
         return self._once([path, *argv[1:]], command_key(argv), environment, timeout)
 
@@ -280,6 +293,8 @@ class LocalHost(Changes):
         timeout: float,
         stream: Callable[[str], None] | None = None,
     ) -> Completed:
+        if self._closed:
+            raise _given_up(argv, 0.0)
         mark = f"{os.getpid()}.{next(_CALLS)}"
         started = time.monotonic()
         try:
@@ -308,6 +323,8 @@ class LocalHost(Changes):
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
+        if self._closed and process.poll() == -signal.SIGKILL:
+            raise _given_up(argv, time.monotonic() - started)
         return Completed(
             returncode=None if timed_out else process.poll(),
             stdout=output.text(0),
@@ -449,9 +466,18 @@ def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
         raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
 
 
+def _given_up(argv: Sequence[str], seconds: float) -> Unavailable:
+    """Why a command gave no answer: nobody waited for it any longer."""
+    command = command_key(argv)
+    asked = f"`{command}` had not answered after {seconds:.1f} s" if seconds else f"`{command}` was not asked yet"
+    return Unavailable(f"{asked} when the run's time was up", because=Because.TIMED_OUT)
+
+
 def _why_not_started(path: str, problem: OSError) -> str:
     if os.path.islink(path) and not os.path.exists(path):
         return f"{path} is a link to {os.readlink(path)}, which does not exist"
+    if isinstance(problem, PermissionError) and os.path.isfile(path):
+        return f"{path} cannot be executed: its mode is {stat.S_IMODE(os.stat(path).st_mode):04o}"
     return f"{path} cannot be started: {problem.strerror}"
 
 

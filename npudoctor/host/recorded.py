@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -110,6 +110,9 @@ class RecordedHost:
             return Unavailable(f"{tool} is not asked again: `{hung}` did not answer", because=Because.TIMED_OUT)
         if known or (self._unknown and not self._missing_tools & {first, posixpath.basename(tool)}):
             return self._not_recorded(f"`{key}`")
+        if "/" not in tool and (path := self._lying_at(tool, self._is_file)):
+            mode = self.tree.stat(path).mode
+            return Unavailable(f"{path} cannot be executed: its mode is {mode:04o}", because=Because.NO_RIGHT)
         return Unavailable(f"{tool} does not exist" if "/" in tool else f"{tool} is not installed")
 
     def _hung(self, tool: str) -> str | None:
@@ -134,11 +137,17 @@ class RecordedHost:
             raise self._not_recorded(f"whether {name} is installed")
         return found
 
-    def _lying_at(self, name: str) -> str | None:
+    def _lying_at(self, name: str, fits: Callable[[str], bool] | None = None) -> str | None:
         variables = {} if isinstance(self._environ, Unavailable) else self._environ
         places = [*variables.get("PATH", USUAL_PATH).split(":"), *STANDARD_PLACES.get(name, ())]
         paths = (posixpath.join(place, name) for place in places if place.startswith("/"))
-        return next((path for path in paths if self._executable(path)), None)
+        return next((path for path in paths if (fits or self._executable)(path)), None)
+
+    def _is_file(self, path: str) -> bool:
+        try:
+            return self.tree.stat(path).kind == "file"
+        except OSError:
+            return False
 
     def _executable(self, path: str) -> bool:
         try:

@@ -6,7 +6,7 @@ import os
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from npudoctor.host import TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Unavailable, User, command_key
 from npudoctor.host.bundle import open_bundle
 from npudoctor.host.local import OUTPUT_LIMIT_BYTES, LocalHost
 from npudoctor.host.recorded import RecordedHost
@@ -93,8 +93,15 @@ class ToolsHost(LocalHost):
         """Run the executable that stands in for a command."""
         path = self._executable(argv[0])
         if path is None:
-            raise Unavailable(f"{argv[0]} is not installed")
+            raise self._missing(argv[0])
         return self._once([path, *argv[1:]], command_key(argv), os.environ, timeout)
+
+    def _missing(self, name: str) -> Unavailable:
+        """Why a command cannot be run: nothing stands in for it, or what does may not be executed."""
+        path = os.path.join(self._tools, posixpath.basename(name))
+        if os.path.isfile(path):
+            return Unavailable(f"{path} cannot be executed: its mode lacks the right to", because=Because.NO_RIGHT)
+        return Unavailable(f"{name} is not installed")
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None

@@ -100,6 +100,13 @@ def test_a_cut_table_is_npu_smi_s_failure_and_no_missing_card(node: Nodes, lines
     assert report.exit_code == 1
 
 
+def test_an_npu_smi_that_nobody_may_run_is_not_called_missing() -> None:
+    files = {**INSTALLED, "/usr/local/sbin/npu-smi": "ELF"}
+    finding = only(with_cards("driver.npu-smi", files=files))
+    assert finding.summary == "/usr/local/sbin/npu-smi cannot be executed: its mode is 0644"
+    assert "sudo chmod 0755 /usr/local/sbin/npu-smi" in finding.commands
+
+
 def test_a_slow_npu_smi_is_a_warning(node: Nodes) -> None:
     assert only(node(driver={"fault": "slow"}).check("driver.npu-smi")).severity is Severity.WARNING
 

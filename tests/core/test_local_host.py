@@ -162,9 +162,22 @@ def test_closing_ends_what_runs(tool: Tool, tmp_path: Path) -> None:
     host = LocalHost()
     threading.Timer(0.4, host.close).start()
     began = time.monotonic()
-    assert host.run(["npu-smi", "info"], timeout=30).returncode == -9
+    with pytest.raises(Unavailable, match=r"`npu-smi info` had not answered after 0\.\d s when the run") as caught:
+        host.run(["npu-smi", "info"], timeout=30)
+    assert caught.value.because is Because.TIMED_OUT
     assert time.monotonic() - began < 10
     assert gone(int((tmp_path / "pid").read_text()))
+    with pytest.raises(Unavailable, match="was not asked yet when the run's time was up"):
+        host.run(["npu-smi", "info", "-l"])
+
+
+def test_a_tool_that_nobody_may_execute_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "npu-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "npu-smi").chmod(0o644)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match=r"npu-smi cannot be executed: its mode is 0644$") as caught:
+        LocalHost().run(["npu-smi", "info"])
+    assert caught.value.because is Because.NO_RIGHT
 
 
 def test_a_file_is_read_and_its_absence_explained(tmp_path: Path) -> None:

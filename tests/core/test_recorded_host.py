@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Host, MutableHost, Unavailable, User, real_path
-from npudoctor.host.recorded import FakeHost
 from npudoctor.host.changing import ChangingTree
+from npudoctor.host.recorded import FakeHost
 from npudoctor.host.tree import DiskStore, FileTree, MemoryStore, Overlay
 
 DEV = User(name="dev", uid=1005, gid=1005, gids=(1005, 1000), groups=("dev", "HwHiAiUser"))
@@ -59,7 +59,8 @@ def test_an_executable_file_makes_a_tool_known(place: str) -> None:
 def test_a_file_that_nobody_may_execute_is_no_tool() -> None:
     host = FakeHost(files={"/usr/local/bin/npu-smi": ""})
     assert host.which("npu-smi") is None
-    assert why(host.run, ["npu-smi", "info"]) == ("npu-smi is not installed", Because.ABSENT)
+    reason = "/usr/local/bin/npu-smi cannot be executed: its mode is 0644"
+    assert why(host.run, ["npu-smi", "info"]) == (reason, Because.NO_RIGHT)
 
 
 def test_a_tool_of_which_only_answers_are_known_goes_by_its_name() -> None:
