@@ -11,6 +11,7 @@ import pytest
 
 from npudoctor import knowledge, plugins
 from npudoctor.knowledge import releases, symptoms, table
+from npudoctor.knowledge.site import KEYS
 
 Write = Callable[..., Path]
 SCHEMA = "npudoctor.knowledge/1"
@@ -119,3 +120,19 @@ def test_a_bad_file_is_a_result_of_every_check(write: Write) -> None:
     broken = [result for result in plugins.load().broken if "knowledge" in result.check]
     assert len(broken) == 1
     assert "no valid JSON" in (broken[0].reason or "")
+
+
+def test_the_example_of_the_page_is_a_good_file(write: Write) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text()
+    write(text=page.partition("```json\n")[2].partition("```")[0])
+    assert table.site_problems() == ()
+    row = releases.load().release("2.7.1.post4")
+    assert row is not None
+    assert row.cann == ("8.5.0", "9.0.0")
+
+
+def test_the_page_names_every_list_that_a_site_can_change() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text()
+    for name, lists in KEYS.items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))
+        assert all(f"`{part}`" in row for part in lists)
