@@ -6,15 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
 from npudoctor.facts.cards import Cards
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
-from npudoctor.knowledge.chips import LinkPlan
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
 from .npu import BEHIND_NPU_SMI
+
+if TYPE_CHECKING:  # the table brings its module with it when it is asked for
+    from npudoctor.knowledge.chips import LinkPlan
 
 COMMAND = "npu-smi info -t topo"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
 from npudoctor.facts.container import Container
-from npudoctor.knowledge.places import Mount
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import Because, Host, NotApplicable, Unavailable, probe
+
+if TYPE_CHECKING:  # the table brings its module with it when it is asked for
+    from npudoctor.knowledge.places import Mount
 
 MOUNT_INFO = "/proc/self/mountinfo"
 LIBRARIES = "/usr/local/Ascend/driver/lib64"

@@ -91,7 +91,7 @@ AT = "[912.4]"
 FAULTS = {
     "[ascend] [devdrv] [ERROR] device 3 heart beat lost, status 1": "a card's heartbeat was lost",
     "davinci: dev_id=3 heartbeat timeout": "a card's heartbeat was lost",
-    "drv_pcie: 0000:82:00.0 link down": "the driver lost a card's PCIe link",
+    "drv_pcie: 0000:82:00.0 link down": "a card was lost",
     "[hccs] link 3 fatal": "an HCCS link failed",
     "pcieport 0000:80:00.0: AER: Uncorrected (Fatal) error: 0000:82:00.0": "the PCIe bus reported a fatal error",
     "{1}[Hardware Error]: event severity: fatal": "the processor reported an uncorrected hardware error",
@@ -112,6 +112,9 @@ HARMLESS = (
     "EDAC MC0: 1 CE memory read error on CPU_SrcID#0",
     "drv_davinci_intf_host: loading out-of-tree module taints kernel.",
     "hns3 0000:7d:00.0 eth1: link down",
+    "usb 1-1: input device lost",
+    "hisi_sas: debugfs: hccs statistics dumped",
+    "[ascend] default queue registered, page fault handler set",
     "Out of memory: Killed process 4711 (python3)",
 )
 
