@@ -19,6 +19,7 @@ from npudoctor import __version__
 COMMANDS = {
     "tui": ("npudoctor.cli.tui", "open the terminal interface; so does `npudoctor` alone, on a terminal"),
     "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
+    "web": ("npudoctor.cli.web", "open the terminal interface in a browser, on this machine only"),
     "explain": ("npudoctor.cli.explain", "explain a check, a pitfall, an error code, or a failing log"),
     "setup": ("npudoctor.cli.setup", "make this node ready: check, apply what is safe, say what is left"),
     "fix": ("npudoctor.cli.fix", "preview, apply and prove what mends a finding"),

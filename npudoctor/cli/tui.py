@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if not on_a_terminal():
         from npudoctor.cli import main
 
-        return main(["check", *_words(args)])
+        return main(["check", *words_of(args)])
     return _open(args)
 
 
@@ -43,7 +43,9 @@ def run_bare() -> int:
 
 
 def on_a_terminal() -> bool:
-    """Whether there is a terminal that can show it."""
+    """Whether there is a terminal that can show it, or a browser behind textual-serve."""
+    if os.environ.get("TEXTUAL_DRIVER", "").startswith("textual."):
+        return True
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -77,13 +79,13 @@ def _node(args: argparse.Namespace | None) -> Node:
             catalog=plugins.load(args.plugin),
             selection=selection,
             open=lambda: node.opened(args, config),
-            words=tuple(_words(args)),
+            words=tuple(words_of(args)),
         )
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
 
 
-def _words(args: argparse.Namespace) -> list[str]:
+def words_of(args: argparse.Namespace) -> list[str]:
     """The options as they could be given to another command."""
     words: list[str] = []
     for option in ("replay", "simulate", "root", "python", "environment", "role", "config", "profile"):
