@@ -335,15 +335,25 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
     if not any(entry.inverse for entry in entries):
         raise Refused("nothing of it can be undone")
     host = journal.host.fresh()
-    for entry in entries:
+    later: set[str] = set()
+    for entry in reversed(entries):
+        superseded = later & _subjects(entry.step)
+        later |= _subjects(entry.step)
         if entry.inverse is None:
             continue
         if found := entry.inverse.obstacle(host):
             raise Refused(found.reason, instead="sudo" if found.root else None)
-        if force or isinstance(entry.step, Run) or entry.step.holds(host) or entry.inverse.holds(host):
+        if force or superseded or isinstance(entry.step, Run) or entry.step.holds(host) or entry.inverse.holds(host):
             continue
         change = entry.step.preview(host)
         raise Refused(f"it was changed since; as npudoctor left it:\n{change}", instead=f"npudoctor undo {run} --force")
+
+
+def _subjects(step: Step) -> set[str]:
+    """What a step changes: a later step of the same run may have changed it again."""
+    if isinstance(step, KeepPackages):
+        return {f"package {name}" for name, _, _ in step.changes}
+    return {f"{name} {value}" for name in ("path", "key", "group") if (value := getattr(step, name, None))}
 
 
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:

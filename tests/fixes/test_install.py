@@ -153,11 +153,11 @@ def test_an_installer_that_fails_leaves_the_environment_as_it_was(
     before = fingerprint(target)
     made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(copied))
     assert not made.empty
-    real = runner.plan.make
+    real = plan.make
 
     def spoiled(*args: Any) -> FixPlan:
         """What the runner plans again is the same; then the wheel goes bad, in the middle of the archive."""
-        found = real(*args)
+        found: FixPlan = real(*args)
         bad = copied / f"torch-2.6.0{CPU}-py3-none-any.whl"
         bad.write_bytes(bad.read_bytes()[:-40] + b"\0" * 40)
         return found
