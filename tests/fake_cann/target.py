@@ -28,12 +28,7 @@ class NotToBeHad(Exception):
 
 
 def install(folder: Path) -> Path:
-    """A virtual environment with the CPU build of torch and the real torch_npu; its python. Raises NotToBeHad.
-
-    NPUDOCTOR_TEST_TORCH names an environment that is there already.
-    """
-    if ready := os.environ.get("NPUDOCTOR_TEST_TORCH"):
-        return Path(ready) / "bin/python"
+    """A virtual environment with the CPU build of torch and the real torch_npu; its python. Raises NotToBeHad."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     report = folder / "report.json"
     wanted = (f"torch=={TORCH}", "numpy", "pyyaml")
