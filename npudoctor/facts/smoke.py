@@ -104,15 +104,17 @@ class SmokeRun:
         return {rank: value for (rank, measured), value in self.measured.items() if measured == name}
 
     def mean_losses(self) -> tuple[float | None, ...]:
-        """The mean over the ranks, step by step; None where a rank had no finite loss."""
+        """The mean over the ranks of all nodes, step by step; None where a rank had no finite loss."""
+        for everywhere in self.of_all("mean_losses").values():
+            return tuple(everywhere)
         rows = zip(*self.losses.values(), strict=False) if self.losses else ()
         return tuple(
             None if None in row else sum(value for value in row if value is not None) / len(row) for row in rows
         )
 
     def reference(self) -> tuple[float, ...]:
-        """The losses of the same training on one CPU; empty where it was not computed."""
-        return tuple(self.measured.get((0, "reference"), ()))
+        """The losses of the same training on one CPU; empty where rank 0, which computes it, is on another node."""
+        return tuple(next(iter(self.of_all("reference").values()), ()))
 
 
 def _place(stage: str) -> int:

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -134,6 +135,8 @@ def _command(plan: Plan, folder: str) -> list[str]:
     if plan.planned.nnodes > 1:
         endpoint = plan.request.rdzv_endpoint
         address = ["--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=npudoctor"]
+        address += [f"--rdzv_conf=is_host={int(plan.planned.node_rank == 0)}"]
+        address += [f"--local_addr={own}"] if (own := _address_towards(plan.master_addr)) else []
     nodes = [f"--nnodes={plan.planned.nnodes}", f"--node_rank={plan.planned.node_rank}", f"--nproc_per_node={ranks}"]
     if kind in ("torchrun", "torch_npu_run", "torch.distributed.launch"):
         module = {"torchrun": "torch.distributed.run", "torch_npu_run": "torch_npu.distributed.run"}.get(kind, kind)
@@ -164,6 +167,17 @@ def _command(plan: Plan, folder: str) -> list[str]:
             "done\nwait\n"
         )
     return ["bash", script]
+
+
+def _address_towards(host: str) -> str | None:
+    """This node's address on the way to another; nothing is sent. Its name may lead the others elsewhere."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
 
 
 def marked(mark: str) -> list[int]:

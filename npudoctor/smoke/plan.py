@@ -340,6 +340,7 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "backend": planned.backend,
         "world_size": planned.world_size,
         "local_world_size": len(planned.ranks),
+        "nnodes": planned.nnodes,
         "first_rank": planned.ranks[0].rank,
         "stages": stages,
         "size": planned.size,

@@ -136,7 +136,7 @@ class Session:
         verdict, exit_code = judge(results, fail_on=self.fail_on)
         planned = next(event for event in seen if isinstance(event, Planned))
         about = self.host.about
-        alone, together = outcome.measured.get((0, "alone_s")), outcome.of_all("together_s")
+        alone, together = next(iter(outcome.of_all("alone_s").values()), None), outcome.of_all("together_s")
         efficiency = alone / max(together.values()) if alone and together else None
         return SmokeReport(
             tool_version=__version__,

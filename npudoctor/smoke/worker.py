@@ -90,7 +90,8 @@ class Rank(object):
 
     def __init__(self, told, rank, local_rank):
         self.told, self.rank, self.local_rank, self.world = told, rank, local_rank, told["world_size"]
-        self.link = Link(told["socket"], rank)
+        self.link = Link(told["socket"], told["first_rank"] + local_rank)  # its number in this node's plan
+        self.losses = []
         self.fault = Fault(os.environ.get("NPUDOCTOR_SMOKE_FAULT", ""), rank)
         self.large = told["size"] == "large"
         self.batch, self.steps = (64 if self.large else 32), told["steps"]
@@ -326,6 +327,7 @@ class Rank(object):
             value = loss.item()
             seen += numbers.tolist() if step < min(self.steps, 10) else []
             spent = time.perf_counter() - start
+            self.losses.append(value)
             self.link.say("loss", step=step, loss=value if math.isfinite(value) else None, s=spent)
         self.link.say("measured", name="samples", value=sorted(seen))
         if self.device.type == "npu":
@@ -355,6 +357,11 @@ class Rank(object):
 
     def parity(self):
         """Rank 0 trains the same on the CPU, all ranks' batches as one; the others wait."""
+        if self.told["nnodes"] > 1:
+            self.link.at("mean of the losses of all nodes")
+            mean = torch.tensor(self.losses, device=self.device) / self.world
+            dist.all_reduce(mean)
+            self.link.say("measured", name="mean_losses", value=mean.tolist())
         if self.rank == 0:
             model, cpu = self.make_model(torch.device("cpu")), []
             optimizer = torch.optim.SGD(model.parameters(), 0.02 if self.large else 0.1)

@@ -24,12 +24,27 @@ CHECKS = (
 
 def stream(*, npu: bool = True, ranks: int = 4, **replaced: Any) -> Iterator[dict[str, Any]]:
     """The events of a run on cards where all is well; `replaced` are events by what is to be put in their place."""
-    stages = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling")
+    stages: tuple[str, ...] = (
+        "launch",
+        "rendezvous",
+        "collectives",
+        "bandwidth",
+        "training",
+        "in-sync",
+        "parity",
+        "scaling",
+    )
     if npu:
         stages += ("memory-seen",)
     plan: dict[str, Any] = {
-        **{"event": "planned", "device": "npu" if npu else "cpu", "world_size": ranks, "family": "A2"},
-        **{"size": "large", "dtype": "fp32", "strategy": "ddp", "launcher": "direct"},
+        "event": "planned",
+        "device": "npu" if npu else "cpu",
+        "world_size": ranks,
+        "family": "A2",
+        "size": "large",
+        "dtype": "fp32",
+        "strategy": "ddp",
+        "launcher": "direct",
         "ranks": [{"rank": one, "card": f"npu:{one}"} for one in range(ranks)],
         "deadlines_s": dict.fromkeys(stages, 60.0),
     }
@@ -174,7 +189,7 @@ def test_a_run_that_was_cut_off_leaves_what_it_did_not_reach_undetermined() -> N
             ("smoke.training", "error", "npu:1", "the loss of rank 1 is not finite at step 1"),
         ),
         (
-            {"losses": {rank: (1.0, 1.0, 1.0, 1.0, 1.1) for rank in range(4)}},
+            {"losses": dict.fromkeys(range(4), (1.0, 1.0, 1.0, 1.0, 1.1))},
             ("smoke.training", "error", "host", "the loss does not fall: 1.0000 at first, 1.1000 at last"),
         ),
         (

@@ -11,6 +11,7 @@ from npudoctor.host.simulated import SimulatedHost
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.smoke import plan
+from npudoctor.smoke.events import STAGES
 from npudoctor.smoke.plan import Known, Refused, Request
 from npudoctor.smoke.session import Session
 
@@ -39,7 +40,7 @@ def test_every_idle_card_gets_a_rank_and_its_cpus(a2: Known) -> None:
     ]
     assert planned.ranks[0].cpus == "144-167"
     assert (planned.backend, planned.family, planned.world_size) == ("hccl", "A2", 8)
-    assert list(planned.deadlines_s) == list(plan.STAGES)
+    assert list(planned.deadlines_s) == list(STAGES)
     assert "bf16" in made(a2).told["dtypes"]
 
 
