@@ -15,6 +15,7 @@ from npudoctor.sim import cann, driver, hccn, login, system
 from npudoctor.sim.commands import Commands
 from npudoctor.sim.measures import Measures
 from npudoctor.sim.node import RECORDED_AT, Node
+from npudoctor.sim.pip import Pip
 from npudoctor.sim.scenario import Scenario
 from npudoctor.sim.target import Target
 
@@ -29,6 +30,7 @@ class Machine:
     def __init__(self, node: Node, tree: ChangingTree, target: Target) -> None:
         self._node = node
         self._target = target
+        self._pip = Pip(target)
         self._tree = tree
 
     def set_sysctl(self, key: str, value: str) -> None:
@@ -55,8 +57,14 @@ class Machine:
             user=self._node.user,
         )
 
+    def answer(self, argv: Sequence[str]) -> Completed | None:
+        """What a command prints that only looks, and is no recorded one; None for all others."""
+        return self._pip.answer(argv)
+
     def act(self, argv: Sequence[str]) -> Completed | None:
         """Run a command that changes the node; None for one that changes nothing."""
+        if (done := self._pip.act(argv)) is not None:
+            return done
         tool, words = argv[0].rpartition("/")[2], list(argv[1:])
         if tool == "hccn_tool" and words[2:5] == ["-tls", "-s", "enable"] and len(words) == 6:
             text, status = hccn.switch_tls(self._node, int(words[1]), words[5])
