@@ -16,8 +16,10 @@ from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu import Boards, HealthPages
 from npudoctor.facts.npu_pages import HotMemories
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
+from npudoctor.facts.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+
+from ._lost import compared
 
 TABLE = "npu-smi info"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
@@ -71,89 +73,10 @@ def sources_agree_on_the_cards(
     A card that has fallen off the bus, or that the driver could not start, is missing in one of them while jobs wait
     for it. A container's PCI bus is that of its host and is not compared.
     """
-    lost: list[PciCard] = []
-    if container is None and pci is not None and pci.cards and all(chip.bus_id for chip in info.npus):
-        shown = {normal_address(chip.bus_id or ""): chip for chip in info.npus}
-        slots = {card.slot for card in pci.cards}
-        lost = [card for card in pci.cards if card.slot not in shown]
-        yield from (_not_started(card, info, nodes, alone=len(lost) == 1) for card in lost)
-        yield from (_off_the_bus(chip, info) for slot, chip in shown.items() if slot not in slots)
-    if nodes is not None and not nodes.slices:
-        yield from _compare_nodes(info, nodes, explained=len(lost))
-    if container is None and not lost and cards is not None:
+    found = list(compared(info, nodes, pci if container is None else None))
+    yield from found
+    if container is None and not found and cards is not None:
         yield from _fewer_than_the_product(info, cards)
-
-
-def _ids(info: NpuSmiInfo) -> set[int]:
-    """The numbers that device nodes have: of the chip where npu-smi shows them, else of the NPU."""
-    return {
-        next(number for number in (chip.phy_id, chip.device_id, chip.npu_id) if number is not None)
-        for chip in info.npus
-    }
-
-
-def _not_started(card: PciCard, info: NpuSmiInfo, nodes: DeviceNodes | None, *, alone: bool) -> Finding:
-    ids = _ids(info)
-    gaps = sorted((set(nodes.numbers) if nodes else set()) - ids) or sorted(set(range(max(ids, default=0))) - ids)
-    number = gaps[0] if alone and len(gaps) == 1 else None
-    place = f" on NUMA node {card.numa_node}" if card.numa_node is not None else ""
-    return Finding(
-        subject="host" if number is None else f"npu:{number}",
-        summary=f"the card in PCI slot {card.slot}{place} is on the bus, and npu-smi does not show it",
-        detail="The driver could not start this card, or has lost it: jobs on all cards of the node will fail.",
-        hint="Read what the kernel says of this slot; a reboot starts the card again, and one that stays away needs "
-        "to be reseated or replaced. Until then, leave it out with ASCEND_RT_VISIBLE_DEVICES.",
-        commands=(f"dmesg | grep -i -e {card.slot} -e davinci -e devdrv", f"lspci -vv -s {card.slot}"),
-        evidence=(
-            Evidence(source=f"{DEVICES}/{card.slot}", actual=f"device {card.device}, driver {card.driver or 'none'}"),
-            Evidence(source=TABLE, expected=f"a row with Bus-Id {card.slot.upper()}", actual="none"),
-        ),
-        pitfall="P052",
-    )
-
-
-def _off_the_bus(chip: Chip, info: NpuSmiInfo) -> Finding:
-    slot = normal_address(chip.bus_id or "")
-    return Finding(
-        subject=subject_of(chip, info.npus),
-        summary=f"npu-smi shows a card in PCI slot {slot}, which is gone from the bus",
-        detail="The card has dropped off the PCI bus while the driver still knows it; what runs on it hangs or fails.",
-        hint="Drain the node and power it off and on; a card that drops again needs to be reseated or replaced.",
-        commands=(f"dmesg | grep -i -e {slot} -e davinci -e AER", "lspci -nn -d 19e5:"),
-        evidence=(
-            Evidence(source=TABLE, actual=f"NPU {chip.npu_id}, Bus-Id {chip.bus_id}"),
-            Evidence(source=DEVICES, expected=slot, actual="not there"),
-        ),
-        pitfall="P052",
-    )
-
-
-def _compare_nodes(info: NpuSmiInfo, nodes: DeviceNodes, *, explained: int) -> Iterator[Finding]:
-    there, rows = len(nodes.cards), len(info.npus)
-    if there == rows or there == rows + explained:
-        return
-    numbers, ids = set(nodes.numbers), _ids(info)
-    fewer = there < rows
-    odd = sorted(ids - numbers if fewer else numbers - ids)
-    named = len(odd) == abs(there - rows)
-    paths = ", ".join(f"/dev/davinci{number}" for number in odd)
-    summary = (
-        f"npu-smi shows {rows} chips, and {there} of them have a device node"
-        if fewer
-        else f"{there} cards have a device node, and npu-smi shows {rows} of them"
-    )
-    yield Finding(
-        subject=f"npu:{odd[0]}" if named and len(odd) == 1 else "host",
-        summary=summary + (f": {'without' if fewer else 'not'} {paths}" if named else ""),
-        detail="A chip without a node cannot be opened by any job; a node without a chip answers none.",
-        hint="Read what the kernel says of the card; into a container pass exactly the cards that it is meant to use.",
-        commands=("ls -l /dev/davinci*", "npu-smi info", "dmesg | grep -i -e davinci -e devdrv"),
-        evidence=(
-            Evidence(source=TABLE, actual=f"{rows} chips"),
-            Evidence(source="/dev/davinci*", expected=f"{rows} nodes", actual=f"{there} nodes"),
-        ),
-        pitfall="P052",
-    )
 
 
 def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]:

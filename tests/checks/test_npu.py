@@ -100,9 +100,22 @@ def test_a_missing_card_is_named_once(node: Nodes, missing: list[str], severity:
     assert words in finding.summary
 
 
-def test_two_missing_cards_are_two_findings_of_the_host(node: Nodes) -> None:
+def test_two_missing_cards_are_two_findings(node: Nodes) -> None:
     cards = [{"id": id, "missing": ["npu-smi"]} for id in (2, 6)]
-    assert [finding.subject for finding in node(card=cards).check("npu.count").findings] == ["host", "host"]
+    assert [finding.subject for finding in node(card=cards).check("npu.count").findings] == ["npu:2", "npu:6"]
+
+
+@pytest.mark.parametrize("missing", ["npu-smi", "pci", "device-node"])
+def test_one_of_two_chips_of_a_card_is_named_as_npu_smi_would(node: Nodes, missing: str) -> None:
+    card = [{"id": 6, "chip": 1, "missing": [missing]}]
+    finding = only(node(product="atlas-800t-a3", card=card).check("npu.count"))
+    assert finding.subject == "npu:6/chip:1"
+
+
+def test_both_chips_of_a_card_off_the_bus_are_named(node: Nodes) -> None:
+    card = [{"id": 4, "missing": ["pci"]}]
+    findings = node(product="atlas-300i-duo", card=card).check("npu.count").findings
+    assert [finding.subject for finding in findings] == ["npu:4/chip:0", "npu:4/chip:1"]
 
 
 def test_a_container_is_not_compared_with_its_host_s_bus(node: Nodes) -> None:
