@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts import elf, launch, npu_smi, startup_files
+from npudoctor.facts import elf, launch, next_boot, npu_smi, startup_files
 from npudoctor.facts.credentials import masked, masked_by_shape, without_credentials
 from npudoctor.host import ParseError
 from npudoctor.host.recorder import Notes
@@ -146,6 +146,8 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes:
     if _VARIABLES.fullmatch(path):
         kept = launch.parse_variables(content.decode("utf-8", "replace"))
         return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"
+    if (boot := next_boot.reduced(path, content.decode("utf-8", "replace"))) is not None:
+        return boot.encode()
     if startup_files.is_one(path):
         return startup_files.reduced(content.decode("utf-8", "replace")).encode()
     if path.endswith(_SCRIPTS):

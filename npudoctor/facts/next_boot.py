@@ -57,6 +57,15 @@ def parse_menu(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def reduced(path: str, text: str) -> str | None:
+    """What is read of a boot loader's file, and no more: menus may hold passwords. None for any other file."""
+    if path in GRUB_ENVIRONMENTS:
+        return f"saved_entry={parse_environment(text).get('saved_entry', '')}\n"
+    if path in GRUB_MENUS:
+        return "".join(f'menuentry "{title}" {{\nlinux /vmlinuz-{kernel}\n}}\n' for title, kernel in parse_menu(text))
+    return None
+
+
 def newest(releases: tuple[str, ...]) -> str | None:
     """The kernel that distributions boot by default: the one with the highest version."""
     wanted = [release for release in releases if not re.search(_NEVER_BOOTED, release)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from npudoctor.facts.container import Container
 from npudoctor.facts.container_mounts import container_mounts, parse_mounts
-from npudoctor.facts.next_boot import NextBoot, newest, next_boot, parse_environment, parse_menu
+from npudoctor.facts.next_boot import NextBoot, newest, next_boot, parse_environment, parse_menu, reduced
 from npudoctor.facts.platform import Platform
 from npudoctor.host.recorded import FakeHost
 from npudoctor.host.tree import Overlay
@@ -65,6 +65,16 @@ def test_a_menu_that_this_user_may_not_read_is_no_guess() -> None:
 def test_versions_count_by_their_numbers() -> None:
     assert newest(("5.10.0-60", "5.10.0-216", "4.19.90", "5.10.0-216+debug")) == "5.10.0-216"
     assert newest(("0-rescue-1",)) is None
+
+
+def test_of_a_boot_loader_s_files_only_what_is_read_is_kept() -> None:
+    secret = "password_pbkdf2 root grub.pbkdf2.sha512.10000.C0FFEE\n" + MENU
+    kept = reduced("/boot/grub/grub.cfg", secret)
+    assert kept is not None and "C0FFEE" not in kept and "UUID" not in kept
+    assert parse_menu(kept) == parse_menu(secret)
+    environment = reduced("/boot/grub/grubenv", f"# GRUB\nsaved_entry=1\nkernelopts=token=x\n{'#' * 40}")
+    assert environment == "saved_entry=1\n"
+    assert reduced("/etc/hosts", "127.0.0.1 localhost") is None
 
 
 @given(st.text(alphabet="menutry'\"{}linux /vz-5.10\n\t=#>", max_size=200))
