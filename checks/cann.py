@@ -12,10 +12,12 @@ from npudoctor.facts.cards import Cards
 from npudoctor.facts.context import SoftwareStack
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.platform import Platform
+from npudoctor.facts.python_imports import TorchNpuImport
 from npudoctor.facts.startup_files import StartupFiles
 from npudoctor.facts.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
+from ._causes import as_evidence
 from ._packages import operators_package, package_tag
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
@@ -126,6 +128,7 @@ def set_env_is_in_force(
     environment: JobEnvironment,
     linker: LinkerFolders | None,
     startup: StartupFiles | None,
+    imported: TorchNpuImport | None,
 ) -> Iterator[Finding]:
     """The variables of CANN's set_env.sh are in force for a job.
 
@@ -150,6 +153,7 @@ def set_env_is_in_force(
             unset,
             lacking,
             startup,
+            imported,
             everything="ASCEND_HOME_PATH" in unset and "LD_LIBRARY_PATH" in lacking,
         )
     elif unset or lacking:
@@ -186,6 +190,7 @@ def _not_in_force(
     unset: list[str],
     lacking: Mapping[str, tuple[PathEntry, ...]],
     startup: StartupFiles | None,
+    imported: TorchNpuImport | None,
     *,
     everything: bool,
 ) -> Finding:
@@ -220,6 +225,7 @@ def _not_in_force(
         commands=(f"source {script}", *(() if sourced else (f"echo 'source {script}' >> ~/.bashrc",))),
         evidence=(
             *_missing_evidence(settings, environment, unset, lacking),
+            *as_evidence(imported.attempt if imported is not None else None),
             *_sourcing(startup, script),
         ),
         fix=FixOffer(id="env.profile"),

@@ -22,7 +22,6 @@ from npudoctor.findings import (
     Report,
     Result,
     Severity,
-    Silenced,
     Skip,
     Status,
     as_the_site_wants,
@@ -33,27 +32,11 @@ from npudoctor.findings import (
 from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import PREFLIGHT, PROFILES, Check, Need, Options, Probe, needs_of
+from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
+from npudoctor.selection import Selection, select
 
 CONTEXT = (Platform, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which checks to run and how to judge them.
-
-    `names` and `skip` hold ids and tags. `severities` holds what the site gives to findings above info, by id;
-    `silenced` its reasons by id or tag. `deadline_s` bounds the whole run, in seconds.
-    """
-
-    names: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-    options: Options = field(default_factory=Options)
-    fail_on: Severity = Severity.ERROR
-    severities: Mapping[str, Severity] = field(default_factory=dict)
-    silenced: Mapping[str, Silenced] = field(default_factory=dict)
-    deadline_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,39 +76,6 @@ class Answered:
 
 
 Event = Started | Finished | Done | Asked | Answered
-
-
-class UnknownName(ValueError):
-    """A name that is neither a check nor a tag of this catalogue, with the nearest ones that are."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        import difflib  # costs a millisecond that only a mistake should pay
-
-        nearest = difflib.get_close_matches(name, known, n=2)
-        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; `npudoctor list` shows all"
-        super().__init__(f"there is no check or tag {name!r}{hint}")
-
-
-def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
-    """The checks to run, in the order of the catalogue; one named by its id runs whatever the profile.
-
-    Raises UnknownName.
-    """
-    tags = {tag for check in catalog.checks.values() for tag in check.tags}
-    for name in (*selection.names, *selection.skip):
-        if name not in catalog.checks and name not in tags:
-            raise UnknownName(name, sorted(tags | set(catalog.checks)))
-    affordable = PROFILES[: PROFILES.index(selection.options.profile) + 1]
-
-    def chosen(check: Check) -> bool:
-        if check.id in selection.skip or any(tag in selection.skip for tag in check.tags):
-            return False
-        if check.id in selection.names:
-            return True
-        wanted = not selection.names or any(tag in selection.names for tag in check.tags)
-        return wanted and check.profile in affordable
-
-    return tuple(check for check in catalog.checks.values() if chosen(check))
 
 
 def run(

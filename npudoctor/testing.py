@@ -9,11 +9,12 @@ from npudoctor.findings import Report, Result
 from npudoctor.host import Host
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Options
+from npudoctor.selection import Selection
 
 
 def run(host: Host, *names: str, catalog: plugins.Catalog | None = None, **options: Any) -> Report:
     """Run checks by id or tag (all without names) on a host; `options` are those of `Options`."""
-    selection = engine.Selection(names=names, options=Options(**options))
+    selection = Selection(names=names, options=Options(**options))
     report = None
     for event in engine.run(catalog or plugins.load(), host, selection):
         if isinstance(event, engine.Done):

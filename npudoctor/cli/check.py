@@ -21,6 +21,7 @@ from npudoctor import engine, plugins
 from npudoctor.cli import UsageError, node, write
 from npudoctor.findings import Report, Severity
 from npudoctor.sdk import PROFILES
+from npudoctor.selection import Selection, UnknownName, select
 
 FORMATS = ("text", "json", "jsonl", "markdown", "junit", "nagios", "npd")
 
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report; the report's exit code."""
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
-    selection = engine.Selection(
+    selection = Selection(
         names=tuple(args.names),
         skip=tuple(args.skip),
         options=node.options(args, config),
@@ -73,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
     )
     with node.opened(args, config) as host:
         try:
-            chosen = engine.select(catalog, selection)
+            chosen = select(catalog, selection)
             events = engine.run(catalog, host, selection)
-        except engine.UnknownName as problem:
+        except UnknownName as problem:
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")

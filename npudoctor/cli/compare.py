@@ -151,10 +151,11 @@ def _of_recording(path: str) -> Node:
 
     from npudoctor import engine
     from npudoctor.host import bundle
+    from npudoctor.selection import Selection
 
     host = bundle.open_held(path)
     try:
-        selection = engine.Selection(deadline_s=TIME_FOR_ONE_S)
+        selection = Selection(deadline_s=TIME_FOR_ONE_S)
         for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
             if isinstance(event, engine.Done):
                 done = event

@@ -125,6 +125,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     from npudoctor import engine, plugins
     from npudoctor.cli import node
     from npudoctor.findings import Severity, Status
+    from npudoctor.selection import Selection
 
     told = argparse.Namespace(
         config=args.config, root=args.root, simulate=args.simulate, replay=None, python=None, environment="process"
@@ -134,7 +135,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     told.role, told.expect_idle, told.profile = None, None, "quick"
     catalog = plugins.load()
     config = node.load_config(told, catalog)
-    selection = engine.Selection(
+    selection = Selection(
         names=("health",),
         options=node.options(told, config),
         severities=config.severity,

@@ -27,6 +27,7 @@ from npudoctor.host import bundling
 from npudoctor.host.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
 from npudoctor.host.recorder import Notes, RecordingHost
 from npudoctor.sdk import PROFILES
+from npudoctor.selection import Selection, select
 
 ARCHIVES = (".tar.gz", ".tgz")
 
@@ -53,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
         target = args.target or f"npudoctor-{host.about.hostname.replace('/', '_') or 'node'}.tar.gz"
         place = _place_for(target, force=args.force)
         recorder = RecordingHost(host)
-        selection = engine.Selection(options=node.options(args, config))
+        selection = Selection(options=node.options(args, config))
         events = engine.run(catalog, recorder, selection, every_fact=True)
-        with Progress(len(engine.select(catalog, selection)), color=not args.no_color) as progress:
+        with Progress(len(select(catalog, selection)), color=not args.no_color) as progress:
             for event in events:
                 progress.show(event)
     kept, left_out = discretion.reduced(recorder.notes)

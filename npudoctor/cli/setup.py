@@ -27,6 +27,7 @@ from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
+from npudoctor.selection import Selection
 
 ROUNDS = 4
 """What a fix uncovers is mended in the next round; more rounds than this would be a circle."""
@@ -81,7 +82,7 @@ class Setup:
                 self.host = there
 
     def _check(self) -> Report:
-        for event in engine.run(self.catalog, self.host, engine.Selection(options=self.options)):
+        for event in engine.run(self.catalog, self.host, Selection(options=self.options)):
             if isinstance(event, engine.Done):
                 return event.report
         raise UsageError("no check could be run")

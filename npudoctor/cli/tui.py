@@ -11,11 +11,16 @@ Where stdin or stdout is no terminal it does what `npudoctor check` does.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npudoctor.config import Config
+    from npudoctor.host import Host
     from npudoctor.views.session import Node
 
 
@@ -60,15 +65,16 @@ def _open(args: argparse.Namespace | None) -> int:
 
 def _node(args: argparse.Namespace | None) -> Node:
     """What is looked at; this is the slow part, and runs beside the first frame."""
-    from npudoctor import engine, plugins
+    from npudoctor import plugins
     from npudoctor.cli import UsageError, node, parser_of
+    from npudoctor.selection import Selection
     from npudoctor.views.session import CannotOpen, Node
 
     if args is None:
         args = parser_of("tui").parse_args([])
     try:
         config = node.load_config(args)
-        selection = engine.Selection(
+        selection = Selection(
             options=node.options(args, config),
             fail_on=config.fail_on,
             severities=config.severity,
@@ -78,9 +84,22 @@ def _node(args: argparse.Namespace | None) -> Node:
         return Node(
             catalog=plugins.load(args.plugin),
             selection=selection,
-            open=lambda: node.opened(args, config),
+            open=lambda: _opened(args, config),
             words=tuple(words_of(args)),
         )
+    except UsageError as problem:
+        raise CannotOpen(str(problem)) from problem
+
+
+@contextlib.contextmanager
+def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
+    """The node; what is wrong with the options that name it becomes the one line that the person sees."""
+    from npudoctor.cli import UsageError, node
+    from npudoctor.views.session import CannotOpen
+
+    try:
+        with node.opened(args, config) as host:
+            yield host
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
 

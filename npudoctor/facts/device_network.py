@@ -150,6 +150,22 @@ class PortNeighbours:
     failed: Mapping[int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class PortOptics:
+    """Of `-optical`: the module in each port."""
+
+    by_device: Mapping[int, hccn.Optical]
+    failed: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PortRoutes:
+    """Of `-route`."""
+
+    by_device: Mapping[int, hccn.Routes]
+    failed: Mapping[int, str]
+
+
 def _ask(
     host: Host,
     options: Options,
@@ -312,3 +328,15 @@ def settings(host: Host) -> PortSettings:
             raise
         cards = {}
     return PortSettings({int(device): set_here for device, set_here in cards.items()})
+
+
+@probe
+def optics(host: Host, options: Options, devices: NetworkDevices) -> PortOptics:
+    """From `hccn_tool -optical -g`."""
+    return PortOptics(*_ask(host, options, devices, "optical", hccn.parse_optical))
+
+
+@probe
+def routes(host: Host, options: Options, devices: NetworkDevices) -> PortRoutes:
+    """From `hccn_tool -route -g`."""
+    return PortRoutes(*_ask(host, options, devices, "route", hccn.parse_route))

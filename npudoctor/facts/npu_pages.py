@@ -77,6 +77,30 @@ class CardPcieErrors:
     failed: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class ChipHccs:
+    """Of `-t hccs`."""
+
+    by_subject: Mapping[str, npu_smi.HccsLinks]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChipNumbers:
+    """Of `-t phyid-remap`: what else a chip is called, of the chips whose physical number is known."""
+
+    by_subject: Mapping[str, npu_smi.PhyIdRemap]
+    failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CardFlash:
+    """Of `-t flash`, of cards as a whole."""
+
+    by_subject: Mapping[str, npu_smi.Flash]
+    failed: Mapping[str, str]
+
+
 def _chips(info: NpuSmiInfo) -> dict[str, Words]:
     """How to ask for each chip, by its subject; its own number is named only where its card has several."""
     found: dict[str, Words] = {}
@@ -232,3 +256,25 @@ def process_memory(host: Host, options: Options, info: NpuSmiInfo) -> CardProces
 def pcie_errors(host: Host, options: Options, info: NpuSmiInfo) -> CardPcieErrors:
     """From `npu-smi info -t pcie-err`, once for each card."""
     return CardPcieErrors(*_ask(host, options, "pcie-err", _cards(info), npu_smi.parse_pcie_errors))
+
+
+@probe
+def hccs(host: Host, options: Options, info: NpuSmiInfo) -> ChipHccs:
+    """From `npu-smi info -t hccs`, which wants the chip's number of every card."""
+    places = {subject_of(chip, info.npus): ("-i", str(chip.npu_id), "-c", str(chip.chip_id or 0)) for chip in info.npus}
+    return ChipHccs(*_ask(host, options, "hccs", places, npu_smi.parse_hccs))
+
+
+@probe
+def chip_numbers(host: Host, options: Options, info: NpuSmiInfo) -> ChipNumbers:
+    """From `npu-smi info -t phyid-remap -p N`, for the products whose table shows physical numbers."""
+    places = {subject_of(chip, info.npus): ("-p", str(chip.phy_id)) for chip in info.npus if chip.phy_id is not None}
+    if not places:
+        raise NotApplicable("npu-smi shows no physical numbers of chips here")
+    return ChipNumbers(*_ask(host, options, "phyid-remap", places, npu_smi.parse_phyid_remap))
+
+
+@probe
+def flash(host: Host, options: Options, info: NpuSmiInfo) -> CardFlash:
+    """From `npu-smi info -t flash`, once for each card."""
+    return CardFlash(*_ask(host, options, "flash", _cards(info), npu_smi.parse_flash))

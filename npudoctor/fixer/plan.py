@@ -18,6 +18,7 @@ from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Check, Fix, Options, Parameters
+from npudoctor.selection import Selection
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 
 _FACTS = "fix.facts"
@@ -190,7 +191,7 @@ def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Rep
 
 def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:
     """Run some checks; the report, and the facts by their type."""
-    for event in engine.run(catalog, host, engine.Selection(names=tuple(ids), options=options)):
+    for event in engine.run(catalog, host, Selection(names=tuple(ids), options=options)):
         if isinstance(event, engine.Done):
             return event.report, {probe.provides: value for probe, value in event.facts.items()}
     raise Refused("no check could be run")

@@ -73,6 +73,8 @@ def page(node: Node, kind: str, npu: int, chip: int | None) -> str | None:
         return _page(_card_board(node, chips)) if chip is None else _page(_chip_board(node, chosen[0]))
     if kind == "proc-mem":
         return "".join(_process_memory(node, one) for one in chosen)
+    if kind == "pcie-err":
+        return _page([("NPU ID", npu), *((f"{name} Count", 0) for name in _PCIE_ERRORS), ("Chip ID", chosen[0].chip)])
     per_chip = _PER_CHIP.get(kind)
     if per_chip is None:
         return None
@@ -183,6 +185,8 @@ def _hbm_pct(node: Node, chip: Chip) -> int:
 def _ddr_pct(node: Node, chip: Chip) -> int:
     return 100 * node.mem_used_mb(chip) // chip.mem_total_mb if chip.mem_total_mb else 0
 
+
+_PCIE_ERRORS = ("TX Error", "RX Error", "Lcrc Error", "Ecrc Error", "Retry")
 
 _PER_CHIP: dict[str, Callable[[Node, Chip, bool], Iterator[Pair]]] = {
     "health": _health,

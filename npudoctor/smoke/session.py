@@ -24,6 +24,7 @@ from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Options, Probe, check
+from npudoctor.selection import Selection
 from npudoctor.smoke import plan, runner
 from npudoctor.smoke.events import (
     Bandwidth,
@@ -102,7 +103,7 @@ class Session:
         own = {id: replace(one, after=tuple(name for name in one.after if name in own)) for id, one in own.items()}
         given = Probe(lambda: outcome, facts.SmokeRun)
         only = replace(self.catalog, checks=own, probes={facts.SmokeRun: given}, broken=())
-        selection = engine.Selection(
+        selection = Selection(
             options=replace(self.options, profile="full"), severities=self.severities, silenced=self.silenced
         )
         results: tuple[Result, ...] = ()
@@ -173,7 +174,7 @@ def gather(catalog: Catalog, host: Host, options: Options, wanted: tuple[type, .
     asking = replace(nothing, requires=wanted)
     only = replace(catalog, checks={asking.id: asking}, broken=())
     found: dict[type, Any] = {}
-    for event in engine.run(only, host, engine.Selection(names=(asking.id,), options=options)):
+    for event in engine.run(only, host, Selection(names=(asking.id,), options=options)):
         if isinstance(event, engine.Done):
             found = {probe.provides: value for probe, value in event.facts.items()}
     return {fact: found[fact] for fact in wanted if isinstance(found.get(fact), fact)}

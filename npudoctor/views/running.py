@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from npudoctor import engine
 from npudoctor.sdk import Check
+from npudoctor.selection import select
 from npudoctor.views.session import Session
 
 
 def checks(session: Session) -> tuple[Check, ...]:
     """The checks that a run would run; raises CannotOpen."""
-    return engine.select(session.node.catalog, session.node.selection)
+    return select(session.node.catalog, session.node.selection)

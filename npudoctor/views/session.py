@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from npudoctor.records import dataclass
 
 if TYPE_CHECKING:
-    from npudoctor.engine import Event, Selection
+    from npudoctor.engine import Event
     from npudoctor.host import Host
     from npudoctor.plugins import Catalog
+    from npudoctor.selection import Selection
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ def test_the_headline_names_the_card_and_the_last_line_is_the_command(npudoctor:
     ran = npudoctor("check", "npu.health", "--simulate", "sick-cards")
     assert ran.out.startswith("✖ npu:2: 910B3 reports Alarm")
     assert npudoctor("check", "python", "--simulate", "new-node").out.splitlines()[-1] == (
-        '  $ /opt/miniforge3/envs/train/bin/python3 -m pip install "torch==2.6.0"'
+        "  $ npudoctor fix python.install-pair --simulate new-node"
     )
 
 

@@ -12,6 +12,7 @@ from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status
 from npudoctor.host import Host
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe
+from npudoctor.selection import Selection, UnknownName, select
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ CATALOG = plugins.assemble([*QUICK, slow, odd, waits, crashes])
 
 def run(*names: str, files: dict[str, str], catalog: plugins.Catalog = CATALOG, **selection: object) -> Report:
     host = FakeHost(files=files)
-    chosen = engine.Selection(names=names, **selection)  # type: ignore[arg-type]
+    chosen = Selection(names=names, **selection)  # type: ignore[arg-type]
     events = list(engine.run(catalog, host, chosen))
     assert isinstance(events[-1], engine.Done)
     finished = [event.result.check for event in events if isinstance(event, engine.Finished)]
@@ -181,17 +182,17 @@ def test_the_deadline_is_kept_and_what_was_known_by_then_is_reported() -> None:
 
 
 def test_a_check_runs_by_profile_or_by_its_name() -> None:
-    quick = engine.Selection(options=Options(profile="quick"))
-    assert [check.id for check in engine.select(CATALOG, quick)] == ["npu.present", "npu.even", "driver.version"]
-    named = engine.Selection(names=("driver.optional", "health"), options=Options(profile="quick"))
-    assert [check.id for check in engine.select(CATALOG, named)] == ["npu.present", "driver.optional"]
-    without = engine.Selection(names=("npu",), skip=("health",))
-    assert [check.id for check in engine.select(CATALOG, without)] == ["npu.even"]
+    quick = Selection(options=Options(profile="quick"))
+    assert [check.id for check in select(CATALOG, quick)] == ["npu.present", "npu.even", "driver.version"]
+    named = Selection(names=("driver.optional", "health"), options=Options(profile="quick"))
+    assert [check.id for check in select(CATALOG, named)] == ["npu.present", "driver.optional"]
+    without = Selection(names=("npu",), skip=("health",))
+    assert [check.id for check in select(CATALOG, without)] == ["npu.even"]
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(engine.UnknownName, match=r"no check or tag 'npu.presnet'; did you mean npu.present"):
-        engine.run(CATALOG, FakeHost(), engine.Selection(names=("npu.presnet",)))
+    with pytest.raises(UnknownName, match=r"no check or tag 'npu.presnet'; did you mean npu.present"):
+        engine.run(CATALOG, FakeHost(), Selection(names=("npu.presnet",)))
 
 
 def test_the_site_raises_lowers_and_silences() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from npudoctor.host import Completed, Host
 from npudoctor.host.recorded import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, Probe, Unavailable
 
+DATA = Path(__file__).parent / "data"
 ONE_EACH = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0), Chip(npu_id=7, chip_id=0)))
 TWO_EACH = NpuSmiInfo(npus=tuple(Chip(npu_id=npu, chip_id=chip) for npu in (0, 1) for chip in (0, 1)))
 ECC = "\tNPU ID : {}\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : 3\n\tChip ID : 0\n"
@@ -24,7 +26,7 @@ PER_CHIP = {
     "memory": npu_pages.memory,
     "common": npu_pages.common,
 }
-PER_CARD = {"proc-mem": npu_pages.process_memory, "pcie-err": npu_pages.pcie_errors}
+PER_CARD = {"proc-mem": npu_pages.process_memory, "pcie-err": npu_pages.pcie_errors, "flash": npu_pages.flash}
 EVERY = PER_CHIP | PER_CARD | {"ecc": npu_pages.ecc}
 SCENARIOS = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "sick-cards", "in-service")
 
@@ -62,6 +64,28 @@ def test_a_chip_is_named_only_where_its_card_has_several(query: str) -> None:
 @pytest.mark.parametrize("query", PER_CARD)
 def test_processes_and_the_bus_are_asked_once_a_card(query: str) -> None:
     assert asked(PER_CARD[query], TWO_EACH) == [f"npu-smi info -t {query} -i {npu}" for npu in (0, 1)]
+
+
+def test_the_links_of_a_chip_are_asked_with_its_number_whatever_its_card() -> None:
+    assert asked(npu_pages.hccs, ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
+    text = (DATA / "npu-smi-hccs/910B-seven-links.txt").read_text()
+    found = ask(npu_pages.hccs, FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
+    assert found.by_subject["npu:4"].link_speed_gbps == (224,) * 7
+
+
+def test_numbers_of_chips_are_asked_by_the_physical_one() -> None:
+    with pytest.raises(NotApplicable, match="no physical numbers"):
+        ask(npu_pages.chip_numbers, FakeHost())
+    info = NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0, phy_id=6),))
+    commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text()}
+    assert ask(npu_pages.chip_numbers, FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
+
+
+def test_the_flash_of_a_card_is_read() -> None:
+    commands = {"npu-smi info -t flash -i 4": (DATA / "npu-smi-flash/two-chips.txt").read_text()}
+    found = ask(npu_pages.flash, FakeHost(commands=commands))
+    assert [part.capacity_mb for part in found.by_subject["npu:4"].flash] == [32, 32]
+    assert "npu:7" in found.failed
 
 
 @pytest.mark.parametrize("query", EVERY)
@@ -111,6 +135,8 @@ def test_the_simulator_s_pages_are_read(name: str) -> None:
     for query, probe in {**PER_CHIP, "ecc": npu_pages.ecc}.items():
         found = ask(probe, host, info)
         assert (len(found.by_subject), found.failed) == (chips, {}), query
+    errors = ask(npu_pages.pcie_errors, host, info)
+    assert {page.retry_count for page in errors.by_subject.values()} == {0}
     held = {subject: page.processes for subject, page in ask(npu_pages.process_memory, host, info).by_subject.items()}
     assert {process.pid for processes in held.values() for process in processes} == {row.pid for row in info.processes}
     common = ask(npu_pages.common, host, info).by_subject.values()

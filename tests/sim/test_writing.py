@@ -123,7 +123,7 @@ def test_the_fake_python_answers_by_the_name_of_the_script(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "argv",
     [
-        ("npu-smi", "info", "-t", "pcie-err", "-i", "0"),
+        ("npu-smi", "info", "-t", "sensors", "-i", "0"),
         ("npu-smi", "set", "-t", "nothing"),
         ("npu-smi", "it's $HOME; `id`"),
         ("hccn_tool", "-i", "0", "-optical", "-g"),

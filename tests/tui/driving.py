@@ -8,9 +8,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from npudoctor import engine, plugins
+from npudoctor import plugins
 from npudoctor.cli import parser_of
 from npudoctor.cli.tui import _node
+from npudoctor.selection import Selection
 from npudoctor.tui.app import DoctorApp
 from npudoctor.views.session import Node
 
@@ -30,7 +31,7 @@ def node_of(*words: str, names: tuple[str, ...] = ()) -> Node:
     node = _node(parser_of("tui").parse_args(list(words)))
     if not names:
         return node
-    selection = engine.Selection(names=names, options=node.selection.options)
+    selection = Selection(names=names, options=node.selection.options)
     return Node(catalog=plugins.load(), selection=selection, open=node.open, words=node.words)
 
 

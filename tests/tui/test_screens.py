@@ -11,8 +11,8 @@ import pytest
 from textual.widgets import Button, Input, OptionList
 
 from npudoctor import plugins
-from npudoctor.engine import Selection
 from npudoctor.sdk import Finding, check
+from npudoctor.selection import Selection
 from npudoctor.tui import plain, themes
 from npudoctor.tui.app import SCREENS, DoctorApp
 from npudoctor.tui.screens.fix import FixDialog
