@@ -23,6 +23,7 @@ from npudoctor.sdk import (
     Unavailable,
     WriteFile,
     fix,
+    text_of,
     writing,
 )
 
@@ -84,7 +85,7 @@ def env_profile(
     if not asked.set and not asked.unset and settings is None:
         raise Unavailable("no CANN with a set_env.sh is installed")
     here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
-    earlier = host.read(here) if host.exists(here) else ""
+    earlier, encoding = text_of(host, here)
     sourced = not home or not _there(host, home) or _profile.GUARD in earlier or asked.scope == "file"
     profile = _profile.Profile(
         settings=settings if sourced else None,
@@ -96,7 +97,12 @@ def env_profile(
     mine = _block(earlier) if asked.scope == "python" else earlier
     text = _profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
     yield from _trusted(asked.scope, host, profile)
-    yield from _files(asked.scope, host, here, earlier, text)
+    if asked.scope == "python" and here.endswith("/bin/activate"):
+        yield WriteFile(here, _with_block(earlier, text), encoding=encoding)
+        return
+    yield from writing(host, here, text)
+    if asked.scope == "user":
+        yield from _sourced_at_login(host)
 
 
 def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
@@ -162,22 +168,21 @@ def _home(host: Host) -> tuple[str, str]:
     return home.rstrip("/"), host.environ.get("SHELL", "/bin/bash")
 
 
-def _files(scope: str, host: Host, here: str, earlier: str, text: str) -> Iterator[Step]:
-    if scope == "python" and here.endswith("/bin/activate"):
-        before, _, rest = earlier.partition(BEGIN)
-        after = rest.partition(END)[2]
-        before = before if before.endswith("\n") or not before else f"{before}\n"
-        yield WriteFile(here, f"{before}{BEGIN}{text}{END}{after}")
-        return
-    yield from writing(host, here, text)
-    if scope != "user":
-        return
+def _with_block(activate: str, text: str) -> str:
+    """A venv's activation script with our block in its place, or at its end."""
+    before, _, rest = activate.partition(BEGIN)
+    before = before if before.endswith("\n") or not before else f"{before}\n"
+    return f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}"
+
+
+def _sourced_at_login(host: Host) -> Iterator[Step]:
+    """One line in each start-up file that does not have it yet."""
     home, shell = _home(host)
     for name in _start_up(host, home, shell):
-        path = f"{home}/{name}"
-        old = host.read(path) if host.exists(path) else ""
+        old, encoding = text_of(host, f"{home}/{name}")
         if LINE not in old:
-            yield WriteFile(path, old + ("" if old.endswith("\n") or not old else "\n") + LINE)
+            line = LINE if old.endswith("\n") or not old else f"\n{LINE}"
+            yield WriteFile(f"{home}/{name}", old + line, encoding=encoding)
 
 
 def _start_up(host: Host, home: str, shell: str) -> list[str]:

@@ -38,7 +38,7 @@ from npudoctor.host import (
 )
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, writing
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 
@@ -382,5 +382,6 @@ __all__ = [
     "probe",
     "real_path",
     "run_each",
+    "text_of",
     "writing",
 ]

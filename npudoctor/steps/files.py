@@ -38,7 +38,7 @@ class WriteFile:
 
     def preview(self, host: Host) -> str:
         """A unified diff, with the change of the mode; empty where the file already is like this."""
-        old = _text(host, self.path)
+        old = _text(host, self.path, self.encoding)
         there = "" if old is None else f"mode {host.stat(self.path).mode:04o}"
         mode = "" if self.mode is None or there == f"mode {self.mode:04o}" else f"mode {self.mode:04o}"
         change = f"{self.path}: {there or 'no file'} → {mode}\n" if mode and old is not None else ""
@@ -174,13 +174,19 @@ def writing(host: Host, path: str, content: str, mode: int | None = None) -> Ite
     yield WriteFile(path, content, mode)
 
 
-def _as_it_is(host: Host, path: str) -> WriteFile:
-    """The step that brings a file back as it is now."""
+def text_of(host: Host, path: str) -> tuple[str, str]:
+    """The text of a file that a step will write again, empty where there is none, and the encoding that keeps it."""
     content = _bytes(host, path) or b""
     try:
-        return WriteFile(path, content.decode(), None, dress_of(host, path))
+        return content.decode(), "utf-8"
     except UnicodeDecodeError:
-        return WriteFile(path, content.decode("latin-1"), None, dress_of(host, path), "latin-1")
+        return content.decode("latin-1"), "latin-1"
+
+
+def _as_it_is(host: Host, path: str) -> WriteFile:
+    """The step that brings a file back as it is now."""
+    text, encoding = text_of(host, path)
+    return WriteFile(path, text, None, dress_of(host, path), encoding)
 
 
 def dress_of(host: Host, path: str) -> Dress:
@@ -251,9 +257,9 @@ def _bytes(host: Host, path: str) -> bytes | None:
         raise StepFailed(why.reason) from why
 
 
-def _text(host: Host, path: str) -> str | None:
+def _text(host: Host, path: str, encoding: str = "utf-8") -> str | None:
     content = _bytes(host, path)
-    return None if content is None else content.decode("utf-8", "replace")
+    return None if content is None else content.decode(encoding, "replace")
 
 
 def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:

@@ -1,0 +1,336 @@
+"""Every fix on a simulated node: previewed, applied, proved, undone; undo takes all of it back, twice is once."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npudoctor import plugins
+from npudoctor.fixer import plan, runner
+from npudoctor.fixer.plan import FixPlan, Request
+from npudoctor.fixer.runner import Ended, Outcome
+from npudoctor.host.simulated import SimulatedHost
+from npudoctor.sdk import KeepPackages, Options
+from npudoctor.sim import machine, scenario
+from tests.fixes import predicted
+
+DEV = {"name": "dev", "uid": 1007, "groups": {"dev": 1007}}
+ORPHAN = {"pid": 4711, "npu": 2, "memory_mb": 3000, "command": "python3 train.py --local-rank=1"}
+TRITON = {"triton": "3.2.0", "triton-ascend": "3.2.0"}
+SYSCTL = "/etc/sysctl.d/99-npudoctor-hccl.conf"
+
+CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
+    "reserve": ({"sysctl": {"net.ipv4.ip_local_reserved_ports": "8080,9000-9010"}}, "hccl.reserve-ports", None),
+    "reserve-in-sysctl.conf": (
+        {
+            "sysctl": {"net.ipv4.ip_local_reserved_ports": ""},
+            "files": {"/etc/sysctl.conf": "# ours\nnet.ipv4.ip_local_reserved_ports = 5\nvm.swappiness = 1"},
+        },
+        "hccl.reserve-ports",
+        None,
+    ),
+    "profile": ({"cann": {"sourced": False}}, "env.profile", None),
+    "profile-of-latin-1": (
+        {"cann": {"sourced": False}, "files": {"/root/.bashrc": "alias l='ls'", "/root/.profile": "# mine\r\n"}},
+        "env.profile",
+        None,
+    ),
+    "profile-unset": ({"environ": {"HCCL_CONNECT_TIMEOUT": "abc"}}, "env.profile", None),
+    "profile-system": ({"cann": {"sourced": False}}, "env.profile", {"scope": "system"}),
+    "profile-conda": ({"cann": {"sourced": False}}, "env.profile", {"scope": "python"}),
+    "profile-fish": ({}, "env.profile", {"scope": "file", "path": "/root/npu.fish", "shell": "fish"}),
+    "profile-user": ({"cann": {"sourced": False}, "user": DEV}, "env.profile", None),
+    "visible": ({"environ": {"ASCEND_RT_VISIBLE_DEVICES": "3,1"}}, "env.visible-devices", None),
+    "limits": ({"limits": {"nofile": [1024, 4096]}}, "system.limits", None),
+    "shm": ({"shm_gib": 0.0625}, "system.shm", None),
+    "tls": ({"card": [{"id": 3, "tls": 1}]}, "npu.tls-off", None),
+    "access": ({}, "driver.grant-access", {"user": "dev", "group": "HwHiAiUser"}),
+    "pair": ({"python": {"torch": "2.5.1", "torch_npu": "2.6.0"}}, "python.install-pair", None),
+    "packages": ({"python": {"packages": {"sympy": ""}}}, "python.install-packages", {"packages": ["sympy==1.12"]}),
+    "triton": ({"python": {"packages": TRITON}}, "python.install-packages", None),
+}
+NOT_HERE = {
+    "npu.release": "test_a_process_is_ended_only_on_a_word_of_its_own",
+    "system.clean-logs": "tests/fixes/test_real.py: real files have an age",
+    "container.run-command": "test_how_a_container_is_started_is_said_and_nothing_changed",
+    "service.install": "tests/daemon",
+    "service.remove": "tests/daemon",
+}
+CATALOG = plugins.load(folder="")
+
+
+def node(**said: Any) -> SimulatedHost:
+    return machine.build(scenario.parse({"product": "atlas-800t-a2-910b3", **said}, "test"), "test")
+
+
+def inside(host: SimulatedHost) -> Any:
+    return host._machine
+
+
+def files(host: SimulatedHost) -> dict[str, tuple[str, int | None, bytes]]:
+    """All files but the journal's: kind, mode, content."""
+    found: dict[str, tuple[str, int | None, bytes]] = {}
+    for path, kind in host.tree.walk():
+        mine = path.startswith(("/var/lib/npudoctor", "/home/dev/.local", "/proc/"))
+        if not mine and path not in ("/var/lib", "/var"):
+            about = host.tree.stat(path) if kind != "link" else None
+            content = host.tree.read_bytes(path) if kind == "file" and about and "r" in about.access else b""
+            found[path] = (kind, about.mode if about else None, content)
+    return found
+
+
+def values(host: SimulatedHost) -> dict[str, str]:
+    """What a preview shows as old → new, by its name."""
+    inner = inside(host)
+    group = next(line for line in host.read("/etc/group").splitlines() if line.startswith("HwHiAiUser:"))
+    return {
+        **dict(inner._node.sysctl),
+        "/dev/shm": f"{inner._node.shm_bytes >> 20} MiB",
+        "group HwHiAiUser": ", ".join(group.split(":")[3].split(",")) or "nobody",
+        **dict(inner._target.packages),
+    }
+
+
+def state(host: SimulatedHost) -> dict[str, Any]:
+    """All that can be changed on a simulated node, without the journal."""
+    inner = inside(host)
+    owners = {path: host.tree.stat(path) for path, (kind, _, _) in files(host).items() if kind != "link"}
+    return {
+        "files": files(host),
+        "owners": {path: (about.uid, about.gid) for path, about in owners.items()},
+        "sysctl": dict(inner._node.sysctl),
+        "shm": inner._node.shm_bytes,
+        "tls": [chip.tls for chip in inner._node.chips],
+        "processes": sorted(inner._node.processes),
+        "packages": dict(inner._target.packages),
+    }
+
+
+def planned(host: SimulatedHost, id: str, params: dict[str, Any] | None) -> FixPlan:
+    return plan.make(CATALOG, host, Request(id, params), Options())
+
+
+def applied(host: SimulatedHost, made: FixPlan, *, irreversible: bool = False) -> Ended:
+    *_, last = runner.apply(CATALOG, host, made, Options(), irreversible=irreversible)
+    assert isinstance(last, Ended)
+    return last
+
+
+def undone(host: SimulatedHost, *, force: bool = False) -> Ended:
+    *_, last = runner.undo(host, force=force)
+    assert isinstance(last, Ended)
+    return last
+
+
+def test_no_fix_is_left_out() -> None:
+    assert CATALOG.fixes.keys() <= {id for _, id, _ in CASES.values()} | NOT_HERE.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_applied_is_what_was_shown_and_undo_leaves_no_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, id, params = CASES[name]
+    host = node(**said)
+    before = state(host)
+    shown = predicted.Node(files(host), values(host))
+    made = planned(host, id, params)
+    assert (made.refused, made.obstacle) == (None, None)
+    assert state(host) == before
+    ran: list[str] = []
+    act = type(inside(host)).act
+
+    def watched(self: Any, argv: Any) -> Any:
+        ran.append(" ".join(argv))
+        return act(self, argv)
+
+    monkeypatch.setattr(type(inside(host)), "act", watched)
+    ended = applied(host, made)
+    assert ended.outcome is Outcome.APPLIED, ended
+    assert state(host) != before
+    shown.apply(made.preview)
+    if name == "access":
+        shown.files["/etc/group"] = files(host)["/etc/group"]  # shown as a change of members, not as one of a file
+    assert shown.files == files(host)
+    there = {name: value for name, value in shown.values.items() if value not in ("removed", "")}
+    assert there == {name: value for name, value in values(host).items() if value}
+    asked_for = [one for one in ran if "npudoctor-packages.py" not in one and not one.startswith(("mount", "usermod"))]
+    assert asked_for == shown.commands
+    again = planned(host, id, made.params if params is None else params)  # type: ignore[arg-type]
+    assert (again.refused, again.empty) == (None, True)
+    assert undone(host).outcome is Outcome.UNDONE
+    assert state(host) == before
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_fails_in_its_last_step_is_undone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, id, params = CASES[name]
+    host = node(**said)
+    before = state(host)
+    made = planned(host, id, params)
+    last = made.steps[-1].step
+    real = type(last).apply
+
+    def failing(self: Any, host: Any) -> None:
+        real(self, host)
+        if self == last or isinstance(last, KeepPackages):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(last), "apply", failing)
+    ended = applied(host, made)
+    assert (ended.outcome, ended.reason) == (Outcome.ROLLED_BACK, "[Errno 5] Input/output error")
+    assert state(host) == before
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("triton", "access")])
+def test_what_does_not_help_is_undone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that say that they were done, and change nothing; where no check could tell, nothing is claimed."""
+    said, id, params = CASES[name]
+    host = node(**said)
+    made = planned(host, id, params)
+    for one in made.steps:
+        monkeypatch.setattr(type(one.step), "apply", lambda self, host: None)
+    ended = applied(host, made)
+    if made.aims and not made.unproved:
+        assert (ended.outcome, ended.remaining != ()) == (Outcome.ROLLED_BACK, True)
+        assert ended.reason.startswith("what it should mend is still there")
+    else:
+        assert "not proved" in ended.reason or "applied" in ended.reason
+
+
+def test_a_reservation_is_united_with_what_was_reserved() -> None:
+    host = node(sysctl={"net.ipv4.ip_local_reserved_ports": "8080,9000-9010"})
+    assert applied(host, planned(host, "hccl.reserve-ports", None)).outcome is Outcome.APPLIED
+    assert host.read("/proc/sys/net/ipv4/ip_local_reserved_ports") == "8080,9000-9010,60000-60031\n"
+    assert "8080,9000-9010: reserved before" in host.read(SYSCTL)
+
+
+def test_a_node_that_changed_since_the_preview_is_left_alone() -> None:
+    host = node(sysctl={"net.ipv4.ip_local_reserved_ports": ""})
+    made = planned(host, "hccl.reserve-ports", None)
+    host.set_sysctl("net.ipv4.ip_local_reserved_ports", "5")
+    before = state(host)
+    ended = applied(host, made)
+    assert (ended.outcome, "changed since" in ended.reason) == (Outcome.REFUSED, True)
+    assert state(host) == before
+
+
+def test_a_file_that_a_person_edited_is_not_undone_without_force() -> None:
+    host = node(sysctl={"net.ipv4.ip_local_reserved_ports": ""})
+    before = state(host)
+    applied(host, planned(host, "hccl.reserve-ports", None))
+    host.write_file(SYSCTL, host.read(SYSCTL).encode() + b"# mine\n")
+    ended = undone(host)
+    assert (ended.outcome, "-# mine" in ended.reason) == (Outcome.REFUSED, True)
+    assert ended.instead is not None
+    assert ended.instead.endswith("--force")
+    assert undone(host, force=True).outcome is Outcome.UNDONE
+    assert state(host) == before
+
+
+def test_without_the_right_it_is_refused_before_the_first_step() -> None:
+    host = node(user=DEV, sysctl={"net.ipv4.ip_local_reserved_ports": ""})
+    before = state(host)
+    ended = applied(host, planned(host, "hccl.reserve-ports", None))
+    assert (ended.outcome, ended.instead) == (Outcome.REFUSED, "sudo")
+    assert state(host) == before
+
+
+def test_a_process_is_ended_only_on_a_word_of_its_own() -> None:
+    host = node(process=[ORPHAN])
+    made = planned(host, "npu.release", {"pids": [4711]})
+    assert (made.irreversible, applied(host, made).instead) == (True, "--irreversible")
+    assert applied(host, made, irreversible=True).outcome is Outcome.APPLIED
+    assert not any(row["pid"] == 4711 for row in host.measure("processes"))
+    assert undone(host).outcome is Outcome.REFUSED
+
+
+def test_a_process_of_another_user_or_a_new_one_under_its_number_is_left_alone() -> None:
+    host = node(process=[{**ORPHAN, "user": "other"}])
+    made = planned(host, "npu.release", {"pids": [4711]})
+    ended = applied(host, made, irreversible=True)
+    assert (ended.outcome, "left alone" in ended.reason) == (Outcome.REFUSED, True)
+    assert any(row["pid"] == 4711 for row in host.measure("processes"))
+    host = node(process=[ORPHAN])
+    made = planned(host, "npu.release", {"pids": [4711]})
+    inside(host)._node.processes[4711].started += 10
+    assert applied(host, made, irreversible=True).outcome is Outcome.REFUSED
+    assert any(row["pid"] == 4711 for row in host.measure("processes"))
+
+
+def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
+    host = node()
+    made = planned(host, "container.run-command", {"devices": ["/dev/davinci0", "/dev/davinci_manager"]})
+    assert (made.refused, made.steps) == (None, ())
+    assert all(any(word in note for note in made.notes) for word in ("docker run", "services:", "kind: Pod"))
+    for bad in ("/dev/../etc/shadow", "/dev/davinci0;id", "davinci0"):
+        assert planned(host, "container.run-command", {"devices": [bad]}).refused is not None
+
+
+def test_a_variable_of_one_job_is_kept_out_of_the_file_of_all() -> None:
+    for name in ("HCCL_IF_IP", "MASTER_ADDR", "ASCEND_RT_VISIBLE_DEVICES"):
+        made = planned(node(), "env.profile", {"set": {name: "1"}, "scope": "system"})
+        assert made.refused is not None
+        assert name in made.refused.reason
+
+
+@pytest.mark.parametrize("name", ["A B", "A;id", "A=1\nB", "", "$(id)"])
+def test_what_is_no_name_or_value_never_reaches_a_profile(name: str) -> None:
+    assert planned(node(), "env.profile", {"set": {name: "1"}}).refused is not None
+    assert planned(node(), "env.profile", {"set": {"A": f"x\n{name}"}}).refused is not None
+
+
+def test_parameters_that_a_fix_does_not_know_are_refused() -> None:
+    made = planned(node(), "hccl.reserve-ports", {"prots": "1"})
+    assert made.refused is not None
+    assert "it takes ports" in made.refused.reason
+
+
+def test_a_file_of_another_encoding_keeps_its_bytes() -> None:
+    host = node(cann={"sourced": False})
+    old = b"# caf\xe9\nalias l=ls"
+    host.write_file("/root/.bashrc", old)
+    before = state(host)
+    made = planned(host, "env.profile", None)
+    assert " # café\n" in made.preview
+    assert applied(host, made).outcome is Outcome.APPLIED
+    assert host.read_bytes("/root/.bashrc").startswith(old + b"\n")
+    assert undone(host).outcome is Outcome.UNDONE
+    assert state(host) == before
+
+
+MOVES = st.lists(st.sampled_from([*CASES, "undo", "undo"]), min_size=1, max_size=6)
+PRODUCTS = st.sampled_from(["atlas-800t-a2-910b3", "atlas-800t-a3", "atlas-800-9000"])
+
+
+@settings(max_examples=25)
+@given(moves=MOVES, product=PRODUCTS, reserved=st.sampled_from(["", "7", "1-9,65000-65535"]), plain=st.booleans())
+def test_undo_is_the_inverse_of_apply_and_apply_twice_is_apply_once(
+    moves: list[str], product: str, reserved: str, plain: bool
+) -> None:
+    said: dict[str, Any] = {"product": product, "sysctl": {"net.ipv4.ip_local_reserved_ports": reserved}}
+    for name in moves:
+        said |= copy.deepcopy(CASES[name][0]) if name in CASES else {}
+    said = {**said, "user": DEV} if plain else {name: one for name, one in said.items() if name != "user"}
+    host = node(**said)
+    history = [state(host)]
+    for move in moves:
+        if move == "undo":
+            assert undone(host).outcome is (Outcome.UNDONE if len(history) > 1 else Outcome.REFUSED)
+            del history[max(1, len(history) - 1) :]
+        else:
+            _, id, params = CASES[move]
+            made = planned(host, id, params)
+            outcome = applied(host, made).outcome
+            if outcome is Outcome.APPLIED:
+                history.append(state(host))
+                once_more = planned(host, id, dict(made.params))
+                assert applied(host, once_more).outcome is Outcome.NOTHING
+            else:
+                assert outcome in (Outcome.NOTHING, Outcome.REFUSED), (move, outcome)
+        assert state(host) == history[-1]
+    for earlier in reversed(history[:-1]):
+        assert undone(host).outcome is Outcome.UNDONE
+        assert state(host) == earlier
