@@ -41,6 +41,7 @@ from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
+from npudoctor.steps.units import SystemdUnit
 
 PROFILES = ("quick", "standard", "full")
 """What a run may cost, from cheap to dear; each holds the ones before it."""
@@ -371,6 +372,7 @@ __all__ = [
     "Severity",
     "Step",
     "StepFailed",
+    "SystemdUnit",
     "Threshold",
     "Unavailable",
     "User",

@@ -35,6 +35,7 @@ COMMANDS = {
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
     "healthcheck": ("npudoctor.cli.healthcheck", "say in one line whether this container's cards are fit"),
     "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
+    "service": ("npudoctor.cli.service", "install or remove npudoctor's daemon as a service of systemd"),
     "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),
     "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
     "completion": ("npudoctor.cli.completion", "print a completion script for your shell"),

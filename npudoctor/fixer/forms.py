@@ -14,6 +14,7 @@ from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile
 from npudoctor.steps.packages import KeepPackages, RestorePackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
+from npudoctor.steps.units import SystemdUnit
 
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -29,6 +30,7 @@ KINDS: Mapping[str, type] = {
         RestorePackages,
         Run,
         SetSysctl,
+        SystemdUnit,
         WriteFile,
     )
 }

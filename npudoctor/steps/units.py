@@ -1,0 +1,132 @@
+"""The step that installs or removes a unit of systemd: its file, whether it starts at boot, and whether it runs."""
+
+from __future__ import annotations
+
+from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.records import dataclass
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
+from npudoctor.steps.files import Dress, RemoveFile, WriteFile, dress_of, obstacle_to, unified
+
+FOLDER = "/etc/systemd/system"
+RUNNING = "/run/systemd/system"
+"""A folder that is there while systemd is process 1."""
+
+STARTING_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemdUnit:
+    """Make a unit's file what `content` says (None: no file), and start it at boot (`enabled`) and now (`active`).
+
+    `active` None leaves running what runs; where systemd is not process 1, as in the making of an image, nothing is
+    started. `dress` is given to a file that comes back.
+    """
+
+    name: str
+    content: str | None
+    enabled: bool
+    active: bool | None = None
+    dress: Dress | None = None
+
+    @property
+    def path(self) -> str:
+        """Where the file lies."""
+        return f"{FOLDER}/{self.name}"
+
+    def preview(self, host: Host) -> str:
+        """The diff of the file, and what becomes of the service."""
+        old = host.read(self.path) if host.exists(self.path) else None
+        text = unified(self.path, old or "", self.content or "", gone=self.content is None)
+        now, then = _words(self._enabled(host), self._active(host)), _words(self.enabled, self._wanted(host))
+        return text if now == then else f"{text}{self.name}: {now} → {then}\n"
+
+    def inverse(self, host: Host) -> Step:
+        """The file and the service as they are."""
+        there = host.exists(self.path)
+        return SystemdUnit(
+            name=self.name,
+            content=host.read(self.path) if there else None,
+            enabled=self._enabled(host),
+            active=None if self.active is None else self._active(host),
+            dress=dress_of(host, self.path) if there else None,
+        )
+
+    def holds(self, host: Host) -> bool:
+        """Whether file and service are like this."""
+        return self._file_holds(host) and self._service_holds(host)
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """No systemd, no right to write its units, or a unit that somebody has masked."""
+        if host.which("systemctl") is None:
+            return Obstacle("systemctl is not installed: there is no systemd here")
+        if "w" not in access_to(host, FOLDER) and host.user.uid != 0:
+            return Obstacle(f"{FOLDER} can only be written by root", root=True)
+        if host.read_link(self.path) == "/dev/null":
+            return Obstacle(f"{self.name} is masked; systemctl unmask {self.name}")
+        return obstacle_to(host, self.path)
+
+    def apply(self, host: MutableHost) -> None:
+        """Stop what goes before its file does; load, enable and start what comes after its file is there."""
+        try:
+            if self.content is None:
+                self._remove(host)
+            else:
+                self._install(host, self.content)
+        except Unavailable as why:
+            raise StepFailed(why.reason) from why
+
+    def _install(self, host: MutableHost, content: str) -> None:
+        changed = not self._file_holds(host)
+        WriteFile(self.path, content, 0o644, self.dress).apply(host)
+        self._tell(host, "daemon-reload")
+        if self.enabled is not self._enabled(host):
+            streamed(host, ("systemctl", "enable" if self.enabled else "disable", self.name), STARTING_TIMEOUT_S)
+        if self._wanted(host) and (changed or not self._active(host)):
+            self._tell(host, "restart", self.name)
+        elif self._wanted(host) is False and self._active(host):
+            self._tell(host, "stop", self.name)
+
+    def _remove(self, host: MutableHost) -> None:
+        if self._active(host):
+            self._tell(host, "stop", self.name)
+        if host.exists(self.path) and self._enabled(host):
+            streamed(host, ("systemctl", "disable", self.name), STARTING_TIMEOUT_S)
+        RemoveFile(self.path).apply(host)
+        self._tell(host, "daemon-reload")
+
+    def _tell(self, host: MutableHost, *words: str) -> None:
+        """A command to the running systemd, where it runs."""
+        if host.exists(RUNNING):
+            streamed(host, ("systemctl", *words), STARTING_TIMEOUT_S)
+
+    def _file_holds(self, host: Host) -> bool:
+        if self.content is None:
+            return not host.exists(self.path)
+        return WriteFile(self.path, self.content, 0o644, self.dress).holds(host)
+
+    def _service_holds(self, host: Host) -> bool:
+        return self.enabled is self._enabled(host) and self._wanted(host) in (None, self._active(host))
+
+    def _wanted(self, host: Host) -> bool | None:
+        return self.active if host.exists(RUNNING) else None
+
+    def _enabled(self, host: Host) -> bool:
+        return _said(host, "is-enabled", self.name).startswith("enabled")
+
+    def _active(self, host: Host) -> bool:
+        return host.exists(RUNNING) and _said(host, "is-active", self.name) in ("active", "reloading", "activating")
+
+
+def _words(enabled: bool, active: bool | None) -> str:
+    words = ["starts at boot" if enabled else "does not start at boot"]
+    words += [] if active is None else ["runs" if active else "does not run"]
+    return ", ".join(words)
+
+
+def _said(host: Host, *words: str) -> str:
+    """What systemctl says now; a host that can be changed remembers answers, and is asked anew."""
+    ask = getattr(host, "run_streaming", host.run)
+    try:
+        return str(ask(("systemctl", *words), timeout=10.0).stdout).strip()
+    except Unavailable:
+        return ""
