@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.signal import Signal
 
 from npudoctor.tui import plain, themes
+from npudoctor.tui.typed_ahead import TypedAhead
 from npudoctor.views import settings
 from npudoctor.views.diagnosis import Diagnosis
 from npudoctor.views.node import NodeLine
@@ -28,7 +29,7 @@ SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
 FRAMES_A_SECOND = 15
 
 
-class DoctorApp(App[int]):
+class DoctorApp(TypedAhead):
     """`npudoctor` on a terminal."""
 
     TITLE = "npudoctor"

@@ -134,14 +134,14 @@ class Overview(NodeScreen):
     def action_filter(self) -> None:
         """Type what a row must hold."""
         field = self.query_one("#filter", Input)
-        field.add_class("-open")
-        field.focus()
+        field.display = True
+        self.set_focus(field)
 
     def action_no_filter(self) -> None:
         """Show all rows again."""
         field = self.query_one("#filter", Input)
         field.value = ""
-        field.remove_class("-open")
+        field.display = False
         self.query_one(CheckList).focus()
 
     @on(Input.Changed, "#filter")

@@ -170,14 +170,14 @@ class Smoke(NodeScreen):
     def action_cards(self) -> None:
         """Name the cards."""
         field = self.query_one("#cards", Input)
-        field.add_class("-open")
-        field.focus()
+        field.display = True
+        self.set_focus(field)
 
     @on(Input.Submitted, "#cards")
     def action_no_cards(self) -> None:
         """Take what was typed."""
         field = self.query_one("#cards", Input)
-        field.remove_class("-open")
+        field.display = False
         self.set_focus(None)
         self._choice = replace(self._choice, cards=field.value)
         self.follow()

@@ -48,11 +48,6 @@ class GridView(Widget, can_focus=True):
         """Tell where the cursor is."""
         self.post_message(self.Moved())
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
-        """Labels, cells, and the processors near each chip."""
-        size = len(self.grid.devices)
-        return min(_LABEL + _CELL * size + 2 + max(map(len, self.grid.near), default=0), container.width)
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """One line a chip, and one above."""
         return len(self.grid.devices) + 1 if self.grid.devices else 0

@@ -1,0 +1,124 @@
+"""On a real terminal: tmux holds it, keys are typed, the screen is read."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Terminal:
+    """One window of a tmux of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._base = ["tmux", "-f", "/dev/null", "-S", str(folder / "tmux")]
+        self._home = folder
+
+    def start(self, *words: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
+        variables = {"LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(self._home), "TERM": "xterm-256color", **environment}
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        command = ["env", *settings, sys.executable, "-m", "npudoctor", *words]
+        shell = f"{' '.join(command)}; echo ended with $?; sleep 60"
+        self("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), shell)
+
+    def __call__(self, *words: str) -> str:
+        clean = {name: value for name, value in os.environ.items() if name not in ("TMUX", "LC_ALL", "LANG")}
+        done = subprocess.run(
+            [*self._base, *words], capture_output=True, env={**clean, "LC_ALL": "C.UTF-8"}, check=True
+        )
+        return done.stdout.decode()
+
+    @property
+    def screen(self) -> str:
+        return self("capture-pane", "-p")
+
+    def press(self, *keys: str) -> None:
+        self("send-keys", *keys)
+
+    def until(self, holds: Callable[[str], object]) -> str:
+        for _ in range(300):
+            seen = self.screen
+            if holds(seen):
+                return seen
+            time.sleep(0.1)
+        raise AssertionError(f"it never came; the screen:\n{self.screen}")
+
+    def shows(self, *texts: str) -> str:
+        return self.until(lambda seen: all(text in seen for text in texts))
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path)
+    yield made
+    subprocess.run([*made._base, "kill-server"], check=False, capture_output=True)
+
+
+def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) -> None:
+    terminal.start("tui", "--simulate", "new-node")
+    terminal.shows("TO MEND", "SIMULATED", "CANN's environment is not in force")
+    for key, seen in (
+        ("2", "AI Core"),
+        ("3", "CPUs near it"),
+        ("4", "VARIABLES"),
+        ("5", "Press g"),
+        ("6", "changed nothing"),
+    ):
+        terminal.press(key)
+        terminal.shows(seen)
+    terminal.press("1")
+    terminal.shows("TO MEND")
+    terminal.press("/", *"ports-reserved", "Enter")
+    terminal.shows("! hccl.ports-reserved")
+    terminal.press("f")
+    terminal.shows("60000-60031", "Apply")
+    terminal.press("Enter")
+    terminal.shows("applied and proved")
+    terminal.press("Enter")
+    terminal.shows("✔ hccl.ports-reserved")
+    terminal.press("6")
+    terminal.shows("hccl.reserve-ports", "applied")
+    terminal.press("u")
+    terminal.shows("Undo hccl.reserve-ports")
+    terminal.press("Enter")
+    terminal.shows("everything is as it was before")
+    terminal.press("Enter", "1")
+    terminal.shows("! hccl.ports-reserved")
+    terminal.press("q")
+    seen = terminal.shows("ended with 0")
+    assert seen.strip() == "ended with 0"
+
+
+def test_a_signal_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
+    terminal.start("tui", "--simulate", "healthy-a3")
+    terminal.shows("nothing is wrong")
+    pane = int(terminal("display-message", "-p", "#{pane_pid}"))
+    children = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGTERM)
+    seen = terminal.shows("ended with 143")
+    assert seen.strip() == "ended with 143"
+    assert terminal("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{cursor_flag}").split() == [
+        "0",
+        "0",
+        "1",
+    ]
+
+
+def test_a_terminal_without_unicode_gets_ascii_alone(terminal: Terminal) -> None:
+    terminal.start("tui", "--simulate", "new-node", LC_ALL="C")
+    seen = terminal.shows("x cann.environment", "TO MEND")
+    assert seen.isascii()
+
+
+def test_what_cannot_be_opened_is_one_line(terminal: Terminal) -> None:
+    terminal.start("tui", "--replay", "/no/such/recording")
+    seen = terminal.shows("ended with 2")
+    assert "/no/such/recording" in seen
+    assert "Traceback" not in seen and "│" not in seen
