@@ -42,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="end the whole run after S seconds, whatever the tools do (default: 300)",
     )
+    parser.add_argument(
+        "--cards",
+        type=_cards,
+        metavar="N,N-N",
+        help="leave out what is wrong with other cards than these, the N of /dev/davinciN",
+    )
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
@@ -59,8 +65,16 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _cards(text: str) -> frozenset[int]:
+    from npudoctor.cli import cards
+
+    return cards.numbers(text)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report; the report's exit code."""
+    if args.cards is not None and args.format == "jsonl":
+        raise UsageError("--cards does not go with jsonl, which tells of each check before the run has ended")
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
     selection = Selection(
@@ -100,6 +114,10 @@ def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ig
                 write(json.line(event.result))
             if isinstance(event, engine.Done):
                 report = event.report
+                if args.cards is not None:
+                    from npudoctor.cli import cards
+
+                    report = cards.only(report, args.cards, event.facts)
     if lines:
         write(json.last_line(report))
     return report

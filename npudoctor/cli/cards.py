@@ -1,0 +1,68 @@
+"""A report about some cards of a node only, as the prolog of a job wants it where jobs share a node."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from npudoctor.facts.cards import subject_of
+from npudoctor.facts.npu_smi import NpuSmiInfo
+from npudoctor.findings import Finding, Report, Result, Status, count, judge
+
+
+def numbers(text: str) -> frozenset[int]:
+    """`0,2-3`: the N of /dev/davinciN."""
+    found: set[int] = set()
+    for part in text.split(","):
+        span = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
+        if span is None or int(span[2] or span[1]) < int(span[1]):
+            raise argparse.ArgumentTypeError(f"{text!r} is no list of cards: write 0,2-3, the N of /dev/davinciN")
+        found |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
+    return frozenset(found)
+
+
+def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Report:
+    """The report without what is wrong with other cards; what is wrong with the node, or with no known card, stays."""
+    devices = _devices(facts)
+    blocking = {result.blocked_by for result in report.results}
+    results = tuple(
+        result if result.check in blocking else _without_others(result, wanted, devices) for result in report.results
+    )
+    verdict, code = judge(results, fail_on=report.fail_on)
+    if report.exit_code == 3 and code == 0:
+        verdict, code = report.verdict, report.exit_code
+    update = {"results": results, "summary": count(results), "verdict": verdict, "exit_code": code}
+    return report.model_copy(update=update)
+
+
+def _devices(facts: Mapping[Any, Any]) -> dict[str, int]:
+    """The N of /dev/davinciN by the name of the chip in findings."""
+    info = next((fact for fact in facts.values() if isinstance(fact, NpuSmiInfo)), None)
+    if info is None:
+        return {}
+    found = {}
+    for chip in info.npus:
+        known = (chip.phy_id, chip.device_id, chip.npu_id)
+        found[subject_of(chip, info.npus)] = next(number for number in known if number is not None)
+    return found
+
+
+def _without_others(result: Result, wanted: frozenset[int], devices: Mapping[str, int]) -> Result:
+    kept = tuple(one for one in result.findings if _is_about(one, wanted, devices))
+    if len(kept) == len(result.findings) or result.status is Status.CRASHED:
+        return result
+    worst = max((one.severity for one in kept), default=None)
+    bad = {status.value: status for status in (Status.WARNING, Status.ERROR)}
+    status = bad.get(worst.value, Status.OK) if worst else Status.OK
+    return result.model_copy(update={"findings": kept, "status": result.status if result.silenced else status})
+
+
+def _is_about(finding: Finding, wanted: frozenset[int], devices: Mapping[str, int]) -> bool:
+    subject = finding.subject
+    device = devices.get(subject)
+    if device is None and (card := re.fullmatch(r"npu:(\d+)", subject)):
+        inside = {number for name, number in devices.items() if name.startswith(f"{subject}/")}
+        return bool(inside & wanted) if inside else int(card[1]) in wanted
+    return device is None or device in wanted
