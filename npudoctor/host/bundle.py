@@ -109,10 +109,13 @@ class BundleHost(RecordedHost):
         raise Refused(f"{what}: a recording cannot be changed; run this on the node itself")
 
 
-def open_bundle(path: str) -> BundleHost:
-    """Open a recorded node; raises BundleError, one line, for what is no bundle or not a safe archive."""
+def open_bundle(path: str, *, for_its_files: bool = False) -> BundleHost:
+    """Open a recorded node; raises BundleError, one line, for what is no bundle or not a safe archive.
+
+    `for_its_files`: nobody will ask for its commands, so that they are not looked through for damage.
+    """
     if os.path.isdir(path):
-        return _open(OnDisk(path), path)
+        return _open(OnDisk(path), path, look_through=not for_its_files)
     if not os.path.isfile(path):
         raise BundleError(f"{path}: there is no such bundle; give a folder or a .tar.gz that `npudoctor record` wrote")
     import shutil
@@ -171,7 +174,9 @@ def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
     return {path[len(root) :]: target for path, target in links.items()}
 
 
-def _open(place: Place, shown: str, links: Mapping[str, str] | None = None) -> BundleHost:
+def _open(
+    place: Place, shown: str, links: Mapping[str, str] | None = None, *, look_through: bool = True
+) -> BundleHost:
     reader = Reader(place, shown)
     about = reader.json("bundle.json", BUNDLE_SHAPE, required=True)
     reader.check_schema(about.get("schema"))
@@ -181,6 +186,9 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None) -> B
         )
     user = reader.user(about.get("user", {}))
     failures = reader.failures()
+    commands = Recordings(reader)
+    if look_through:
+        commands.look_through()
     return BundleHost(
         about=About(
             source="bundle",
@@ -197,7 +205,7 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None) -> B
             user=user,
             listings=reader.json("listings.json", {str: [str]}),
         ),
-        commands=Recordings(reader),
+        commands=commands,
         environ=failures.get(NO_ENVIRONMENT) or reader.json("environ.json", {str: str}),
         measures=reader.json("host.json", HOST_SHAPE),
         user=user,
@@ -209,17 +217,26 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None) -> B
 
 
 class Recordings(Mapping[str, Completed]):
-    """The commands of a bundle by key. Their results are looked through at once, their output when asked for."""
+    """The commands of a bundle by key; what each has printed is read when it is asked for."""
 
     def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._place = reader.place
-        self._results = {
-            folder.replace(SLASH, "/"): reader.json(f"commands/{folder}/result.json", RESULT_SHAPE)
-            for folder in reader.folders("commands")
-        }
+        self._keys = {folder.replace(SLASH, "/"): folder for folder in reader.folders("commands")}
+        self._results: dict[str, dict[str, Any]] = {}
+
+    def look_through(self) -> None:
+        """Read how every command ended; raises BundleError where one is damaged."""
+        for key in self._keys:
+            self._result(key)
+
+    def _result(self, key: str) -> dict[str, Any]:
+        if key not in self._results:
+            self._results[key] = self._reader.json(f"commands/{self._keys[key]}/result.json", RESULT_SHAPE)
+        return self._results[key]
 
     def __getitem__(self, key: str) -> Completed:
-        result = self._results[key]
+        result = self._result(key)
         stdout, stdout_cut = self._output(key, "stdout")
         stderr, stderr_cut = self._output(key, "stderr")
         timed_out = bool(result.get("timed_out", result.get("returncode", 0) is None))
@@ -233,13 +250,13 @@ class Recordings(Mapping[str, Completed]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._results)
+        return iter(self._keys)
 
     def __len__(self) -> int:
-        return len(self._results)
+        return len(self._keys)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._results
+        return key in self._keys
 
     def _output(self, key: str, which: str) -> tuple[str, bool]:
         data = self._place.content(f"commands/{key.replace('/', SLASH)}/{which}", OUTPUT_LIMIT_BYTES + 1) or b""

@@ -22,7 +22,7 @@ def open_root(folder: str, *, at_once: int = 2) -> LocalHost:
         raise ValueError(f"--root {folder}: there is no such folder")
     folder = os.path.abspath(folder)
     if os.path.exists(os.path.join(folder, "bundle.json")):
-        return ToolsHost(open_bundle(folder), os.path.join(folder, "bin"), at_once=at_once)
+        return ToolsHost(open_bundle(folder, for_its_files=True), os.path.join(folder, "bin"), at_once=at_once)
     return LocalHost(root=folder, at_once=at_once)
 
 
