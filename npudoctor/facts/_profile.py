@@ -134,7 +134,7 @@ def _fish(profile: Profile) -> Iterator[str]:
         if name == "PATH":
             yield f"    set -gx PATH {' '.join(map(quoted, entries))} $PATH\n"
         else:
-            yield f'    set -gx {name} {quoted(":".join(entries))}":${name}"\n'
+            yield f"    set -gx {name} (string join : {' '.join(map(quoted, entries))} ${name})\n"
     yield "end\n" if single else ""
     yield from (f"set -e {name}\n" for name in profile.unsets)
     yield from (f"set -gx {name} {quoted(value)}\n" for name, value in profile.sets.items())

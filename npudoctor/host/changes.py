@@ -21,7 +21,13 @@ _LEFTOVER = re.compile(r"\.npudoctor-\d+")
 
 
 class Changes:
-    """The changing half of `LocalHost`."""
+    """The changing half of `LocalHost`.
+
+    `_locks` are the locks that are held now: commands that change the node inherit them, so that nobody begins, or
+    recovers, while an installer still runs whose npudoctor was killed.
+    """
+
+    _locks: tuple[int, ...] = ()
 
     def _at(self, path: str, *, follow: bool = True) -> str:
         raise NotImplementedError
@@ -124,8 +130,10 @@ class Changes:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Refused(f"another fix is under way: {_holder(handle)}") from None
+            self._locks = (*self._locks, handle)
             yield
         finally:
+            self._locks = tuple(one for one in self._locks if one != handle)
             os.close(handle)
 
 
@@ -176,6 +184,8 @@ def _holder(handle: int) -> str:
         with open("/proc/locks", encoding="utf-8") as file:
             rows = [line.split() for line in file]
         pid = next(int(row[4]) for row in rows if row[1] == "FLOCK" and int(row[5].rpartition(":")[2]) == inode)
+        if not os.path.exists(f"/proc/{pid}"):
+            return f"process {pid} was killed, and what it has started still runs"
         with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
             command = file.read().replace("\0", " ").strip()
         return f"process {pid} of user {os.stat(f'/proc/{pid}').st_uid}: {command[:120]}"

@@ -284,7 +284,7 @@ class LocalHost(Changes):
         if path is None:
             raise Unavailable(f"{argv[0]} is not installed")
         environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        return self._execute([path, *argv[1:]], environment, timeout, stream)
+        return self._execute([path, *argv[1:]], environment, timeout, stream, self._locks)
 
     def _execute(
         self,
@@ -292,6 +292,7 @@ class LocalHost(Changes):
         environment: Mapping[str, str],
         timeout: float,
         stream: Callable[[str], None] | None = None,
+        locks: Sequence[int] = (),
     ) -> Completed:
         if self._closed:
             raise _given_up(argv, 0.0)
@@ -304,6 +305,7 @@ class LocalHost(Changes):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=locks,
                 env={**environment, "NPUDOCTOR_CALL": mark},
             )
         except OSError as problem:

@@ -35,6 +35,8 @@ class Pip:
         """Change the packages; None for a command that is not pip's."""
         if _OWN_SCRIPT in argv:
             what, archive, *names = argv[list(argv).index(_OWN_SCRIPT) + 1 :]
+            if what == "done":
+                return Completed(returncode=0)
             return self._keep(archive, names) if what == "keep" else self._restore(archive, names)
         words = self._words(argv)
         if words is None or "--dry-run" in words:

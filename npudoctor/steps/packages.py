@@ -54,6 +54,7 @@ class KeepPackages:
             said = (keeping.stderr or keeping.stdout).strip().splitlines() or ["no answer"]
             raise StepFailed(f"the old packages could not be kept: {said[-1][:200]}")
         streamed(host, self.installer, INSTALL_TIMEOUT_S)
+        streamed(host, (self.python, "-I", "-B", host.own_script("packages"), "done", self.archive), 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,19 +208,29 @@ def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> d
     os.environ["SCENE_ROOT"] = root
     node(root)
     struck = "apply"
-    if fault == "kill-undo":
-        child("apply", catalog, root, scene)
-        struck = "undo"
-    elif fault == "kill-recover":
-        for early in range(240, 0, -6):  # cut off as late as it goes, so that there is something to recover
-            shutil.rmtree(root, ignore_errors=True)
-            node(root)
-            if child("apply", catalog, root, scene, early, "kill") == "killed" and is_cut_off(root):
-                break
-        struck = "recover"
+    if fault in ("kill-undo", "kill-recover"):
+        struck = fault.removeprefix("kill-")
+        begun(catalog, folder, scene, fault)
     said = child(struck, catalog, root, scene, number, fault)
     recovered = child("recover", catalog, root, scene)
     return {"point": number, "said": said, "recovered": recovered, "node": snapshot(root)}
+
+
+def begun(catalog: Catalog, folder: str, scene: str, fault: str) -> None:
+    """The node with the fix applied, or cut off as late as it goes; made once, and copied after that."""
+    root, made = f"{folder}/node", f"{folder}/begun"
+    if not os.path.exists(made):
+        if fault == "kill-undo":
+            child("apply", catalog, root, scene)
+        else:
+            for early in range(240, 0, -6):
+                shutil.rmtree(root)
+                node(root)
+                if child("apply", catalog, root, scene, early, "kill") == "killed" and is_cut_off(root):
+                    break
+        shutil.copytree(root, made, symlinks=True)
+    shutil.rmtree(root)
+    shutil.copytree(made, root, symlinks=True)
 
 
 def main(scene: str, fault: str, folder: str, first: str, step: str) -> None:

@@ -6,12 +6,15 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
+import time
 import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from npudoctor import plugins
@@ -20,7 +23,8 @@ from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host.local import LocalHost
 from npudoctor.plugins import Catalog
-from npudoctor.sdk import Options
+from npudoctor.sdk import Options, Refused, StepFailed
+from npudoctor.steps.packages import KeepPackages, RestorePackages
 
 CPU = "+cpu" if os.uname().machine == "x86_64" else ""
 
@@ -171,25 +175,141 @@ def test_an_installer_that_fails_leaves_the_environment_as_it_was(
 
 def test_an_installer_that_is_killed_half_way_is_made_good(node: Target, target: Path, wheels: Path) -> None:
     """The files of torch half replaced, the new ones without a RECORD, pip's moved folder beside them."""
-    from npudoctor.steps.packages import KeepPackages, RestorePackages
-
     before = fingerprint(target)
     site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
     archive = str(target.parents[1].parent / "kept.tar")
     changes = (("torch", f"2.5.1{CPU}", f"2.6.0{CPU}"),)
     spoil = (
         f"import os; os.chdir({str(site)!r}); os.rename('torch-2.5.1{CPU}.dist-info', '~orch-2.5.1{CPU}.dist-info');"
-        "open('torch/__init__.py', 'w').write('half'); os.unlink('torch/only_5.py'); open('torch/only_6.py', 'w')"
+        "open('torch/__init__.py', 'w').write('half'); os.unlink('torch/only_5.py'); open('torch/only_6.py', 'w');"
+        "os.kill(os.getpid(), 9)"
     )
     step = KeepPackages(python=str(target), installer=(str(target), "-c", spoil), changes=changes, archive=archive)
     host = node.host
-    step.apply(host)
+    with pytest.raises(StepFailed):
+        step.apply(host)
     assert fingerprint(target) != before
     inverse = step.inverse(host)
     assert isinstance(inverse, RestorePackages)
     for _ in range(2):
         inverse.apply(host)
         assert fingerprint(target) == before
+
+
+def test_what_a_person_adds_later_stays_when_the_packages_go_back(node: Target, target: Path, wheels: Path) -> None:
+    site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
+    before = fingerprint(target)
+    assert node.apply(node.plan("python.install-packages", packages=["triton"], offline=str(wheels))).run
+    (site / "mine.pth").write_text("import os\n")
+    (site / "triton/mine.py").write_text("x = 1\n")
+    assert node.undo().outcome is Outcome.UNDONE
+    assert (site / "mine.pth").exists()
+    assert (site / "triton/mine.py").read_text() == "x = 1\n"
+    shutil.rmtree(site / "triton")
+    (site / "mine.pth").unlink()
+    assert fingerprint(target) == before
+
+
+def test_nobody_recovers_while_an_installer_still_runs_whose_npudoctor_was_killed(tmp_path: Path) -> None:
+    flag = tmp_path / "running"
+    lock = str(tmp_path / "lock")
+    sleeper = f"import time, pathlib; pathlib.Path({str(flag)!r}).touch(); time.sleep(60)"
+    pid = os.fork()
+    if pid == 0:
+        host = LocalHost()
+        with host.lock(lock):
+            host.run_streaming([sys.executable, "-c", sleeper], timeout=60)
+        os._exit(0)
+    until = time.monotonic() + 20
+    while not flag.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    left = [one for one in psutil.process_iter(["cmdline"]) if sleeper in (one.info["cmdline"] or ())]
+    try:
+        said = f"process {pid} was killed, and what it has started still runs"
+        with pytest.raises(Refused, match=said), LocalHost().lock(lock):
+            pass
+    finally:
+        for one in left:
+            one.kill()
+    assert left
+    for _ in range(200):
+        try:
+            with LocalHost().lock(lock):
+                return
+        except Refused:
+            time.sleep(0.02)
+    raise AssertionError("the lock is still held")
+
+
+UV = """#!/bin/sh
+# Stands in for uv, over the pip of the test's own Python: uv prints its plan on stderr.
+echo "uv $*" >>"$UV_CALLS"
+shift; verb=$1; shift; python=$2; shift 2
+site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for word in "$@"; do
+  case $word in torch==*) echo " - torch==2.5.1CPU" >&2; echo " + $word" >&2;; esac
+done
+case " $* " in *" --dry-run "*) exit 0;; esac
+rm -rf "$site"/torch "$site"/torch-*.dist-info
+exec "$UV_PIP" -m pip "$verb" -q --target "$site" --upgrade "$@"
+"""
+
+
+def test_an_environment_that_uv_made_is_changed_by_uv(
+    node: Target, target: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
+    for path in site.glob("pip*"):
+        shutil.rmtree(path)
+    with open(target.parents[1] / "pyvenv.cfg", "a") as file:
+        file.write("uv = 0.9.11\n")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "uv").write_text(UV.replace("CPU", CPU))
+    (tools / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("UV_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("UV_PIP", sys.executable)
+    before = fingerprint(target)
+    made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+    assert made.refused is None
+    source = f"--no-index --find-links {wheels}"
+    assert made.preview == (
+        f"torch: 2.5.1{CPU} → 2.6.0{CPU}\n"
+        f"$ {tools}/uv pip install --python {target} --no-deps {source} torch==2.6.0{CPU}\n"
+    )
+    assert node.apply(made).outcome is Outcome.APPLIED
+    assert asked(target, "import torch; print(torch.__version__)") == "2.6.0"
+    resolved = f"uv pip install --python {target} --dry-run {source} torch==2.6.0{CPU} torch-npu==2.6.0"
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert (calls[0], calls[-1]) == (resolved, f"uv {made.preview.partition('/uv ')[2]}".strip())
+    assert node.undo().outcome is Outcome.UNDONE
+    assert fingerprint(target) == before
+
+
+@pytest.mark.slow
+def test_an_environment_that_the_real_uv_made_is_changed_and_comes_back(
+    catalog: Catalog, wheels: Path, tmp_path: Path
+) -> None:
+    uv = shutil.which("uv")
+    if uv is None:
+        pytest.skip("uv is not installed here")
+    target = tmp_path / "env/bin/python"
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(tmp_path / "env")], check=True)
+    install = [uv, "pip", "install", "-q", "--python", str(target), "--no-index", "--find-links", str(wheels)]
+    subprocess.run([*install, "--no-deps", f"torch==2.5.1{CPU}", "torch-npu==2.6.0", "helper"], check=True)
+    node = Target(catalog, target, tmp_path / "state")
+    before = fingerprint(target)
+    made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+    assert made.refused is None
+    assert made.preview.startswith(f"torch: 2.5.1{CPU} → 2.6.0{CPU}\n$ {uv} pip install")
+    assert node.apply(made).outcome is Outcome.APPLIED
+    assert asked(target, "import torch, torch_npu; print(torch.__version__)") == "2.6.0"
+    assert node.undo().outcome is Outcome.UNDONE
+    assert asked(target, "import torch; print(torch.__version__)") == "2.5.1"
+    assert fingerprint(target) == before
 
 
 def test_upstream_triton_gives_way_to_the_one_for_ascend(node: Target, target: Path, wheels: Path) -> None:

@@ -1,11 +1,13 @@
 """Keeps the files of installed distributions in an archive, and puts them back: run inside the target Python.
 
     python -I packages.py keep ARCHIVE NAME ...       before an installer is run
+    python -I packages.py done ARCHIVE                when it has ended well
     python -I packages.py restore ARCHIVE NAME ...    after it failed, or to undo what it did
 
 Standard library only, in the syntax of Python 3.6. The archive is whole or absent. Restoring removes the distributions
 of these names as their RECORD lists them, what an installer that was cut off has left (files younger than the archive
-that no RECORD lists), and unpacks what was kept; done twice it does the same.
+that no RECORD lists), and unpacks what was kept; twice is as good as once. After an installer that has ended well
+nothing is left over: what no RECORD lists is then somebody else's, and stays.
 """
 
 import io
@@ -92,6 +94,13 @@ def keep(archive: str, names: "set[str]") -> None:
     os.rename(beside, archive)
 
 
+def done(archive: str) -> None:
+    """Write down that the installer has ended well."""
+    with open(archive + ".done", "w", encoding="ascii") as file:
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
@@ -140,17 +149,19 @@ def restore(archive: str, names: "set[str]") -> None:
     """Remove what is there of these distributions, and put back what was kept."""
     if not os.path.exists(archive):
         return  # the installer was never started
+    cut_off = not os.path.exists(archive + ".done")
     with tarfile.open(archive) as tar:
+        tar.extraction_filter = lambda member, _: member  # modes and owners come back as they were
         manifest = tar.extractfile(MANIFEST)
         assert manifest is not None
         about = json.loads(manifest.read().decode())
         kept = {path.lstrip("/") for path in about["files"]}
         stop = set(_sites()) | {os.path.join(os.path.realpath(sys.prefix), name) for name in ("bin", "lib", "share")}
-        gone = _files(names) + _leftovers(about["at"] - 1.0)
+        gone = _files(names) + (_leftovers(about["at"] - 1.0) if cut_off else [])
         for path in sorted(set(gone), reverse=True):
             _remove(path)
             _prune(os.path.dirname(path), stop)
-        for site in _sites():  # pip moves what it replaces into folders whose name begins with ~
+        for site in _sites() if cut_off else ():  # pip moves what it replaces to names that begin with ~
             for entry in os.listdir(site):
                 path = os.path.join(site, entry)
                 if entry.startswith("~") and os.lstat(path).st_ctime >= about["at"] - 1.0:
@@ -172,7 +183,10 @@ def restore(archive: str, names: "set[str]") -> None:
 def main() -> None:
     """Do what the first argument says."""
     what, archive, names = sys.argv[1], sys.argv[2], {_normalised(name) for name in sys.argv[3:]}
-    {"keep": keep, "restore": restore}[what](archive, names)
+    if what == "done":
+        done(archive)
+    else:
+        {"keep": keep, "restore": restore}[what](archive, names)
 
 
 if __name__ == "__main__":
