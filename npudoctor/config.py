@@ -10,12 +10,15 @@ import datetime
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from npudoctor.findings import Severity, Silenced
 from npudoctor.sdk import Check
+
+if TYPE_CHECKING:
+    from npudoctor.policy import AutoFix, DaemonSettings
 
 SYSTEM = "/etc/npudoctor/config.toml"
 
@@ -47,7 +50,8 @@ class Config(BaseModel):
 
     `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks and
     tags whose findings count for nothing, `severity` the severity that the findings of a check get. `thresholds` are
-    read by checks by name; `names_are_known` compares all these names with a catalogue.
+    read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and `auto_fix` are
+    sections that only the daemon reads, as `for_daemon` and `policy`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -64,6 +68,22 @@ class Config(BaseModel):
     silence: tuple[Annotated[Silence, BeforeValidator(_silence_by_id)], ...] = ()
     severity: Mapping[str, Severity] = Field(default_factory=dict)
     thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    daemon: dict[str, Any] = Field(default_factory=dict)
+    auto_fix: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def for_daemon(self) -> DaemonSettings:
+        """The section [daemon]."""
+        from npudoctor.policy import DaemonSettings
+
+        return DaemonSettings.model_validate(self.daemon)
+
+    @property
+    def policy(self) -> AutoFix:
+        """The section [auto_fix]."""
+        from npudoctor.policy import AutoFix
+
+        return AutoFix.model_validate(self.auto_fix)
 
     def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
         """What the engine takes: the ids and tags that are silenced today, with the reason."""
@@ -108,9 +128,24 @@ def load(explicit: str | None = None) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path}: not valid TOML: {problem}") from problem
     try:
-        return Config.model_validate(data)
+        config = Config.model_validate(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
+    for name in ("daemon", "auto_fix"):
+        if name in data:
+            _section_is_right(path, name, data[name])
+    return config
+
+
+def _section_is_right(path: str, name: str, data: object) -> None:
+    """Raise ConfigError where a section that only the daemon reads is wrong: everybody is told, not it alone."""
+    from npudoctor import policy
+
+    model: type[BaseModel] = policy.DaemonSettings if name == "daemon" else policy.AutoFix
+    try:
+        model.model_validate(data)
+    except ValidationError as problem:
+        raise ConfigError(f"{path}: in [{name}]: {explain(problem, model)}") from problem
 
 
 def names_are_known(config: Config, catalog: Collection[Check], where: str, *, complete: bool = True) -> None:
@@ -145,7 +180,8 @@ def explain(problem: ValidationError, model: type[BaseModel]) -> str:
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"there is no key {key!r}; known are {', '.join(sorted(model.model_fields))}"
-    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {_shown(first.get('input'))}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{key}: {said[0].lower()}{said[1:]}, found {_shown(first.get('input'))}"
 
 
 def _shown(value: Any) -> str:

@@ -34,6 +34,7 @@ COMMANDS = {
     "compare": ("npudoctor.cli.compare", "say what differs between nodes, and which is the odd one out"),
     "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
     "healthcheck": ("npudoctor.cli.healthcheck", "say in one line whether this container's cards are fit"),
+    "daemon": ("npudoctor.cli.daemon", "look after this node, and answer over HTTP, read-only"),
     "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
     "service": ("npudoctor.cli.service", "install or remove npudoctor's daemon as a service of systemd"),
     "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),

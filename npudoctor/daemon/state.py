@@ -90,8 +90,8 @@ def read(path: str) -> State | None:
     except OSError as problem:
         raise Untrusted(f"cannot be opened: {problem.strerror}") from problem
     with open(handle, "rb") as file:
-        _must_be_ours(os.fstat(handle))
-        _must_be_ours(os.stat(os.path.dirname(path) or "."), folder=True)
+        must_be_ours(os.fstat(handle))
+        must_be_ours(os.stat(os.path.dirname(path) or "."), folder=True)
         text = file.read(LARGEST_BYTES + 1)
     if len(text) > LARGEST_BYTES:
         raise Untrusted("is larger than any that the daemon writes")
@@ -101,7 +101,8 @@ def read(path: str) -> State | None:
         raise Untrusted("is not what the daemon writes") from problem
 
 
-def _must_be_ours(found: os.stat_result, *, folder: bool = False) -> None:
+def must_be_ours(found: os.stat_result, *, folder: bool = False) -> None:
+    """Raise Untrusted for a file or a folder that somebody else than root and this user could have written."""
     where = "lies in a folder that" if folder else "is a file that"
     if not folder and not stat.S_ISREG(found.st_mode):
         raise Untrusted("is no regular file")

@@ -1,7 +1,7 @@
 """What the daemon remembers: the issues of the node and every change of them, in SQLite, bounded by age and size.
 
 An issue is known by its check and subject. It is opened once, seen again and again, and resolves by itself when a run
-that could look no longer finds it. Nothing is lost by a kill but the run that was being written.
+that could look as deep no longer finds it. Nothing is lost by a kill but the run that was being written.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from npudoctor.findings import Finding, Report, Severity, Status
+from npudoctor.daemon.state import Untrusted, must_be_ours
+from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status
 from npudoctor.records import dataclass
+from npudoctor.sdk import PROFILES
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS issues (
     check_id TEXT NOT NULL, subject TEXT NOT NULL, severity TEXT NOT NULL, summary TEXT NOT NULL,
     first_seen REAL NOT NULL, last_seen REAL NOT NULL, count INTEGER NOT NULL, opened INTEGER NOT NULL,
-    resolved_at REAL, PRIMARY KEY (check_id, subject)
+    resolved_at REAL, depth INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (check_id, subject)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS remembered (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS changes (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, check_id TEXT, subject TEXT, severity TEXT,
     said TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS changes_by_time ON changes (at);
 """
+LAYOUT = 1
+MEMORY = ":memory:"
+KEPT_ASIDE = 3
 LARGEST_BYTES = 64 << 20
 KEPT_DAYS = 30.0
 KEPT_CHANGES = 50_000
@@ -55,7 +61,11 @@ class Issue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that happened: `kind` is opened, resolved, changed, started, set-aside or fixed."""
+    """One thing that happened, at a time in seconds since 1970.
+
+    `kind` is opened, resolved, changed; started, stopped, killed, configured, clock; set-aside, unwritten, written;
+    fixed, fix-failed or fix-refused.
+    """
 
     id: int
     at: float
@@ -81,66 +91,98 @@ class Store:
     # Writing
 
     def take(self, report: Report, *, at: float | None = None) -> list[Change]:
-        """Enter what a run found and what it no longer finds; the changes that this made, in one transaction."""
+        """Enter what a run found and what it no longer finds; the changes that this made, in one transaction.
+
+        What only a deeper profile has ever found is not resolved by a shallower one.
+        """
         now = time.time() if at is None else at
+        depth = PROFILES.index(report.profile)
         before = self._last_change()
         with self._connection:
-            found = {(result.check, one.subject): one for result in report.results for one in _grave(result.findings)}
+            loud = [result for result in report.results if not result.silenced]
+            found = {(result.check, one.subject): one for result in loud for one in _grave(result.findings)}
             for (check, subject), finding in found.items():
-                self._seen(check, subject, finding, now)
-            for check in (result.check for result in report.results if result.status in _LOOKED):
-                for subject, severity in self._open_of(check):
-                    if (check, subject) not in found:
-                        self._resolve(check, subject, severity, now)
+                self._seen(check, subject, finding, depth, now)
+            for result in report.results:
+                if (why := _why_gone(result)) is None:
+                    continue
+                for subject, severity in self._open_of(result.check, depth):
+                    if (result.check, subject) not in found:
+                        self._resolve(result.check, subject, severity, why, now)
         return list(self._changes("WHERE id > ? ORDER BY id", before))
+
+    def forget_checks_but(self, known: Iterable[str]) -> None:
+        """Resolve what was found by checks that there are no longer."""
+        now, known = time.time(), set(known)
+        with self._connection:
+            rows = self._connection.execute(
+                "SELECT check_id, subject, severity FROM issues WHERE resolved_at IS NULL"
+            ).fetchall()
+            for check, subject, severity in rows:
+                if check not in known:
+                    self._resolve(check, subject, severity, "this check is no longer there", now)
+
+    def remember(self, name: str, value: str) -> None:
+        """Keep a word under a name."""
+        with self._connection:
+            self._connection.execute("INSERT OR REPLACE INTO remembered VALUES (?, ?)", (name, value))
+
+    def remembered(self, name: str) -> str | None:
+        """The word that was kept under a name."""
+        row = self._connection.execute("SELECT value FROM remembered WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
 
     def note(self, kind: str, said: str, *, at: float | None = None) -> None:
         """Enter something that is no issue: a start, a fix, a file that was set aside."""
         with self._connection:
             self._enter(time.time() if at is None else at, kind, None, None, None, said)
 
-    def prune(self, *, at: float | None = None) -> None:
-        """Forget what is older than the days that are kept, and the oldest of what is too much."""
+    def prune(self, *, at: float | None = None, by_age: bool = True) -> None:
+        """Forget what is older than the days that are kept, and the oldest of what is too much.
+
+        Not `by_age` where the clock has jumped: what seems old may be new.
+        """
         now = time.time() if at is None else at
         with self._connection:
-            oldest = now - self.kept_days * 86400
+            oldest = now - self.kept_days * 86400 if by_age else float("-inf")
             self._connection.execute("DELETE FROM changes WHERE at < ?", (oldest,))
             self._connection.execute(
                 "DELETE FROM changes WHERE id <= (SELECT MAX(id) FROM changes) - ?", (KEPT_CHANGES,)
             )
             self._connection.execute("DELETE FROM issues WHERE resolved_at < ?", (oldest,))
-        if os.path.getsize(self.path) > LARGEST_BYTES:
+        if self.path != MEMORY and os.path.getsize(self.path) > LARGEST_BYTES:
             with self._connection:
                 self._connection.execute("DELETE FROM changes WHERE id <= (SELECT AVG(id) FROM changes)")
             self._connection.execute("VACUUM")
 
-    def _seen(self, check: str, subject: str, finding: Finding, now: float) -> None:
+    def _seen(self, check: str, subject: str, finding: Finding, depth: int, now: float) -> None:
         row = self._connection.execute(
             "SELECT severity, summary, resolved_at FROM issues WHERE check_id = ? AND subject = ?", (check, subject)
         ).fetchone()
         severity, said = finding.severity.value, finding.summary
         if row is None:
             self._connection.execute(
-                "INSERT INTO issues VALUES (?, ?, ?, ?, ?, ?, 1, 1, NULL)", (check, subject, severity, said, now, now)
+                "INSERT INTO issues VALUES (?, ?, ?, ?, ?, ?, 1, 1, NULL, ?)",
+                (check, subject, severity, said, now, now, depth),
             )
         else:
             again = row[2] is not None
             self._connection.execute(
                 "UPDATE issues SET severity = ?, summary = ?, last_seen = ?, count = count + 1, opened = opened + ?,"
-                " first_seen = CASE WHEN ? THEN ? ELSE first_seen END, resolved_at = NULL"
-                " WHERE check_id = ? AND subject = ?",
-                (severity, said, now, again, again, now, check, subject),
+                " first_seen = CASE WHEN ? THEN ? ELSE first_seen END, resolved_at = NULL,"
+                " depth = CASE WHEN ? THEN ? ELSE MIN(depth, ?) END WHERE check_id = ? AND subject = ?",
+                (severity, said, now, again, again, now, again, depth, depth, check, subject),
             )
         if row is None or row[2] is not None:
             self._enter(now, "opened", check, subject, severity, said)
         elif row[0] != severity:
             self._enter(now, "changed", check, subject, severity, said)
 
-    def _resolve(self, check: str, subject: str, severity: str, now: float) -> None:
+    def _resolve(self, check: str, subject: str, severity: str, why: str, now: float) -> None:
         self._connection.execute(
             "UPDATE issues SET resolved_at = ? WHERE check_id = ? AND subject = ?", (now, check, subject)
         )
-        self._enter(now, "resolved", check, subject, severity, "no longer found")
+        self._enter(now, "resolved", check, subject, severity, why)
 
     def _enter(
         self, at: float, kind: str, check: str | None, subject: str | None, severity: str | None, said: str
@@ -177,28 +219,68 @@ class Store:
             id_, at, kind, check, subject, severity, said = row
             yield Change(id=id_, at=at, kind=kind, check=check, subject=subject, severity=severity, said=said)
 
-    def _open_of(self, check: str) -> list[tuple[str, str]]:
+    def latest(self, *kinds: str) -> Change | None:
+        """The newest change of some kinds."""
+        marks = ", ".join("?" * len(kinds))
+        return next(self._changes(f"WHERE kind IN ({marks}) ORDER BY id DESC LIMIT 1", *kinds), None)
+
+    def count_since(self, at: float, *kinds: str) -> int:
+        """How many changes of some kinds there were since a time; those that seem to lie ahead of it count too."""
+        marks = ", ".join("?" * len(kinds))
+        query = f"SELECT COUNT(*) FROM changes WHERE at > ? AND kind IN ({marks})"  # noqa: S608 - only marks
+        return int(self._connection.execute(query, (at, *kinds)).fetchone()[0])
+
+    def _open_of(self, check: str, depth: int) -> list[tuple[str, str]]:
         rows = self._connection.execute(
-            "SELECT subject, severity FROM issues WHERE check_id = ? AND resolved_at IS NULL", (check,)
-        )
+            "SELECT subject, severity FROM issues WHERE check_id = ? AND resolved_at IS NULL AND depth <= ?",
+            (check, depth),
+        ).fetchall()
         return [(str(subject), str(severity)) for subject, severity in rows]
 
     def _last_change(self) -> int:
         return int(self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM changes").fetchone()[0])
 
+    # What was kept in memory while the file could not be written
+
+    def copy_from(self, other: Store, *, changes: int) -> int:
+        """Take over the issues and the latest changes of another store; the id of its last change."""
+        issues = other._connection.execute("SELECT * FROM issues").fetchall()
+        rows = other._connection.execute("SELECT * FROM changes ORDER BY id DESC LIMIT ?", (changes,)).fetchall()
+        words = other._connection.execute("SELECT * FROM remembered").fetchall()
+        with self._connection:
+            self._take_over(issues, words)
+            self._connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        return max((int(row[0]) for row in rows), default=0)
+
+    def absorb(self, other: Store, after: int, said: str) -> None:
+        """Enter what another store has learnt since its change `after`, and say why it was there."""
+        issues = other._connection.execute("SELECT * FROM issues").fetchall()
+        words = other._connection.execute("SELECT * FROM remembered").fetchall()
+        rows = other._connection.execute(
+            "SELECT at, kind, check_id, subject, severity, said FROM changes WHERE id > ? ORDER BY id", (after,)
+        ).fetchall()
+        with self._connection:
+            self._take_over(issues, words)
+            for row in rows:
+                self._enter(*row)
+            self._enter(time.time(), "written", None, None, None, said)
+
+    def _take_over(self, issues: list[tuple[Any, ...]], words: list[tuple[Any, ...]]) -> None:
+        self._connection.execute("DELETE FROM issues")
+        self._connection.executemany("INSERT INTO issues VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", issues)
+        self._connection.executemany("INSERT OR REPLACE INTO remembered VALUES (?, ?)", words)
+
     # The file
 
     def _opened(self) -> sqlite3.Connection:
+        if self.path != MEMORY:
+            _make_ready(self.path)
         try:
             return self._connected()
         except sqlite3.DatabaseError as problem:
             if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
                 raise
-            aside = f"{self.path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
-            os.replace(self.path, aside)
-            for left in (f"{self.path}-wal", f"{self.path}-shm"):
-                if os.path.exists(left):
-                    os.unlink(left)
+            aside = _set_aside(self.path)
             connection = self._connected()
             with connection:
                 connection.execute(
@@ -212,16 +294,62 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA cache_size = -512")
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("it is malformed")
-            connection.executescript(SCHEMA)
+            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            empty = not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+            if found != LAYOUT and not empty:
+                raise sqlite3.DatabaseError(f"it has layout {found}, and this npudoctor writes layout {LAYOUT}")
+            with connection:
+                connection.executescript(f"{SCHEMA} PRAGMA user_version = {LAYOUT};")
         except BaseException:
             connection.close()
             raise
         return connection
 
 
+def _make_ready(path: str) -> None:
+    """Make an empty file that only this user reads; raises Untrusted where somebody else could write it."""
+    folder = os.path.dirname(path) or "."
+    try:
+        must_be_ours(os.stat(folder), folder=True)
+        if os.path.lexists(path):
+            must_be_ours(os.lstat(path))
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except Untrusted as problem:
+        raise Untrusted(f"{path} {problem}") from problem
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise sqlite3.OperationalError(problem.strerror) from problem
+
+
+def _set_aside(path: str) -> str:
+    """Rename a file that cannot be read, and forget all but the latest few of its kind; its new name."""
+    aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
+    os.replace(path, aside)
+    for left in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(left):
+            os.unlink(left)
+    folder, name = os.path.split(aside)
+    kin = sorted(one for one in os.listdir(folder or ".") if one.startswith(name.rpartition("-")[0] + "-"))
+    for old in kin[:-KEPT_ASIDE]:
+        os.unlink(os.path.join(folder, old))
+    return aside
+
+
 _LOOKED = (Status.OK, Status.WARNING, Status.ERROR)
+
+
+def _why_gone(result: Result) -> str | None:
+    """Why an issue that this check does not find again is over; None where it could not look."""
+    if result.silenced:
+        return "silenced by the site"
+    if result.status in _LOOKED:
+        return "no longer found"
+    return "the question no longer arises" if result.skip is Skip.NOT_APPLICABLE else None
 
 
 def _grave(findings: Iterable[Finding]) -> list[Finding]:

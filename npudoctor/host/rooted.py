@@ -34,6 +34,10 @@ class ToolsHost(LocalHost):
         self._recorded = recorded
         self._tools = tools
 
+    def fresh(self) -> ToolsHost:
+        """The same folder with nothing remembered."""
+        return ToolsHost(self._recorded, self._tools, at_once=self._at_once)
+
     @property
     def about(self) -> About:
         """The recorded node's name and architecture."""

@@ -1,0 +1,192 @@
+"""Look after this node: check it again and again, remember what changes, and answer over HTTP, read-only.
+
+It runs the quick profile every minute and the standard one every hour; neither touches a card. What it knows is
+answered on a Unix socket: /livez, /readyz, /v1/report, /v1/issues, /v1/history, /v1/cards, /metrics. `npudoctor
+healthcheck` in containers reads its state file. Nothing on the node is changed, unless the site names safe fixes
+under [auto_fix] in its configuration.
+
+examples:
+  npudoctor daemon                                           as the service npudoctor.service runs it
+  npudoctor daemon --listen 127.0.0.1:9713                   also on this machine's loopback
+  npudoctor daemon --socket /tmp/d/s --state-dir /tmp/d --simulate sick-cards
+  curl --unix-socket /run/npudoctor/npudoctor.sock http://npudoctor/v1/issues
+
+SIGHUP reads the configuration anew, SIGTERM ends it. [daemon] in the configuration sets intervals and addresses, see
+docs/daemon.md.
+
+exit codes: 0 told to end, 2 usage, or it may not start as asked, 4 internal error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import gc
+import os
+import sys
+from collections.abc import Iterator
+
+from npudoctor import config as site_config
+from npudoctor import plugins
+from npudoctor.cli import UsageError, node
+from npudoctor.daemon import state
+from npudoctor.host import Host
+from npudoctor.plugins import Catalog
+
+RUN = "/run/npudoctor"
+LIBRARY = "/var/lib/npudoctor"
+SOCKET = "npudoctor.sock"
+HISTORY = "history.sqlite"
+LOCK = "daemon.lock"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor daemon`."""
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "--socket", metavar="PATH", help=f"the Unix socket to answer on (default: {RUN}/{SOCKET}; see docs for others)"
+    )
+    where.add_argument(
+        "--state", metavar="FILE", help="the state for health checks (default: state.json beside the socket)"
+    )
+    where.add_argument(
+        "--state-dir", metavar="DIR", help=f"where history and journal of fixes lie (default: {LIBRARY} for root)"
+    )
+    where.add_argument(
+        "--listen", metavar="ADDRESS:PORT", help="also answer on this machine's loopback (default: as configured)"
+    )
+    where.add_argument(
+        "--metrics-listen", metavar="ADDRESS:PORT", help="answer /metrics, and nothing else, on another address"
+    )
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to end."""
+    if args.replay:
+        raise UsageError("--replay: a recording does not change; use `npudoctor check --replay`")
+    try:
+        from npudoctor.daemon import service
+        from npudoctor.daemon.listening import CannotListen
+    except ImportError as problem:
+        raise UsageError(f"{problem.name} is not installed: pip install 'npudoctor[daemon]'") from problem
+    catalog = plugins.load(args.plugin)
+    site = _site(args, catalog)
+    socket, state_file, folder = _places(args)
+    places = service.Places(
+        socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir
+    )
+    _stay_small()
+    with _alone(os.path.dirname(socket), folder):
+        daemon = service.Daemon(
+            site,
+            places,
+            catalog,
+            open_host=lambda now: _open(args, now.config),
+            reload=lambda: _site(args, catalog),
+        )
+        try:
+            return daemon.run()
+        except (CannotListen, state.Untrusted) as problem:
+            raise UsageError(str(problem)) from problem
+
+
+def _open(args: argparse.Namespace, config: site_config.Config) -> Host:
+    with contextlib.ExitStack() as kept:
+        host = kept.enter_context(node.opened(args, config))
+        kept.pop_all()
+        return host
+
+
+def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]
+    """The configuration with what the command line says before it; raises UsageError."""
+    from npudoctor.daemon import autofix, service
+    from npudoctor.policy import anywhere, loopback
+
+    path = site_config.find(args.config)
+    if path is not None:
+        _must_be_trusted(path)
+    config = node.load_config(args, catalog)
+    if mistake := config.policy.mistake(catalog.fixes, autofix.safe_ones(catalog.fixes.values())):
+        raise UsageError(f"{path}: in [auto_fix]: {mistake}")
+    settings = config.for_daemon
+    for option, name, judge in (("--listen", "listen", loopback), ("--metrics-listen", "metrics_listen", anywhere)):
+        if said := getattr(args, name):
+            try:
+                settings = settings.model_copy(update={name: judge(said)})
+            except ValueError as problem:
+                raise UsageError(f"{option} {said}: {problem}") from problem
+    config = config.model_copy(update={"tools_at_once": 1})
+    return service.Site(config=config, options=node.options(args, config), settings=settings)
+
+
+def _must_be_trusted(path: str) -> None:
+    """Refuse a configuration that somebody else could have written: it names what is run as this user."""
+    try:
+        state.must_be_ours(os.stat(path))
+        state.must_be_ours(os.stat(os.path.dirname(os.path.abspath(path))), folder=True)
+    except state.Untrusted as problem:
+        raise UsageError(f"{path} {problem}; chown and chmod go-w it") from problem
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from problem
+
+
+def _places(args: argparse.Namespace) -> tuple[str, str, str]:
+    """Socket, state file and folder of the history; the folders are made where they are missing."""
+    root = os.geteuid() == 0
+    running = RUN if root else os.path.join(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/npudoctor-{os.geteuid()}")  # noqa: S108
+    socket = os.path.abspath(args.socket or os.path.join(running, "" if root else "npudoctor", SOCKET))
+    state_file = os.path.abspath(args.state or os.path.join(os.path.dirname(socket), "state.json"))
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    folder = os.path.abspath(args.state_dir or (LIBRARY if root else os.path.join(home, "npudoctor")))
+    for one in dict.fromkeys((os.path.dirname(socket), os.path.dirname(state_file), folder)):
+        try:
+            os.makedirs(one, mode=0o755, exist_ok=True)
+            state.must_be_ours(os.stat(one), folder=True)
+        except state.Untrusted as problem:
+            raise UsageError(f"{one} {problem}".replace("lies in a folder that", "is a folder that")) from problem
+        except OSError as problem:
+            raise UsageError(f"{one} cannot be made: {problem.strerror}; see --socket and --state-dir") from problem
+    return socket, state_file, folder
+
+
+@contextlib.contextmanager
+def _alone(*folders: str) -> Iterator[None]:
+    """Hold the locks that only one daemon can have; raises UsageError where another one does."""
+    with contextlib.ExitStack() as stack:
+        for folder in dict.fromkeys(folders):
+            path = os.path.join(folder, LOCK)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.truncate(handle, 0)
+                os.write(handle, f"{os.getpid()}\n".encode())
+            except BlockingIOError:
+                holder = _holder(path)
+                raise UsageError(f"another daemon{holder} has {path}; only one can look after a node") from None
+            except OSError as problem:
+                if problem.errno == errno.ENOSPC:
+                    continue
+                raise UsageError(f"{path} cannot be locked: {problem.strerror}") from problem
+        yield
+
+
+def _holder(path: str) -> str:
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+        return f" (process {int(file.read(20))})"
+    return ""
+
+
+def _stay_small() -> None:
+    """Set up the interpreter for a life of months: collect garbage, few arenas, quick turns between threads."""
+    import ctypes
+
+    gc.enable()
+    gc.freeze()
+    sys.setswitchinterval(0.001)
+    with contextlib.suppress(OSError, AttributeError):
+        arena_max = -8
+        ctypes.CDLL(None).mallopt(arena_max, 2)

@@ -1,0 +1,145 @@
+"""The history as the daemon uses it: a file that cannot be written is no outage, and what it missed is entered later.
+
+While the disk is full or gone, a copy in memory goes on; it is written as soon as the file takes it. A file that is
+found damaged is set aside, and a new one begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from npudoctor.daemon.store import MEMORY, Change, Issue, Store
+from npudoctor.findings import Report
+
+KEPT_IN_MEMORY = 500
+T = TypeVar("T")
+
+
+class History:
+    """A store for several threads that survives its own file. `trouble` says what is wrong with it, in a clause."""
+
+    def __init__(self, path: str, *, kept_days: float) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        self._kept_days = kept_days
+        self._lock = threading.RLock()
+        self._file: Store | None = None
+        self._spare: Store | None = None
+        self._since = 0
+        self._began = 0.0
+        try:
+            self._file = Store(path, kept_days=kept_days)
+        except sqlite3.Error as problem:
+            self._withdraw(problem)
+
+    def close(self) -> None:
+        """Close the file, having written what it takes."""
+        with self._lock:
+            self._come_back()
+            for store in (self._file, self._spare):
+                if store is not None:
+                    with contextlib.suppress(sqlite3.Error):
+                        store.close()
+
+    def take(self, report: Report) -> list[Change]:
+        """Enter what a run found, and what it no longer finds; the changes."""
+        return self._do(lambda store: store.take(report))
+
+    def note(self, kind: str, said: str) -> None:
+        """Enter something that is no issue."""
+        self._do(lambda store: store.note(kind, said))
+
+    def prune(self, *, by_age: bool) -> None:
+        """Forget what is too old or too much."""
+        self._do(lambda store: store.prune(by_age=by_age))
+
+    def forget_checks_but(self, known: Iterable[str]) -> None:
+        """Resolve what was found by checks that there are no longer."""
+        names = tuple(known)
+        self._do(lambda store: store.forget_checks_but(names))
+
+    def remember(self, name: str, value: str) -> None:
+        """Keep a word under a name."""
+        self._do(lambda store: store.remember(name, value))
+
+    def remembered(self, name: str) -> str | None:
+        """The word that was kept under a name."""
+        return self._do(lambda store: store.remembered(name))
+
+    def latest(self, *kinds: str) -> Change | None:
+        """The newest change of some kinds."""
+        return self._do(lambda store: store.latest(*kinds))
+
+    def count_since(self, at: float, *kinds: str) -> int:
+        """How many changes of some kinds there were since a time."""
+        return self._do(lambda store: store.count_since(at, *kinds))
+
+    def issues(self, *, all_of_them: bool = False) -> list[Issue]:
+        """What is wrong now; also what has resolved, where wanted."""
+        return self._do(lambda store: store.issues(all_of_them=all_of_them))
+
+    def changes(self, *, limit: int, before: int | None = None) -> list[Change]:
+        """The latest changes, newest first."""
+        return self._do(lambda store: store.history(limit=limit, before=before))
+
+    # Between file and memory
+
+    def _do(self, action: Callable[[Store], T]) -> T:
+        with self._lock:
+            self._come_back()
+            if self._spare is None and self._file is not None:
+                try:
+                    return action(self._file)
+                except sqlite3.Error as problem:
+                    self._reopen(problem)
+            if self._spare is None and self._file is not None:
+                try:
+                    return action(self._file)
+                except sqlite3.Error as problem:
+                    self._withdraw(problem)
+            assert self._spare is not None
+            return action(self._spare)
+
+    def _reopen(self, problem: sqlite3.Error) -> None:
+        """A damaged file is set aside by opening it anew; anything else makes memory stand in for it."""
+        if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
+            self._withdraw(problem)
+            return
+        assert self._file is not None
+        with contextlib.suppress(sqlite3.Error):
+            self._file.close()
+        try:
+            self._file = Store(self.path, kept_days=self._kept_days)
+        except sqlite3.Error as again:
+            self._file = None
+            self._withdraw(again)
+
+    def _withdraw(self, problem: sqlite3.Error) -> None:
+        self.trouble = f"the history {self.path} cannot be written: {problem}; it is kept in memory"
+        self._began = time.time()
+        self._spare = Store(MEMORY, kept_days=self._kept_days)
+        self._since = 0
+        if self._file is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._since = self._spare.copy_from(self._file, changes=KEPT_IN_MEMORY)
+        self._spare.note("unwritten", self.trouble)
+
+    def _come_back(self) -> None:
+        """Write what memory holds, where the file takes it again."""
+        if self._spare is None:
+            return
+        try:
+            if self._file is None:
+                self._file = Store(self.path, kept_days=self._kept_days)
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began))
+            self._file.absorb(self._spare, self._since, f"what was kept in memory since {since} is written")
+        except sqlite3.Error:
+            return
+        self._spare.close()
+        self._spare = None
+        self.trouble = None

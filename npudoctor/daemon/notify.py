@@ -1,0 +1,24 @@
+"""What systemd is told: a line on its socket. Without one (NOTIFY_SOCKET is not set) nothing happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+
+def tell(*lines: str) -> None:
+    """Send lines such as READY=1; nobody waits for it, and a service manager that is gone is no error."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+        out.setblocking(False)
+        out.sendto("\n".join(lines).encode(), "\0" + path[1:] if path[0] == "@" else path)
+
+
+def watchdog_s() -> float | None:
+    """How long systemd waits for a sign of life, in seconds; None where it does not."""
+    wanted = os.environ.get("WATCHDOG_USEC", "")
+    meant = os.environ.get("WATCHDOG_PID", str(os.getpid()))
+    return int(wanted) / 1e6 if wanted.isdigit() and int(wanted) > 0 and meant == str(os.getpid()) else None

@@ -1,0 +1,178 @@
+"""The HTTP interface: read-only, answered from memory; no request ever runs a tool, reads a file by name, or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from npudoctor.daemon import answers, metrics
+from npudoctor.daemon.board import Board
+from npudoctor.sdk import PROFILES
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_CHANGES = 1000
+_PLAIN = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class Wrong(Exception):
+    """A request that cannot be answered as it is; the text is a clause."""
+
+
+def api(board: Board) -> App:
+    """Everything, for the Unix socket and this machine's loopback."""
+    page = _Pages(board)
+    routes = [
+        Route("/livez", page.livez),
+        Route("/readyz", page.readyz),
+        Route("/v1/report", page.report),
+        Route("/v1/issues", page.issues),
+        Route("/v1/history", page.history),
+        Route("/v1/cards", page.cards),
+        Route("/metrics", page.metrics),
+    ]
+    return _Bodiless(_app(routes))
+
+
+def metrics_alone(board: Board) -> App:
+    """/metrics and nothing else, for other addresses."""
+    return _Bodiless(_app([Route("/metrics", _Pages(board).metrics)]))
+
+
+def _app(routes: list[Route]) -> Starlette:
+    handlers: dict[Any, Any] = {404: _not_found, 405: _not_allowed, Wrong: _wrong}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Pages:
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    async def livez(self, _: Request) -> Response:
+        """200 while the scheduler turns."""
+        said = self.board.live()
+        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.alive else 503)
+
+    async def readyz(self, _: Request) -> Response:
+        """200 while the cards of this node are known to be fit."""
+        said = self.board.ready()
+        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.ready else 503)
+
+    async def report(self, request: Request) -> Response:
+        """The newest report."""
+        profile = _word(request, "profile", PROFILES[:2])
+        _only(request, "profile")
+        said = self.board.report(profile)
+        if said is None:
+            return _problem("there is no report of that kind yet: the first look has not ended", 503)
+        return _json(said)
+
+    async def issues(self, request: Request) -> Response:
+        """What is wrong now."""
+        everything = _word(request, "all", ("true", "false")) == "true"
+        _only(request, "all")
+        return _json(self.board.issues(all_of_them=everything))
+
+    def history(self, request: Request) -> Response:
+        """What has changed; a plain function, so that a disk that waits holds nobody else up."""
+        limit = _number(request, "limit", 1, MOST_CHANGES)
+        before = _number(request, "before", 1, 1 << 53)
+        _only(request, "limit", "before")
+        return _json(self.board.changes(100 if limit is None else limit, before))
+
+    async def cards(self, _: Request) -> Response:
+        """Every chip."""
+        return _json(self.board.cards())
+
+    async def metrics(self, _: Request) -> Response:
+        """What was rendered when the view was published."""
+        return Response(self.board.metrics, headers={"content-type": metrics.CONTENT_TYPE, **_PLAIN})
+
+
+def _word(request: Request, name: str, known: tuple[str, ...]) -> str | None:
+    said = request.query_params.get(name)
+    if said is not None and said not in known:
+        raise Wrong(f"{name} is one of {', '.join(known)}")
+    return said
+
+
+def _number(request: Request, name: str, least: int, most: int) -> int | None:
+    said = request.query_params.get(name)
+    if said is None:
+        return None
+    if not (said.isascii() and said.isdigit() and len(said) < 18 and least <= int(said) <= most):
+        raise Wrong(f"{name} is a number from {least} to {most}")
+    return int(said)
+
+
+def _only(request: Request, *names: str) -> None:
+    if any(name not in names for name in request.query_params):
+        raise Wrong(f"this address takes {', '.join(names)} and nothing else")
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, headers={"content-type": "application/json", **_PLAIN})
+
+
+def _problem(error: str, status: int, **headers: str) -> Response:
+    response = _json(answers.Problem(error=error).model_dump_json(by_alias=True).encode(), status)
+    response.headers.update(headers)
+    return response
+
+
+async def _not_found(_: Request, __: Exception) -> Response:
+    return _problem("there is nothing at this address", 404)
+
+
+async def _not_allowed(_: Request, __: Exception) -> Response:
+    return _problem("only GET and HEAD are answered: nothing can be changed over HTTP", 405, allow="GET, HEAD")
+
+
+async def _wrong(_: Request, problem: Exception) -> Response:
+    return _problem(str(problem), 400)
+
+
+LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
+
+
+class _Bodiless:
+    """Refuses a request that brings a body: no answer depends on one."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        headers = scope.get("headers", ())
+        if scope["type"] == "http" and any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in headers
+        ):
+            await _problem("requests have no body here", 413, connection="close")(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
+class OnThisMachine:
+    """Refuses, on a loopback address, names of other hosts: a page in a browser here must not read the answers."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
+        named = [host.rpartition(b":")[0] if not host.endswith(b"]") and b":" in host else host for host in hosts]
+        if scope["type"] == "http" and any(name.lower() not in LOOPBACK_NAMES for name in named):
+            await _problem("this address answers to 127.0.0.1 and localhost alone", 421)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
