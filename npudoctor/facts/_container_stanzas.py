@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from npudoctor import knowledge
@@ -12,12 +13,19 @@ SHM = "16g"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stanza:
-    """What a container needs: device nodes, the host's files (read only), and shared memory."""
+    """What a container needs: device nodes, the host's files (read only), and shared memory (`shm`, None for Docker's).
+
+    `group` is the number of the device nodes' group, for an image whose user is not root; `command` is what runs
+    instead of the image's own.
+    """
 
     devices: tuple[str, ...]
     mounts: tuple[tuple[str, str], ...]
     image: str = "IMAGE"
-    shm: str = SHM
+    shm: str | None = SHM
+    name: str = "train"
+    group: str | None = None
+    command: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -25,53 +33,88 @@ class Stanza:
         names = (path.removeprefix("/dev/davinci") for path in self.devices)
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
+    @property
+    def cards(self) -> str:
+        """The numbers of the cards as the ascend runtime reads them."""
+        return ",".join(map(str, self.numbers)) or "0"
 
-def stanza(devices: tuple[str, ...], image: str = "IMAGE") -> Stanza:
+
+def stanza(
+    devices: tuple[str, ...],
+    image: str = "IMAGE",
+    *,
+    shm: str | None = SHM,
+    name: str = "train",
+    group: str | None = None,
+    command: tuple[str, ...] = (),
+) -> Stanza:
     """The stanza for these device nodes, with the mounts that plain Docker needs."""
     plain = [one for one in knowledge.layout().mounts if one.plain and not one.several_nodes]
-    return Stanza(devices=devices, mounts=tuple((one.host, one.container) for one in plain), image=image)
+    mounts = tuple((one.host, one.container) for one in plain)
+    return Stanza(devices=devices, mounts=mounts, image=image, shm=shm, name=name, group=group, command=command)
 
 
 def docker(one: Stanza) -> str:
     """`docker run` with plain Docker."""
     words = [f"--device={path}" for path in one.devices]
     words += [f"-v={host}:{inside}:ro" for host, inside in one.mounts]
-    words += [f"--shm-size={one.shm}", "--ulimit=memlock=-1", "-it"]
-    lines = [shlex.quote(word) for word in words] + [one.image]
+    words += _limits(one)
+    lines = [shlex.quote(word) for word in words] + [shlex.join([one.image, *one.command])]
     return "docker run --rm \\\n  " + " \\\n  ".join(lines) + "\n"
 
 
 def ascend_runtime(one: Stanza) -> str:
     """`docker run` with the ascend runtime, which passes nodes and files in by itself."""
-    name = knowledge.layout().more["runtime_name"]
-    cards = ",".join(map(str, one.numbers)) or "0"
-    return (
-        f"docker run --rm --runtime={name} -e ASCEND_VISIBLE_DEVICES={cards} \\\n"
-        f"  --shm-size={one.shm} --ulimit=memlock=-1 -it {one.image}\n"
-    )
+    words = ["docker", "run", "--rm", f"--runtime={_runtime()}", "-e", f"ASCEND_VISIBLE_DEVICES={one.cards}"]
+    return f"{shlex.join(words)} \\\n  {shlex.join([*_limits(one), one.image, *one.command])}\n"
+
+
+def _limits(one: Stanza) -> list[str]:
+    """What a job needs besides: shared memory and locked memory; a terminal, where no command is named."""
+    words = [f"--group-add={one.group}"] if one.group else []
+    words += [f"--shm-size={one.shm}", "--ulimit=memlock=-1"] if one.shm else []
+    return words if one.command else [*words, "-it"]
+
+
+def _runtime() -> str:
+    return str(knowledge.layout().more["runtime_name"])
 
 
 def compose(one: Stanza) -> str:
-    """A service of a compose file."""
-    lines = ["services:", "  train:", f"    image: {one.image}", f"    shm_size: {one.shm}"]
-    lines += ["    ulimits:", "      memlock: -1", "    devices:"]
-    lines += [f"      - {path}" for path in one.devices]
+    """A service of a compose file, with plain Docker."""
+    lines = _service(one)
+    lines += ["    devices:", *(f"      - {path}" for path in one.devices)]
     lines += ["    volumes:", *(f"      - {host}:{inside}:ro" for host, inside in one.mounts)]
     return "\n".join(lines) + "\n"
+
+
+def ascend_compose(one: Stanza) -> str:
+    """A service of a compose file, with the ascend runtime."""
+    lines = [*_service(one), f"    runtime: {_runtime()}"]
+    lines += ["    environment:", f'      ASCEND_VISIBLE_DEVICES: "{one.cards}"']
+    return "\n".join(lines) + "\n"
+
+
+def _service(one: Stanza) -> list[str]:
+    lines = ["services:", f"  {one.name}:", f"    image: {one.image}"]
+    lines += [f"    command: {json.dumps(one.command)}"] if one.command else []
+    lines += [f'    group_add: ["{one.group}"]'] if one.group else []
+    lines += [f"    shm_size: {one.shm}", "    ulimits:", "      memlock: -1"] if one.shm else []
+    return lines
 
 
 def kubernetes(one: Stanza, resource: str = "huawei.com/Ascend910") -> str:
     """A pod; the device plugin passes the nodes in, the runtime class the driver's files."""
     count = len(one.numbers) or 1
-    size = one.shm.upper().replace("G", "Gi")
+    size = (one.shm or SHM).upper().replace("G", "Gi")
     return "\n".join(
         [
             "apiVersion: v1",
             "kind: Pod",
-            "metadata: {name: train}",
+            f"metadata: {{name: {one.name}}}",
             "spec:",
             "  containers:",
-            "    - name: train",
+            f"    - name: {one.name}",
             f"      image: {one.image}",
             "      resources:",
             f"        limits: {{{resource}: {count}}}",
