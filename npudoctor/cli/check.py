@@ -6,6 +6,7 @@ examples:
   npudoctor check --json --fail-on warning     for a script: the exit code is the verdict
   npudoctor check --python ~/env/bin/python    examine another Python
   npudoctor check --replay node.tar.gz         a recorded node, on any machine
+  npudoctor check --metrics-file /var/lib/node_exporter/npudoctor.prom
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (a tool failed or did not
 answer, a check crashed, or one that you named was skipped), 4 internal error, 130 interrupted.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 
 from npudoctor import engine, plugins
@@ -51,6 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    shape.add_argument(
+        "--metrics-file",
+        metavar="PATH",
+        help="also write metrics for node_exporter's textfile collector, which reads what ends in .prom",
+    )
     shape.add_argument("-v", "--verbose", action="store_true", help="list skipped checks one by one, and all evidence")
     node.add_arguments(parser)
 
@@ -75,6 +82,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report; the report's exit code."""
     if args.cards is not None and args.format == "jsonl":
         raise UsageError("--cards does not go with jsonl, which tells of each check before the run has ended")
+    if args.metrics_file:
+        _must_be_writable(args.metrics_file)
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
     selection = Selection(
@@ -94,14 +103,32 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
-        report = _follow(events, args, len(chosen))
+        report, done = _follow(events, args, len(chosen))
     if args.format != "jsonl":
         write(_render(report, args))
+    if args.metrics_file:
+        from npudoctor.daemon import textfile
+
+        try:
+            textfile.write(args.metrics_file, done)
+        except OSError as problem:
+            raise UsageError(f"--metrics-file {args.metrics_file}: {problem.strerror}") from problem
     return _exit_code(report, args.format)
 
 
-def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ignore[no-untyped-def]
-    """Consume the events, showing how far the run is; the report at its end."""
+def _must_be_writable(path: str) -> None:
+    """Refuse before the run what could only fail after it."""
+    try:
+        importlib.import_module("prometheus_client")
+    except ImportError as problem:
+        raise UsageError("--metrics-file: prometheus-client is missing: pip install 'npudoctor[daemon]'") from problem
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder) or (os.path.lexists(path) and not os.path.isfile(path)):
+        raise UsageError(f"--metrics-file {path}: it wants a regular file, or none yet, in a folder that is there")
+
+
+def _follow(events, args: argparse.Namespace, total: int) -> tuple[Report, engine.Done]:  # type: ignore[no-untyped-def]
+    """Consume the events, showing how far the run is; the report to print, and the last event."""
     from npudoctor.cli.progress import Progress
 
     lines = args.format == "jsonl"
@@ -113,14 +140,14 @@ def _follow(events, args: argparse.Namespace, total: int) -> Report:  # type: ig
 
                 write(json.line(event.result))
             if isinstance(event, engine.Done):
-                report = event.report
+                done, report = event, event.report
                 if args.cards is not None:
                     from npudoctor.cli import cards
 
                     report = cards.only(report, args.cards, event.facts)
     if lines:
         write(json.last_line(report))
-    return report
+    return report, done
 
 
 def _exit_code(report: Report, shape: str | None) -> int:

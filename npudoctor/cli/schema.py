@@ -1,27 +1,34 @@
-"""Print the JSON Schema of what `npudoctor check --json` prints, or `npudoctor smoke --json`."""
+"""Print the JSON Schema of a report, or of what the daemon answers: `npudoctor schema issues`."""
 
 from __future__ import annotations
 
 import argparse
+from json import dumps
 
 from npudoctor.cli import write
 
+REPORTS = ("check", "smoke")
+ANSWERS = ("live", "ready", "issues", "history", "cards", "problem")
+"""The daemon's; /v1/report answers with the report of a check."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of the report."""
-    parser.add_argument("report", nargs="?", choices=("check", "smoke"), default="check", help="default: check")
+    """Add the choice of the document."""
+    parser.add_argument("report", nargs="?", choices=(*REPORTS, *ANSWERS), default="check", help="default: check")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema."""
     if args.report == "smoke":
-        from json import dumps
-
         from npudoctor.smoke.events import SmokeReport
 
         write(dumps(SmokeReport.model_json_schema(by_alias=True, mode="serialization"), indent=2) + "\n")
-        return 0
-    from npudoctor.report import json
+    elif args.report in ANSWERS:
+        from npudoctor.daemon import answers
 
-    write(json.schema())
+        write(dumps(answers.schema(args.report), indent=2) + "\n")
+    else:
+        from npudoctor.report import json
+
+        write(json.schema())
     return 0
