@@ -13,7 +13,7 @@ from npudoctor.sdk import Effect, GroupMember, Note, Parameters, Refused, Step, 
 
 @dataclass(frozen=True)
 class Access(Parameters):
-    """`user` is who gets the right; empty for the user who asks."""
+    """`user` is who gets the right, empty for the user who asks; `group` that of the nodes, where it has no name."""
 
     user: str = ""
     group: str = ""

@@ -49,7 +49,7 @@ class Environment(Parameters):
 
 @dataclass(frozen=True)
 class Visible(Parameters):
-    """`value` is the corrected list of cards; empty to unset it."""
+    """`value` is the corrected list of cards, empty to unset it; `scope` is user or python, as for env.profile."""
 
     value: str = ""
     scope: str = "user"

@@ -101,7 +101,7 @@ def clean_logs(asked: OldLogs, host: Host, logs: LogFolder | None) -> Iterator[S
     """Remove rotated logs of jobs that are older than some days.
 
     Only plain files that have the name of a rotated log go, never through a link, none that a process has open, and
-    none on a network file system, where other nodes may be writing.
+    none on a network file system, where other nodes may be writing. Nothing brings them back.
     """
     if asked.days < 1:
         raise Refused("days is at least 1")

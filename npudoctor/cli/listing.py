@@ -1,4 +1,4 @@
-"""List all checks: id, title, profile and the fix that their findings offer.
+"""List all checks: id, title, profile and the fix that their findings offer; or all fixes, with --fixes.
 
 A check of a profile also runs in the dearer ones: quick (no import of torch, npu-smi once), standard (the default;
 adds the per-card tools), full (touches the cards).
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from npudoctor import plugins
 from npudoctor.cli import node, write
 from npudoctor.findings import Silenced
+from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 
 
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const="json",
         help="the same as --format json: with tags, thresholds and why each check matters",
     )
+    parser.add_argument("--fixes", action="store_true", help="the fixes instead: id, risk, title, parameters")
     node.add_config(parser)
     node.add_plugin(parser)
 
@@ -34,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the catalogue."""
     catalog = plugins.load(args.plugin)
+    if args.fixes:
+        write(_fixes(catalog, args.format))
+        return 0
     silenced = node.load_config(args, catalog).silenced()
     checks = list(catalog.checks.values())
     if args.format == "markdown":
@@ -50,6 +55,24 @@ def run(args: argparse.Namespace) -> int:
         said = f"  [{quiet}]" if (quiet := _silence_of(check, silenced)) else ""
         write(f"{check.id:<{width}}  {check.profile:<8}  {check.title}{fix}{said}\n")
     return 0
+
+
+def _fixes(catalog: Catalog, form: str) -> str:
+    from npudoctor.explain import fixes
+
+    if form == "markdown":
+        return fixes.page(catalog)
+    told = [fixes.of_fix(one, catalog) for one in catalog.fixes.values()]
+    if form == "json":
+        return json.dumps(told, indent=2) + "\n"
+    width = max((len(one["id"]) for one in told), default=0)
+    lines = []
+    for one in told:
+        risk = "safe" if one["safe"] else "asks"
+        lines.append(f"{one['id']:<{width}}  {risk}  {'root' if one['root'] else '    '}  {one['title']}\n")
+        given = " ".join(fixes.shown(parameter) for parameter in one["parameters"])
+        lines += [f"{'':<{width}}              --set {given}\n"] if given else []
+    return "".join(lines)
 
 
 def _silence_of(check: Check, silenced: Mapping[str, Silenced]) -> Silenced | None:

@@ -322,9 +322,8 @@ class LocalHost(Changes):
         finally:
             with self._lock:
                 self._running.discard(process)
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
+            for pipe in filter(None, (process.stdout, process.stderr)):
+                pipe.close()
         if self._closed and process.poll() == -signal.SIGKILL:
             raise _given_up(argv, time.monotonic() - started)
         return Completed(
@@ -448,10 +447,8 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                marked = needle in file.read().split(b"\0")
-            if marked:
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
+            if needle in file.read().split(b"\0"):
                 os.kill(int(entry), signal.SIGKILL)
 
 
