@@ -1,11 +1,9 @@
-# syntax=docker/dockerfile:1
 # npudoctor in a container. For a node: --build-arg BASE=<an Ascend CANN image with Python 3.10 or newer>.
 #
 #   docker build -t npudoctor .
-#   docker run --rm --device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc \
-#     -v /usr/local/bin/npu-smi:/usr/local/bin/npu-smi:ro -v /usr/local/dcmi:/usr/local/dcmi:ro \
-#     -v /usr/local/Ascend/driver:/usr/local/Ascend/driver:ro -v /etc/ascend_install.info:/etc/ascend_install.info:ro \
-#     --group-add "$(stat -c %g /dev/davinci_manager)" npudoctor check --json
+#   docker run --rm --device=... -v=... --group-add=... npudoctor check --json
+#
+# `npudoctor fix container.run-command` prints the devices and mounts of a node; docs/provisioning.md has them all.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
@@ -14,7 +12,11 @@ COPY pyproject.toml MANIFEST.in README.md LICENSE ./
 COPY npudoctor npudoctor
 COPY checks checks
 COPY fixes fixes
-RUN python3 -m venv /opt/npudoctor && /opt/npudoctor/bin/pip install --no-cache-dir . && \
+# Where an index of packages wants a certificate or a password: --secret id=ca,src=FILE --secret id=pip,src=FILE.
+RUN --mount=type=secret,id=ca --mount=type=secret,id=pip \
+    if [ -e /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi && \
+    if [ -e /run/secrets/pip ]; then export PIP_CONFIG_FILE=/run/secrets/pip; fi && \
+    python3 -m venv /opt/npudoctor && /opt/npudoctor/bin/pip install --no-cache-dir '.[daemon]' && \
     /opt/npudoctor/bin/pip uninstall --yes pip setuptools
 
 FROM ${BASE}
@@ -23,7 +25,8 @@ LABEL org.opencontainers.image.title="npudoctor" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/npudoctor /opt/npudoctor
 RUN ln -s /opt/npudoctor/bin/npudoctor /usr/local/bin/npudoctor && \
-    useradd --system --create-home --home-dir /home/npudoctor --shell /usr/sbin/nologin npudoctor
+    useradd --system --create-home --home-dir /home/npudoctor --shell /usr/sbin/nologin npudoctor && \
+    install -d -o npudoctor -g npudoctor /run/npudoctor /var/lib/npudoctor
 # The driver's libraries are mounted from the host; npu-smi looks for them here.
 ENV LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:/usr/local/dcmi
 USER npudoctor

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Keeps a node's condition NPUUnhealthy and its label npudoctor/fit as npudoctor's daemon sees the node: a sidecar of the
+# DaemonSet for clusters without node-problem-detector. Needs curl, the pod's service account (rbac.yaml), NODE_NAME.
+set -u
+api=${KUBERNETES_API:-https://kubernetes.default.svc}
+account=${ACCOUNT:-/var/run/secrets/kubernetes.io/serviceaccount}
+ready=${READY:-http://127.0.0.1:9712/readyz}
+before=
+
+patch() { # path, kind of patch, body
+    curl -sS -o /dev/null --fail --max-time 10 --cacert "$account/ca.crt" -X PATCH \
+        -H "Authorization: Bearer $(cat "$account/token")" -H "Content-Type: application/$2+json" \
+        --data "$3" "$api$1"
+}
+
+while :; do
+    answer=$(curl -s --max-time 10 -w '%{http_code}' "$ready")
+    now=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+    # The reason is copied as the JSON string that it is.
+    message=$(printf '%s' "$answer" | sed -nE 's/.*"reason":"(([^"\\]|\\.)*)".*/\1/p')
+    case $answer in
+        *'"ready":true'*200) status=False reason=NPUsAreFit fit=true message='all cards are fit' ;;
+        *'"ready":false'*'"looked_at":"'*503) status=True reason=NPUIsUnfit fit=false ;;
+        *) status=Unknown reason=NobodyCouldLook fit=unknown message=${message:-the daemon does not answer} ;;
+    esac
+    [ "$status" = "$before" ] || changed=$now
+    condition='{"type":"NPUUnhealthy","status":"'$status'","reason":"'$reason'","message":"'$message'",'
+    condition=$condition'"lastHeartbeatTime":"'$now'","lastTransitionTime":"'$changed'"}'
+    if patch "/api/v1/nodes/$NODE_NAME/status" strategic-merge-patch '{"status":{"conditions":['"$condition"']}}' &&
+        patch "/api/v1/nodes/$NODE_NAME" merge-patch '{"metadata":{"labels":{"npudoctor/fit":"'$fit'"}}}'; then
+        before=$status
+    fi
+    [ "${ONCE:-}" ] && exit 0
+    sleep 60
+done
