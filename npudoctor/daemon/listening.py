@@ -38,23 +38,31 @@ def unix_socket(path: str, group: str | None) -> socket.socket:
     """
     folder = os.path.dirname(path) or "."
     try:
+        gid = -1 if group is None else grp.getgrnam(group).gr_gid
         must_be_ours(os.stat(folder), folder=True)
         _make_room(path)
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        mask = os.umask(0o177)
-        try:
-            made.bind(path)
-        finally:
-            os.umask(mask)
-        if group is not None:
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-        os.chmod(path, 0o660)
+        return _bound(path, gid)
     except Untrusted as problem:
         raise CannotListen(f"{path} {problem}") from problem
     except KeyError:
         raise CannotListen(f"there is no group {group!r}: groupadd --system {group}") from None
     except OSError as problem:
         raise CannotListen(f"{path} cannot be bound: {problem.strerror or problem}") from problem
+
+
+def _bound(path: str, gid: int) -> socket.socket:
+    """A socket that nobody else could use for an instant: it is opened to the group when it is the group's."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    mask = os.umask(0o177)
+    try:
+        made.bind(path)
+        os.chown(path, -1, gid)
+        os.chmod(path, 0o660)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(mask)
     return made
 
 

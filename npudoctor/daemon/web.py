@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -142,7 +143,7 @@ async def _wrong(_: Request, problem: Exception) -> Response:
     return _problem(str(problem), 400)
 
 
-LOOPBACK_NAMES = (b"127.0.0.1", b"localhost", b"[::1]")
+_LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
 class _Bodiless:
@@ -171,8 +172,7 @@ class OnThisMachine:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
-        named = [host.rpartition(b":")[0] if not host.endswith(b"]") and b":" in host else host for host in hosts]
-        if scope["type"] == "http" and any(name.lower() not in LOOPBACK_NAMES for name in named):
+        if scope["type"] == "http" and not all(map(_LOOPBACK.fullmatch, hosts)):
             await _problem("this address answers to 127.0.0.1 and localhost alone", 421)(scope, receive, send)
             return
         await self.app(scope, receive, send)

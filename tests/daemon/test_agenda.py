@@ -1,0 +1,79 @@
+"""When the daemon looks: at its intervals, jittered, and less often while a tool is slow."""
+
+import random
+
+from npudoctor.daemon.agenda import SELDOM_S, Agenda, Look
+from npudoctor.policy import DaemonSettings
+
+
+def an_agenda(**settings: float) -> Agenda:
+    return Agenda(DaemonSettings(**{"jitter_pct": 0, **settings}), 0.0, random.Random(1))
+
+
+def test_it_begins_at_once_with_the_quick_look() -> None:
+    agenda = an_agenda()
+    assert agenda.next() == (Look.QUICK, 0.0)
+    agenda.ended(Look.QUICK, 0.5, 0.5, timed_out=False)
+    assert agenda.next()[0] is Look.STANDARD
+    assert agenda.next()[1] < 10
+
+
+def test_a_standard_look_holds_the_quick_one() -> None:
+    agenda = an_agenda()
+    agenda.ended(Look.QUICK, 0.5, 0.5, timed_out=False)
+    agenda.ended(Look.STANDARD, 20, 12, timed_out=False)
+    assert agenda.due == {Look.QUICK: 80, Look.STANDARD: 3620, Look.COUNTERS: 300}
+
+
+def test_an_hour_holds_as_many_looks_as_asked_for_and_no_more() -> None:
+    agenda = an_agenda(jitter_pct=10)
+    now, seen = 0.0, {look: 0 for look in Look}
+    while now < 36000:
+        look, due = agenda.next()
+        now = max(now, due) + 0.5
+        seen[look] += 1
+        agenda.ended(look, now, 0.5, timed_out=False)
+    assert 560 <= seen[Look.QUICK] <= 640
+    assert 9 <= seen[Look.STANDARD] <= 13
+    assert 110 <= seen[Look.COUNTERS] <= 130
+
+
+def test_jitter_spreads_the_looks_of_many_nodes() -> None:
+    agenda = an_agenda(jitter_pct=10)
+    gaps = set()
+    for _ in range(50):
+        agenda.ended(Look.QUICK, 100.0, 0.1, timed_out=False)
+        gaps.add(agenda.due[Look.QUICK] - 100)
+    assert len(gaps) > 40
+    assert 54 <= min(gaps) < 57
+    assert 63 < max(gaps) <= 66
+
+
+def test_a_tool_that_hangs_is_asked_seldom_and_at_once_again_when_it_is_back() -> None:
+    agenda = an_agenda()
+    gaps = []
+    for _ in range(5):
+        agenda.ended(Look.QUICK, 0.0, 10.0, timed_out=True)
+        gaps.append(agenda.due[Look.QUICK])
+    assert gaps == [120, 240, SELDOM_S, SELDOM_S, SELDOM_S]
+    agenda.ended(Look.QUICK, 0.0, 0.7, timed_out=False)
+    assert agenda.due[Look.QUICK] == 60
+
+
+def test_a_slow_tool_counts_although_it_answers() -> None:
+    agenda = an_agenda()
+    agenda.ended(Look.QUICK, 0.0, 31.0, timed_out=False)
+    assert agenda.due[Look.QUICK] == 120
+
+
+def test_backing_off_never_looks_more_often_than_asked() -> None:
+    agenda = an_agenda(quick_s=900)
+    agenda.ended(Look.QUICK, 0.0, 600.0, timed_out=True)
+    assert agenda.due[Look.QUICK] == 900
+
+
+def test_a_shorter_interval_counts_at_once() -> None:
+    agenda = an_agenda()
+    agenda.ended(Look.STANDARD, 0.0, 1.0, timed_out=False)
+    agenda.changed(DaemonSettings(jitter_pct=0, quick_s=10), 5.0)
+    assert agenda.due[Look.QUICK] == 15

@@ -1,0 +1,121 @@
+"""The daemon mends by itself what the site has named, when the site has said, and only so often."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from npudoctor import sim
+from npudoctor.config import Config, ConfigError, load
+from npudoctor.daemon import autofix
+from npudoctor.daemon.agenda import Look
+from npudoctor.daemon.looking import look_at
+from npudoctor.daemon.store import Change
+from npudoctor.findings import Report
+from npudoctor.policy import AutoFix
+from npudoctor.sdk import Risk
+
+from .conftest import Watch, Watched
+
+PORTS = "hccl.reserve-ports"
+
+
+def after(watched: Watched, policy: AutoFix, look: Look = Look.QUICK, boot: str = "one") -> int:
+    """Look, let the policy act, and say how many fixes were tried."""
+    seen = look_at(watched.catalog, watched.host, look, watched.options, Config(), deadline_s=60)
+    assert seen.report is not None
+    changes = watched.history.take(seen.report)
+    return act(watched, seen.report, changes, policy, boot)
+
+
+def act(watched: Watched, report: Report, changes: list[Change], policy: AutoFix, boot: str) -> int:
+    fixer = autofix.Fixer(catalog=watched.catalog, history=watched.history, journal="/var/lib/npudoctor")
+    return fixer.after(report, changes, policy, watched.host, watched.options, boot)
+
+
+def kinds(watched: Watched) -> list[str]:
+    return [change.kind for change in watched.history.changes(limit=100)]
+
+
+def test_without_a_policy_nothing_is_changed(watch: Watch) -> None:
+    watched = watch("new-node")
+    assert after(watched, AutoFix()) == 0
+    assert not {"fixed", "fix-failed", "fix-refused"} & set(kinds(watched))
+    assert watched.host.read("/proc/sys/net/ipv4/ip_local_reserved_ports").strip() == ""
+
+
+def test_an_issue_that_appears_is_mended_once_journalled_and_told(watch: Watch) -> None:
+    watched = watch("new-node")
+    policy = AutoFix(on_issue=(PORTS,))
+    assert after(watched, policy) == 1
+    [told] = [change for change in watched.history.changes(limit=100) if change.kind == "fixed"]
+    assert told.said.startswith(f"{PORTS}: applied")
+    run = told.said.partition("npudoctor undo ")[2].split()[0]
+    assert watched.host.exists(f"/var/lib/npudoctor/runs/{run}/status.json")
+    assert watched.host.read("/proc/sys/net/ipv4/ip_local_reserved_ports").strip()
+    assert after(watched, policy) == 0
+    assert kinds(watched).count("fixed") == 1
+    assert [issue for issue in watched.history.issues() if issue.check == "hccl.ports-reserved"] == []
+
+
+def test_at_boot_it_is_mended_once_a_boot(watch: Watch) -> None:
+    watched = watch("new-node")
+    policy = AutoFix(at_boot=(PORTS,))
+    assert after(watched, policy, Look.QUICK) == 0
+    assert after(watched, policy, Look.STANDARD) == 1
+    watched.host = sim.simulate("new-node")
+    assert after(watched, policy, Look.STANDARD) == 0
+    assert after(watched, policy, Look.STANDARD, boot="two") == 1
+
+
+def test_the_limit_of_an_hour_is_kept_across_restarts(watch: Watch) -> None:
+    watched = watch("new-node")
+    policy = AutoFix(on_issue=(PORTS,), per_hour=2)
+    for _ in range(2):
+        watched.history.note("fixed", "before the restart")
+    assert after(watched, policy) == 0
+    assert "fix-refused" in kinds(watched)
+    assert watched.host.read("/proc/sys/net/ipv4/ip_local_reserved_ports").strip() == ""
+    assert watched.history.count_since(time.time() - 3600, *autofix.TRIED) == 2
+
+
+def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
+    watched = watch("new-node")
+    pair = watched.catalog.fixes["python.install-pair"]
+    assert pair.risk is Risk.ASK
+    assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), Look.STANDARD) == 0
+    safe = autofix.safe_ones(watched.catalog.fixes.values())
+    assert "is not safe" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
+    assert "there is no fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
+    assert AutoFix(on_issue=(PORTS,)).mistake(watched.catalog.fixes, safe) is None
+
+
+WRONG = {
+    "[daemon]\nquick = 1": "in [daemon]: there is no key 'quick'; known are counters_s",
+    "[daemon]\nquick_s = 0": "in [daemon]: quick_s: input should be greater than or equal to 1, found 0",
+    '[daemon]\nlisten = "0.0.0.0:9713"': "in [daemon]: listen: what the daemon knows is served to this machine alone",
+    '[daemon]\nlisten = "[::]:9713"': "in [daemon]: listen: what the daemon knows is served to this machine alone",
+    '[daemon]\nlisten = "node:9713"': "in [daemon]: listen: 'node' is no IP address",
+    '[daemon]\nmetrics_listen = "::1:9713"': "in [daemon]: metrics_listen: write an IPv6 address in brackets",
+    '[daemon]\nmetrics_listen = "10.0.0.1:99999"': "in [daemon]: metrics_listen: write ADDRESS:PORT",
+    '[auto_fix]\non_issue = "hccl.reserve-ports"': "in [auto_fix]: on_issue: write a list",
+    "[auto_fix]\nper_hour = 0": "in [auto_fix]: per_hour: input should be greater",
+    "daemon = 3": "daemon: input should be a valid dictionary",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.items())
+def test_what_is_wrong_in_the_sections_of_the_daemon_everybody_is_told(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as problem:
+        load(str(path))
+    assert said in str(problem.value)
+
+
+def test_the_sections_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[daemon]\nquick_s = 30\nlisten = "[::1]:9713"\n[auto_fix]\non_issue = ["hccl.reserve-ports"]\n')
+    config = load(str(path))
+    assert (config.for_daemon.quick_s, config.for_daemon.listen) == (30, "[::1]:9713")
+    assert config.policy.fixes == ("hccl.reserve-ports",)
