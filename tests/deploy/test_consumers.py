@@ -1,0 +1,135 @@
+"""The consumers themselves: they read, check or run what npudoctor ships. Slow, because they are fetched first."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+DEPLOY = Path(__file__).resolve().parents[2] / "npudoctor" / "deploy"
+
+
+def run(*argv: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the consumers that are Python packages."""
+    folder = tmp_path_factory.mktemp("consumers")
+    venv.create(folder, with_pip=True)
+    wanted = (
+        "kubernetes-validate",
+        "ansible-core>=2.15",
+        "configobj",
+        "oauthlib",
+        "requests",
+        "jsonpatch",
+        "netifaces",
+    )
+    done = run(folder / "bin/pip", "install", "-q", *wanted)
+    if done.returncode:
+        pytest.skip(f"the consumers cannot be installed: {done.stderr.strip().splitlines()[-1]}")
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the consumers that are Debian packages are unpacked; nothing is installed."""
+    if shutil.which("dpkg") is None:
+        pytest.skip("this is no Debian: its packages cannot be unpacked")
+    folder = tmp_path_factory.mktemp("debian")
+    for package in ("prometheus", "cloud-init"):
+        if run("apt-get", "download", package, cwd=folder).returncode:
+            pytest.skip(f"the package {package} cannot be fetched; apt-get update may help")
+    for path in folder.glob("*.deb"):
+        assert run("dpkg", "-x", path, folder / "root").returncode == 0
+    return folder / "root"
+
+
+@pytest.mark.parametrize("path", sorted((DEPLOY / "kubernetes").glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("release", ["1.26", "1.30", "1.33"])
+def test_kubernetes_takes_the_manifests(python: Path, path: Path, release: str) -> None:
+    done = run(python.with_name("kubernetes-validate"), "-k", release, "--strict", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_kubernetes_refuses_a_manifest_that_is_wrong(python: Path, tmp_path: Path) -> None:
+    text = (DEPLOY / "kubernetes/pod.yaml").read_text().replace("periodSeconds", "periodSecond")
+    (tmp_path / "pod.yaml").write_text(text)
+    assert run(python.with_name("kubernetes-validate"), "-k", "1.30", "--strict", tmp_path / "pod.yaml").returncode != 0
+
+
+def test_prometheus_takes_the_alerts_and_the_target(debian: Path, tmp_path: Path) -> None:
+    for name in ("alerts.yaml", "scrape.yaml"):
+        shutil.copy(DEPLOY / "prometheus" / name, tmp_path)
+    promtool = debian / "usr/bin/promtool"
+    done = run(promtool, "check", "config", tmp_path / "scrape.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 rules found" in done.stdout
+    samples = {"npudoctor_cards_fit": "0x10", 'npudoctor_card_health{card="npu:2"}': "2x10", "up": "1x10"}
+    (tmp_path / "test.yaml").write_text(
+        "rule_files: [alerts.yaml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n"
+        + "".join(f"      - {{series: '{name}', values: '{values}'}}\n" for name, values in samples.items())
+        + "    alert_rule_test:\n"
+        "      - {eval_time: 2m, alertname: NPUsUnfit, exp_alerts: []}\n"
+        "      - eval_time: 5m\n        alertname: NPUCardUnfit\n        exp_alerts:\n"
+        "          - exp_labels: {card: 'npu:2', severity: critical}\n"
+        "            exp_annotations: {summary: ' npu:2 is unfit'}\n"
+    )
+    done = run(promtool, "test", "rules", tmp_path / "test.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_cloud_init_takes_the_user_data(debian: Path, python: Path) -> None:
+    packages = {**os.environ, "PYTHONPATH": str(debian / "usr/lib/python3/dist-packages")}
+    path = DEPLOY / "cloud-init/user-data.yaml"
+    done = run(python, "-m", "cloudinit.cmd.main", "schema", "--config-file", path, env=packages)
+    assert "Valid cloud-config" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.ascend.yaml"])
+def test_compose_takes_its_files(name: str) -> None:
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed: apt-get install docker-compose")
+    done = run("docker-compose", "-f", DEPLOY / "docker" / name, "config")
+    assert done.returncode == 0, done.stderr
+    assert "- daemon" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("scenario", "mode", "code", "said"),
+    [
+        ("seed-910b1", [], 0, "changed=0"),
+        ("in-service", [], 0, "changed=0"),
+        ("new-node", [], 2, "torch_npu 2.6.0 needs torch 2.6.0"),
+        ("new-node", ["--check"], 0, "changed=1"),
+        ("sick-cards", [], 2, "910B3 reports Alarm"),
+    ],
+)
+def test_ansible_makes_a_node_ready_and_fails_with_what_is_left(
+    python: Path, tmp_path: Path, scenario: str, mode: list[str], code: int, said: str
+) -> None:
+    told = {
+        "ansible_python_interpreter": sys.executable,
+        "npudoctor_hosts": "localhost",
+        "npudoctor_become": False,
+        "npudoctor_command": f"{sys.executable} -m npudoctor",
+        "npudoctor_options": f"--simulate {scenario}",
+    }
+    words = ["-e", json.dumps(told)]
+    plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
+    plain["NPUDOCTOR_CONFIG"] = str(tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text("")
+    play = [python.with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", *words, *mode]
+    done = run(*play, DEPLOY / "ansible/npudoctor.yml", env=plain)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
