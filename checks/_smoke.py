@@ -38,11 +38,15 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
         return
     groups: dict[str, list[SmokeFailure]] = {}
     for one in blamed:
-        groups.setdefault(_said(one) or str(one.rank), []).append(one)
+        groups.setdefault(_said(one) or (one.cause if one.cause == "no-start" else str(one.rank)), []).append(one)
     for group in groups.values():
-        who = _named(group) if len(group) < run.world_size or run.world_size == 1 else f"all {len(group)} ranks"
+        who = _named(group) if len(group) < run.world_size or run.world_size == 1 else everybody(run)
         others = f" ({ranks_text(waited)} only waited)" if waited else ""
         yield _finding(group, f"{who} {_what(group[0])}{others}", stage)
+
+
+def everybody(run: SmokeRun) -> str:
+    return "both ranks" if run.world_size == 2 else f"all {run.world_size} ranks"
 
 
 def _named(group: Sequence[SmokeFailure]) -> str:
@@ -71,7 +75,12 @@ def _what(one: SmokeFailure) -> str:
         return f"hangs{where}" + (" (it is stopped)" if one.state == "T" else "")
     if one.cause == "world-size":
         return f"cannot take part: {one.message}"
-    return f"failed{where}: {(one.message or '').splitlines()[0][:160]}"
+    return f"failed{where}: {_shortened((one.message or 'it does not say why').splitlines()[0])}"
+
+
+def _shortened(text: str, limit: int = 120) -> str:
+    """The text up to its limit, ended between words."""
+    return text if len(text) <= limit else text[:limit].rpartition(" ")[0].rstrip(" ,;:(") + " …"
 
 
 def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding:
@@ -80,6 +89,8 @@ def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding
     evidence = [Evidence(source=f"rank {one.rank} in {stage}", expected="comes through", actual=_heard(one))]
     if one.last_line:
         evidence.append(Evidence(source=f"last line of the log of rank {one.rank}", actual=one.last_line))
+    if one.plog_line:
+        evidence.append(Evidence(source=f"last error in CANN's log of rank {one.rank}", actual=one.plog_line))
     if one.stack:
         frames = [line.strip() for line in one.stack.splitlines() if line.strip().startswith("File")]
         evidence.append(Evidence(source=f"stack of rank {one.rank}", actual=" < ".join(frames[:4])))
@@ -105,13 +116,15 @@ def _heard(one: SmokeFailure) -> str:
 
 
 def _advice(one: SmokeFailure) -> str:
+    if "No module named 'torch'" in (one.message or ""):
+        return "This Python has no torch: name the one that trains with --python, or activate its environment."
     if one.signal == "SIGKILL":
         return "Somebody or the kernel killed it: look for the out-of-memory killer in `dmesg`, and at cgroup limits."
     if one.signal in ("SIGSEGV", "SIGABRT", "SIGBUS"):
         return "A library crashed: `npudoctor check python cann` looks for versions that do not fit each other."
     if one.cause == "hang":
-        return "The stack shows where it stands; the kept logs and ~/ascend/log/debug/plog hold what it said before."
-    return "The kept logs, and ~/ascend/log/debug/plog of this process, hold the rest; see `npudoctor explain --log`."
+        return "The stack shows where it stands; the logs that --keep-logs keeps hold what it said before."
+    return "The logs that --keep-logs keeps hold the rest, CANN's among them; `npudoctor explain --log` reads them."
 
 
 def soft(run: SmokeRun) -> Severity:

@@ -17,6 +17,9 @@ TOLERANCE = {"fp32": 0.002, "fp16": 0.02, "bf16": 0.05}
 TOLERANCE_910 = 0.02
 """The same for fp32 on the 910, whose products are made in fp16."""
 
+EARLIER_SHARE = 0.8
+"""Of what earlier runs reached."""
+
 STRAGGLER_SHARE, STRAGGLER_S = 1.2, 0.002
 EFFICIENCY = 0.75
 """Below 6 times the speed on 8 cards."""
@@ -35,10 +38,25 @@ def bandwidth_is_what_the_links_give(run: SmokeRun) -> Iterator[Finding]:
     smoke = knowledge.baselines().smoke
     limits = smoke.threshold(run.family or "", run.world_size) if run.device == "npu" else None
     rows = [row for row in run.bandwidth if row.size_bytes >= smoke.min_judged_mib << 20]
-    if limits is None or not rows:
+    if not rows:
         return
     best = max(rows, key=lambda row: row.bus_gb_s)
-    if best.bus_gb_s < limits[0]:
+    usual = run.earlier_bus_gb_s
+    if usual is not None and best.bus_gb_s < EARLIER_SHARE * usual:
+        yield Finding(
+            severity=Severity.WARNING,
+            summary=f"all-reduce reaches {best.bus_gb_s:.1f} GB/s; earlier runs on these cards reached {usual:.1f}",
+            hint="Something has changed since: compare links and error counters, and what else runs on this node.",
+            commands=("npudoctor check npu.fabric npu.links npu.throttled",),
+            evidence=(
+                Evidence(
+                    source=f"all-reduce of {best.size_bytes >> 20} MiB, bus bandwidth",
+                    expected=f"at least {EARLIER_SHARE:g} of {usual:.1f} GB/s",
+                    actual=f"{best.bus_gb_s:.1f} GB/s",
+                ),
+            ),
+        )
+    if limits is not None and best.bus_gb_s < limits[0]:
         yield Finding(
             severity=Severity.WARNING,
             summary=f"all-reduce over {run.world_size} cards reaches {best.bus_gb_s:.1f} GB/s, under {limits[0]:g}",
@@ -153,7 +171,18 @@ def every_card_takes_part(run: SmokeRun) -> Iterator[Finding]:
         before, during = run.card_memory.get(card, (None, None))
         if during is None or before is None:
             continue
-        if during - before < MEMORY_MB:
+        pid = run.pids.get(rank)
+        elsewhere = [other for other, pids in run.card_pids.items() if pid in pids and other != card]
+        if elsewhere and pid not in run.card_pids.get(card, ()):
+            yield Finding(
+                severity=Severity.WARNING,
+                subject=card,
+                summary=f"rank {rank} trained on {elsewhere[0]}, not on {card}",
+                hint="Compare ASCEND_RT_VISIBLE_DEVICES with npu-smi's numbers.",
+                commands=("npu-smi info", "npudoctor check env.visible-devices npu.count"),
+                evidence=(Evidence(source=f"npu-smi info, process {pid}", expected=card, actual=elsewhere[0]),),
+            )
+        elif during - before < MEMORY_MB:
             yield Finding(
                 severity=Severity.WARNING,
                 subject=card,

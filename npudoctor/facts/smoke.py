@@ -34,6 +34,7 @@ class SmokeFailure:
     last_line: str | None = None
     stack: str | None = None
     state: str | None = None
+    plog_line: str | None = None
     codes: tuple[str, ...] = ()
     pitfalls: tuple[str, ...] = ()
 
@@ -67,7 +68,9 @@ class SmokeRun:
     """A whole run. `stages` maps a rank to the seconds of the stages that it came through; `losses` to its losses.
 
     `cards` maps a rank to its card's name. `tried` counts the collectives whose values were compared, `wrong` holds
-    those that were not right. `measured` is by rank and name; `card_memory` by card: MB before and during the run.
+    those that were not right. `measured` is by rank and name; `card_memory` by card: MB before and during the run;
+    `card_pids` by card: the processes that npu-smi showed on it, `pids` by rank. `earlier_bus_gb_s` is the median of
+    what earlier runs of the same kind reached, where there were enough of them.
     """
 
     device: str
@@ -89,6 +92,9 @@ class SmokeRun:
     step_s: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     measured: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     card_memory: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    card_pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    pids: Mapping[int, int] = field(default_factory=dict)
+    earlier_bus_gb_s: float | None = None
     timed_out: bool = False
     ended: bool = False
     left_behind: tuple[int, ...] = ()
@@ -124,7 +130,8 @@ def _place(stage: str) -> int:
 def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
     """Put a run together from its events; raises ParseError where it never began."""
     plan: Mapping[str, Any] | None = None
-    found: dict[str, Any] = {"stages": {}, "losses": {}, "step_s": {}, "measured": {}, "card_memory": {}}
+    names = ("stages", "losses", "step_s", "measured", "card_memory", "card_pids", "pids")
+    found: dict[str, Any] = {name: {} for name in names}
     failures, wrong, bandwidth, tried = [], [], [], 0
     end: Mapping[str, Any] | None = None
     for event in events:
@@ -145,6 +152,11 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         elif kind == "measured" and event["name"] == "card-memory":
             value = event["value"]
             found["card_memory"][value["card"]] = (value.get("before_mb"), value["during_mb"])
+            found["card_pids"][value["card"]] = tuple(value.get("pids") or ())
+        elif kind == "rank-started":
+            found["pids"][event["rank"]] = event["pid"]
+        elif kind == "measured" and event["name"] == "earlier-bus-gb-s":
+            found["earlier_bus_gb_s"] = event["value"]
         elif kind == "measured" and event.get("rank") is not None:
             found["measured"][event["rank"], event["name"]] = event["value"]
         elif kind == "rank-failed":

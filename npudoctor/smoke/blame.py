@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -102,7 +103,8 @@ def describe(
     message = state.failed["message"] if state.failed else None
     card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
     told = "\n".join(line for line in log[-3000:].splitlines() if not _NOISE.match(line))
-    codes, pitfalls = known_of("" if hung else message or told)
+    errors = plog_errors(folder, state.pid) if plan.planned.device == "npu" and state.pid else ()
+    codes, pitfalls = known_of("\n".join(("" if hung else message or told, *errors[-40:])))
     return RankFailed(
         at_s=at_s,
         rank=state.rank,
@@ -119,9 +121,21 @@ def describe(
         last_line=last_line(log),
         stack=main_thread(stack)[:4000] if stack else None,
         state=launch.state_of(state.pid) if hung and state.pid else None,
+        plog_line=errors[-1][:300] if errors else None,
         codes=codes,
         pitfalls=pitfalls,
     )
+
+
+def plog_errors(folder: str, pid: int) -> tuple[str, ...]:
+    """The lines of level ERROR in what CANN logged of a process during this run, in their order."""
+    found: list[str] = []
+    for top, _, names in sorted(os.walk(os.path.join(folder, launch.PLOG))):
+        for name in sorted(names):
+            if re.match(rf"plog-{pid}_", name):
+                lines = log_tail(top, name, limit=1 << 18).splitlines()
+                found += [line.strip() for line in lines if line.startswith("[ERROR]")]
+    return tuple(found)
 
 
 def known_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -153,6 +167,8 @@ def stage_of(state: RankState, plan: Plan) -> str:
 def _cause(state: RankState, code: int | None, *, hung: bool) -> Cause:
     if hung:
         return Cause.HANG
+    if state.failed is None and state.gone_at is None and code is None:
+        return Cause.WAITED
     if state.failed is not None:
         return Cause.EXCEPTION
     if state.pid is None:

@@ -27,7 +27,7 @@ class Outcome(str, Enum):
 
 
 class Cause(str, Enum):
-    """What ended a rank: an exception, a signal, an exit of its own, a deadline, or values that are not right."""
+    """What ended a rank: an exception, a signal, an exit of its own, a deadline; or it was well and waited for one."""
 
     EXCEPTION = "exception"
     SIGNAL = "signal"
@@ -35,6 +35,7 @@ class Cause(str, Enum):
     HANG = "hang"
     WORLD_SIZE = "world-size"
     NO_START = "no-start"
+    WAITED = "waited"
 
 
 class RankPlan(Model):
@@ -153,7 +154,8 @@ class Measured(Model):
 class RankFailed(Model):
     """A rank did not get through. `first`: it failed by itself; the others only waited for it.
 
-    `since_s` is how long before this event it was last heard of; `doing` what it was at; `stack` where it stood.
+    `since_s` is how long before this event it was last heard of; `doing` what it was at; `stack` where it stood;
+    `plog_line` the last error that CANN logged of it.
     """
 
     event: Literal["rank-failed"] = "rank-failed"
@@ -172,6 +174,7 @@ class RankFailed(Model):
     last_line: str | None = None
     stack: str | None = None
     state: str | None = None
+    plog_line: str | None = None
     codes: tuple[str, ...] = ()
     pitfalls: tuple[str, ...] = ()
 

@@ -19,6 +19,9 @@ from npudoctor.records import dataclass
 from npudoctor.smoke.plan import WORKER, Plan, Refused
 
 MARK = "NPUDOCTOR_SMOKE"
+PLOG = "plog"
+"""Where in the folder of the run CANN writes its own log of each process."""
+
 TERM_S, KILL_S = 2.0, 2.0
 """How long processes may take to go after SIGTERM, and after SIGKILL, in seconds."""
 
@@ -27,7 +30,11 @@ _FILES = {
     "torch.distributed.launch": ("torch", "distributed/launch.py"),
     "torch_npu_run": ("torch_npu", "distributed/run.py"),
     "accelerate": ("accelerate", "commands/launch.py"),
+    "zero2": ("deepspeed", "__init__.py"),
+    "zero3": ("deepspeed", "__init__.py"),
 }
+"""What a launcher or a strategy is made of: the package, and the file in it."""
+
 _LOOK = """import importlib.machinery as m, os, sys
 s = m.PathFinder.find_spec(sys.argv[1])
 places = list(s.submodule_search_locations or ()) if s else []
@@ -46,7 +53,7 @@ class Launched:
         """End all of them, and `pids` too: TERM, then KILL; the pids of those that are there all the same."""
         own = {process.pid for process in self.processes.values()}
         for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
-            left = {*self._alive(), *marked(self.mark), *(pid for pid in pids if is_alive(pid))}
+            left = self._left(pids)
             if not left:
                 break
             for pid in left:
@@ -55,31 +62,32 @@ class Launched:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGCONT)
             until = time.monotonic() + patience_s
-            while time.monotonic() < until and (self._alive() or marked(self.mark)):
+            while time.monotonic() < until and self._left(pids):
                 time.sleep(0.02)
-        for process in self.processes.values():
-            process.poll()
-        return tuple(sorted({*self._alive(), *marked(self.mark)}))
+        return tuple(sorted(self._left(pids)))
 
-    def _alive(self) -> list[int]:
-        return [process.pid for process in self.processes.values() if process.poll() is None]
+    def _left(self, pids: tuple[int, ...]) -> set[int]:
+        own = {process.pid for process in self.processes.values() if process.poll() is None}
+        return {*own, *marked(self.mark), *(pid for pid in pids if is_alive(pid))}
 
 
 def lacks(plan: Plan) -> str | None:
-    """Why the target cannot use this launcher, as a clause; None where it can. Nothing heavy is imported for it."""
-    if plan.request.launcher not in _FILES:
-        return None
-    package, path = _FILES[plan.request.launcher]
-    done = subprocess.run(
-        [plan.planned.python, "-c", _LOOK, package, path],
-        env=dict(plan.environ),
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    if done.returncode == 0:
-        return None
-    return f"the target {plan.planned.python} lacks {plan.request.launcher} ({package}/{path} is not there)"
+    """Why the target cannot be used as asked, as a clause; None where it can. Nothing heavy is imported for it."""
+    for wanted in (plan.request.launcher, plan.request.strategy):
+        if wanted not in _FILES:
+            continue
+        package, path = _FILES[wanted]
+        done = subprocess.run(
+            [plan.planned.python, "-c", _LOOK, package, path],
+            env=dict(plan.environ),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        if done.returncode:
+            name = f"DeepSpeed, which {wanted} needs" if package == "deepspeed" else wanted
+            return f"the Python {plan.planned.python} lacks {name} ({package}/{path} is not there)"
+    return None
 
 
 def start(plan: Plan, folder: str) -> Launched:
@@ -96,6 +104,8 @@ def start(plan: Plan, folder: str) -> Launched:
         "WORLD_SIZE": str(plan.planned.world_size),
         "LOCAL_WORLD_SIZE": str(len(plan.planned.ranks)),
     }
+    if plan.planned.device == "npu":
+        common["ASCEND_PROCESS_LOG_PATH"] = os.path.join(folder, PLOG)
     if plan.request.launcher == "direct":
         processes: dict[int | None, subprocess.Popen[bytes]] = {}
         for one in plan.planned.ranks:

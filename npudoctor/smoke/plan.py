@@ -13,6 +13,7 @@ from typing import Any, Literal
 from npudoctor import knowledge
 from npudoctor.facts import hccl
 from npudoctor.facts.cards import Cards
+from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.facts.ports import PortRanges, Sockets
@@ -39,6 +40,9 @@ STALE = (
 """Variables of a launcher that may have been left over; none is handed to the ranks."""
 
 STALE_BEGINNINGS = ("TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "ACCELERATE_")
+NO_BACKEND = "none"
+"""Of a run without a process group."""
+
 CARD_MEMORY_BYTES = 2 << 30
 APART = 32
 """How far from a live job's ports HCCL's base port is put."""
@@ -83,6 +87,7 @@ class Known:
     python: str
     environ: Mapping[str, str] = field(default_factory=dict)
     cards: Cards | None = None
+    nodes: DeviceNodes | None = None
     info: NpuSmiInfo | None = None
     holders: CardHolders | None = None
     topology: Topology | None = None
@@ -112,6 +117,11 @@ def make(request: Request, known: Known) -> Plan:
     notes: list[str] = []
     devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
     family = known.cards.family if known.cards and request.device == "npu" else None
+    sliced = request.device == "npu" and _is_sliced(known)
+    if sliced:
+        _must_fit_a_slice(request)
+        devices = devices[:1]
+        notes.append("a slice of a card (vNPU) has no HCCL: one rank trains by itself")
     world = len(devices) * request.nnodes
     _must_fit(request, family, world)
     first = request.node_rank * len(devices)
@@ -122,14 +132,14 @@ def make(request: Request, known: Known) -> Plan:
         master_port = int(port)
     else:
         master_addr, master_port = "127.0.0.1", free_port(known)
-    stages = _stages(request, family, notes)
+    stages = _stages(request, family, notes, sliced=sliced)
     deadlines = {stage: float(DEADLINES_S[request.device][stage]) for stage in stages}
     if request.size == "large":
         deadlines |= {stage: 2 * deadlines[stage] for stage in ("training", "parity", "scaling") if stage in deadlines}
     deadlines |= {stage: value for stage, value in request.deadlines_s.items() if stage in stages}
     planned = Planned(
         device=request.device,
-        backend="hccl" if request.device == "npu" else "gloo",
+        backend=NO_BACKEND if sliced else "hccl" if request.device == "npu" else "gloo",
         world_size=world,
         nnodes=request.nnodes,
         node_rank=request.node_rank,
@@ -156,9 +166,18 @@ def make(request: Request, known: Known) -> Plan:
     )
 
 
+def _is_sliced(known: Known) -> bool:
+    return known.nodes is not None and bool(known.nodes.slices) and not known.nodes.cards
+
+
+def _must_fit_a_slice(request: Request) -> None:
+    if request.nnodes > 1 or (request.ranks or 1) > 1 or len(request.cards or (0,)) > 1:
+        raise Refused("a slice of a card (vNPU) has no HCCL; one rank can train on it, and no more")
+    if request.strategy != "ddp":
+        raise Refused(f"a slice of a card (vNPU) has no HCCL, and {request.strategy} needs it")
+
+
 def _must_fit(request: Request, family: str | None, world: int) -> None:
-    if request.strategy in ("zero2", "zero3"):
-        raise Refused(f"{request.strategy} needs DeepSpeed, which this smoke run does not drive yet; take ddp or fsdp")
     if request.strategy == "fsdp" and world < 2:
         raise Refused("fsdp shards a model over ranks; it needs two of them")
     if request.device == "npu" and request.dtype == "bf16" and family is not None:
@@ -314,11 +333,13 @@ def _base_port_beside_a_job(known: Known) -> int | None:
 # What the worker is told
 
 
-def _stages(request: Request, family: str | None, notes: list[str]) -> tuple[str, ...]:
+def _stages(request: Request, family: str | None, notes: list[str], *, sliced: bool) -> tuple[str, ...]:
     stages = [stage for stage in STAGES if stage != "memory-seen" or request.device == "npu"]
     if family == "310P":
         notes.append("the 310P infers: only its forward pass and its collectives are tested")
         stages = [stage for stage in stages if stage in ("launch", "rendezvous", "collectives", "memory-seen")]
+    if sliced:
+        stages = [stage for stage in stages if stage in ("launch", "training", "parity", "memory-seen")]
     if request.strategy != "ddp" and "scaling" in stages:
         stages.remove("scaling")
     return tuple(stages)
@@ -347,6 +368,7 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "steps": planned.steps,
         "dtype": planned.dtype,
         "strategy": planned.strategy,
+        "forward": "training" not in stages,
         "dtypes": _dtypes(planned),
         "sizes": [8 << (2 * power) for power in range(13) if 3 + 2 * power <= top] + ([1 << 28] if top == 28 else []),
         "warm_ups": 5 if on_card else 2,

@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
@@ -26,11 +26,14 @@ SETTLE_S = 0.3
 SETTLE_FOLLOWING_S = 0.7
 """The same where all that is known is that ranks lost a peer."""
 
+REAP_S = 0.5
+"""How long a process that has hung up may take to be gone; it may be writing a core."""
+
 FAREWELL_S = 10.0
 """How long ranks that have said goodbye may take to be gone."""
 
-Sample = Callable[[], Mapping[str, float]]
-"""The memory in use on each card, in MB, by the card's name in findings."""
+Sample = Callable[[], Mapping[str, tuple[float, tuple[int, ...]]]]
+"""What npu-smi shows by the card's name in findings: the memory in use, in MB, and the processes."""
 
 
 def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
@@ -58,7 +61,7 @@ class _Run:
         self._sample = sample
         self._watch = Watch(plan, os.path.join(folder, "socket"))
         self._launched: launch.Launched | None = None
-        self._before: Mapping[str, float] = {}
+        self._before: Mapping[str, tuple[float, tuple[int, ...]]] = {}
 
     def events(self) -> Iterator[Event]:
         yield self._plan.planned
@@ -116,6 +119,16 @@ class _Run:
         assert self._launched is not None
         return {rank: process.poll() for rank, process in self._launched.processes.items() if rank is not None}
 
+    def _final_codes(self, failed: Sequence[int]) -> dict[int | None, int | None]:
+        """The same, once those that hung up have gone: a process that dies closes its files first."""
+        until = time.monotonic() + REAP_S
+        while True:
+            codes = self._codes()
+            going = [rank for rank in failed if self._watch.ranks[rank].gone_at and rank in codes]
+            if time.monotonic() > until or all(codes[rank] is not None for rank in going):
+                return codes
+            time.sleep(0.01)
+
     def _launcher_is_gone(self) -> bool:
         assert self._launched is not None
         launcher = self._launched.processes.get(None)
@@ -137,8 +150,9 @@ class _Run:
             return
         if self._sample is not None:
             during = self._sample()
-            for card, used in during.items():
-                value = {"card": card, "before_mb": self._before.get(card), "during_mb": used}
+            for card, (used, pids) in during.items():
+                before = self._before[card][0] if card in self._before else None
+                value = {"card": card, "before_mb": before, "during_mb": used, "pids": list(pids)}
                 yield Measured(at_s=self._watch.now(), name="card-memory", value=value)
             self._sample = None
         self._watch.release()
@@ -146,7 +160,7 @@ class _Run:
     # What went wrong
 
     def _failures(self, failed: list[int]) -> Iterator[Event]:
-        states, codes = self._watch.ranks, self._codes()
+        states, codes = self._watch.ranks, self._final_codes(failed)
         first = blame.firsts(failed, states)
         for rank in sorted(failed, key=lambda rank: (rank not in first, rank)):
             event = blame.describe(
@@ -158,6 +172,14 @@ class _Run:
                 code=codes.get(rank),
             )
             yield self._with_launcher_log(event)
+        yield from self._waiting(failed)
+
+    def _waiting(self, named: Sequence[int]) -> Iterator[Event]:
+        """The ranks that nothing ails: they wait for those that have been named."""
+        for rank, state in self._watch.ranks.items():
+            if rank not in named and not state.over:
+                at_s = self._watch.now()
+                yield blame.describe(self._plan, state, first=False, at_s=at_s, folder=self._folder)
 
     def _with_launcher_log(self, event: RankFailed) -> RankFailed:
         """Where a launcher stands between, its own log may say what became of the rank."""
@@ -172,6 +194,7 @@ class _Run:
             event = blame.describe(self._plan, state, first=True, at_s=self._watch.now(), folder=self._folder)
             message = f"it was started with WORLD_SIZE={state.world}, and {world} ranks were planned"
             yield event.model_copy(update={"cause": Cause.WORLD_SIZE, "stage": "rendezvous", "message": message})
+        yield from self._waiting(wrong)
 
     def _hangs(self, over: blame.Late) -> Iterator[Event]:
         what = f"stage {over.stage}" if over.stage else "the run"
@@ -189,6 +212,7 @@ class _Run:
                 stack=stacks.get(rank),
                 hung=True,
             )
+        yield from self._waiting(over.ranks)
 
     def _stacks(self, ranks: tuple[int, ...]) -> dict[int, str]:
         """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""

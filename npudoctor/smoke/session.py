@@ -6,13 +6,15 @@ The checks `smoke.*` of the catalogue judge it, as they do in `npudoctor check -
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from npudoctor import __version__, engine
+from npudoctor import __version__, engine, knowledge
 from npudoctor.facts import smoke as facts
 from npudoctor.facts.cards import Cards, memory_of, subject_of
+from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.hccl import HcclPorts
 from npudoctor.facts.holders import CardHolders
@@ -25,13 +27,14 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Options, Probe, check
 from npudoctor.selection import Selection
-from npudoctor.smoke import plan, runner
+from npudoctor.smoke import history, plan, runner
 from npudoctor.smoke.events import (
     Bandwidth,
     Done,
     Ended,
     Event,
     Judged,
+    Measured,
     Planned,
     RankFailed,
     RankReport,
@@ -41,13 +44,22 @@ from npudoctor.smoke.events import (
 )
 from npudoctor.smoke.plan import Known, Refused, Request
 
+LET_GO_S = 20.0
+"""How long the driver may take to give back the memory of a process that has gone, in seconds."""
+
+HELD_MB = 100
+"""What a process takes on a card at the least."""
+
 _QUICK = (TargetPython, JobEnvironment)
-_OF_CARDS = (Cards, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
+_OF_CARDS = (Cards, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One smoke run on one node. `options` say which Python; `severities` and `silenced` what the site makes of it."""
+    """One smoke run on one node. `options` say which Python; `severities` and `silenced` what the site makes of it.
+
+    `state` is the folder in which what runs reached is remembered; None is this person's.
+    """
 
     catalog: Catalog
     host: Host
@@ -56,6 +68,7 @@ class Session:
     fail_on: Severity = Severity.ERROR
     severities: Mapping[str, Severity] = field(default_factory=dict)
     silenced: Mapping[str, Any] = field(default_factory=dict)
+    state: str | None = None
 
     def run(self) -> Iterator[Event]:
         """Everything that happens; the last event is `Done`. Raises Refused before anything is started."""
@@ -69,13 +82,21 @@ class Session:
         ended = seen[-1]
         assert isinstance(ended, Ended)
         if sample is not None:
-            yield (said := Said(at_s=ended.at_s, text="the driver takes up to 20 s to let go of the cards"))
+            yield Said(at_s=ended.at_s, text="waiting for the driver to let go of the cards, up to 20 s")
+            yield (said := Said(at_s=ended.at_s, text=let_go(before_of(seen), sample)))
             seen.append(said)
+        folder = self.state or history.default_folder()
+        if sample is not None and (usual := history.usual_bus_gb_s(made.planned, folder)) is not None:
+            yield (known := Measured(at_s=ended.at_s, name="earlier-bus-gb-s", value=usual))
+            seen.append(known)
         outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
         results = self.judged(outcome)
         for result in results:
             yield Judged(at_s=ended.at_s, result=result)
         report = self._report(started_at, ended, seen, outcome, results)
+        if sample is not None and report.exit_code == 0:
+            least = knowledge.baselines().smoke.min_judged_mib << 20
+            history.remember(made.planned, report.bandwidth, folder, min_bytes=least)
         yield Done(at_s=ended.at_s, report=report)
 
     def look(self) -> Known:
@@ -90,6 +111,7 @@ class Session:
             python=target.path,
             environ=dict(environ) if environ is not None else dict(os.environ),
             cards=values.get(Cards),
+            nodes=values.get(DeviceNodes),
             info=values.get(NpuSmiInfo),
             holders=values.get(CardHolders),
             topology=values.get(Topology),
@@ -113,18 +135,23 @@ class Session:
         order = {f"smoke.{stage}": place for place, stage in enumerate(facts.STAGES)}
         return tuple(sorted(results, key=lambda result: order.get(result.check, len(order))))
 
-    def _sample(self) -> dict[str, float]:
-        """The memory in use on each card now, in MB; empty where npu-smi does not say."""
+    def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
+        """The memory in use on each card now, in MB, and its processes; empty where npu-smi does not say."""
         stream = getattr(self.host, "run_streaming", None)
         if stream is None:
             return {}
         try:
             done = stream(["npu-smi", "info"], timeout=self.options.tool_timeout_s)
-            chips = parse_info(done.stdout).npus
+            info = parse_info(done.stdout)
         except (Unavailable, ParseError):
             return {}
-        used = {subject_of(chip, chips): memory_of(chip)[0] for chip in chips}
-        return {card: float(value) for card, value in used.items() if value is not None}
+        found = {}
+        for chip in info.npus:
+            used = memory_of(chip)[0]
+            mine = [row for row in info.processes if row.npu_id == chip.npu_id and row.chip_id in (None, chip.chip_id)]
+            if used is not None:
+                found[subject_of(chip, info.npus)] = (float(used), tuple(row.pid for row in mine))
+        return found
 
     def _report(
         self,
@@ -161,6 +188,30 @@ class Session:
             logs=self.request.keep_logs,
             results=results,
         )
+
+
+def before_of(seen: Iterable[Event]) -> dict[str, float]:
+    """The memory that was in use on each card of the run before it began, in MB."""
+    events = list(seen)
+    cards = {one.card for event in events if isinstance(event, Planned) for one in event.ranks}
+    values = [event.value for event in events if isinstance(event, Measured) and event.name == "card-memory"]
+    return {one["card"]: one["before_mb"] for one in values if one["card"] in cards and one["before_mb"] is not None}
+
+
+def let_go(before: Mapping[str, float], sample: runner.Sample, *, patience_s: float = LET_GO_S) -> str:
+    """Wait until the cards show no more memory in use than before; what came of it, as a clause."""
+    if not before:
+        return f"the driver may take up to {LET_GO_S:g} s to let go of the cards"
+    began = time.monotonic()
+    while True:
+        now = sample()
+        held = [card for card, used in before.items() if card in now and now[card][0] - used >= HELD_MB]
+        spent = time.monotonic() - began
+        if not held:
+            return f"the driver had let go of all cards {spent:.0f} s after the run"
+        if spent > patience_s:
+            return f"{', '.join(held)} still shows memory in use {spent:.0f} s after the run"
+        time.sleep(1.0)
 
 
 def gather(catalog: Catalog, host: Host, options: Options, wanted: tuple[type, ...]) -> dict[type, Any]:

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -54,6 +55,23 @@ static int listed(const char *list, const char *fn, long *value) {
     return 0;
 }
 
+/* What the runtime leaves of a failure in the log of its process. */
+static void plog(const char *fn, long code) {
+    const char *root = getenv("ASCEND_PROCESS_LOG_PATH");
+    char path[4096];
+    if (!root || !*root) return;
+    for (int depth = 0; depth < 3; depth++) {
+        snprintf(path, sizeof path, "%s%s", root, depth == 0 ? "" : depth == 1 ? "/debug" : "/debug/plog");
+        mkdir(path, 0750);
+    }
+    snprintf(path, sizeof path, "%s/debug/plog/plog-%d_20260101000000000.log", root, (int)getpid());
+    FILE *f = fopen(path, "a");
+    if (!f) return;
+    fprintf(f, "[ERROR] ASCENDCL(%d,python):2026-01-01-00:00:00.000.000 [api.cpp:1]%d %s: failed, result = %ld\n",
+            (int)getpid(), (int)getpid(), fn, code);
+    fclose(f);
+}
+
 int fake_rc(const char *fn) {
     long value;
     const char *t = getenv("FAKE_CANN_TRACE");
@@ -69,7 +87,9 @@ int fake_rc(const char *fn) {
         signal((int)(value > 1 ? value : SIGSEGV), SIG_DFL);
         raise((int)(value > 1 ? value : SIGSEGV));
     }
-    return listed(getenv("FAKE_CANN_FAIL"), fn, &value) ? (int)value : 0;
+    if (!listed(getenv("FAKE_CANN_FAIL"), fn, &value)) return 0;
+    if (value) plog(fn, value);
+    return (int)value;
 }
 #define RC()                                                                                                           \
     do {                                                                                                               \

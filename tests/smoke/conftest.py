@@ -17,8 +17,11 @@ from npudoctor.smoke import launch, plan, runner
 from npudoctor.smoke.events import Event, RankFailed
 from npudoctor.smoke.session import Session
 from npudoctor.testing import FakeHost
+from tests.smoke import warm
 
 HERE = Path(__file__).parent
+ON_CPU = str(HERE / "on_cpu")
+"""On PYTHONPATH it makes the fake NPU compute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +60,46 @@ def run_plan(made: plan.Plan, keep: Path) -> Ran:
     outcome = facts.of_events(event.model_dump(mode="json") for event in events)
     session = Session(catalog=plugins.load(), host=FakeHost(), request=made.request, options=Options())
     results = {result.check: result for result in session.judged(outcome)}
-    told = str(keep / "told.json")
-    return Ran(events=events, results=results, left=launch.marked(told), outcome=outcome)
+    pids = [event.pid for event in events if event.event == "rank-started"]
+    left = [*launch.marked(str(keep / "told.json")), *(pid for pid in pids if launch.is_alive(pid))]
+    return Ran(events=events, results=results, left=left, outcome=outcome)
+
+
+@pytest.fixture(scope="session")
+def warm_python(torch_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A Python with torch whose ranks are there at once; the tests that are about starting use `torch_python`."""
+    with warm.interpreter(torch_python, tmp_path_factory.mktemp("warm")) as python:
+        yield python
+
+
+@pytest.fixture(scope="session")
+def warm_cards(torch_python: Path, cann_libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same with torch_npu on stub libraries."""
+    environ = {"LD_LIBRARY_PATH": str(cann_libraries), "PYTHONPATH": ON_CPU}
+    with warm.interpreter(torch_python, tmp_path_factory.mktemp("warm"), "torch_npu", environ=environ) as python:
+        yield python
 
 
 @pytest.fixture
-def smoke(torch_python: Path, tmp_path: Path) -> Iterator[Callable[..., Ran]]:
-    """Plans and runs two ranks with gloo; `fault` is what a rank does wrong, `environ` what every rank gets."""
+def smoke(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Ran]:
+    """Plans and runs two ranks with gloo; `fault` is what a rank does wrong, `environ` what every rank gets.
 
-    def go(*, fault: str = "", environ: dict[str, str] | None = None, busy_port: bool = False, **asked: Any) -> Ran:
+    `fresh`: each rank is an interpreter of its own from the start.
+    """
+
+    def go(
+        *,
+        fault: str = "",
+        environ: dict[str, str] | None = None,
+        busy_port: bool = False,
+        fresh: bool = False,
+        python: Path | None = None,
+        **asked: Any,
+    ) -> Ran:
         variables = {**os.environ, **({"NPUDOCTOR_SMOKE_FAULT": fault} if fault else {}), **(environ or {})}
         asked = {"device": "cpu", "ranks": 2, "steps": 6, "bandwidth_s": 0.2, **asked}
-        made = plan.make(plan.Request(**asked), plan.Known(python=str(torch_python), environ=variables))
+        python = python or request.getfixturevalue("torch_python" if fresh else "warm_python")
+        made = plan.make(plan.Request(**asked), plan.Known(python=str(python), environ=variables))
         if not busy_port:
             return run_plan(made, tmp_path)
         with socket.socket() as taken:
@@ -76,4 +107,4 @@ def smoke(torch_python: Path, tmp_path: Path) -> Iterator[Callable[..., Ran]]:
             taken.listen()
             return run_plan(made, tmp_path)
 
-    yield go
+    return go

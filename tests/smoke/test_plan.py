@@ -102,7 +102,6 @@ def test_the_310p_has_no_training_and_no_bf16() -> None:
     [
         ({"cards": (9,)}, "cards 0 to 7"),
         ({"ranks": 12}, "only 8 cards"),
-        ({"strategy": "zero2"}, "DeepSpeed"),
         ({"nnodes": 2}, "--rdzv-endpoint"),
         ({"nnodes": 2, "rdzv_endpoint": "node1:29400"}, "--launcher torchrun"),
         ({"strategy": "fsdp", "cards": (0,)}, "two of them"),

@@ -1,0 +1,63 @@
+"""What earlier smoke runs of this person on this node reached, so that a link that has become slow is seen.
+
+One line of JSON a run, in smoke-history.jsonl in the folder of states ($XDG_STATE_HOME or ~/.local/state, npudoctor).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import time
+from typing import Any
+
+from npudoctor.smoke.events import Bandwidth, Planned
+
+FILE = "smoke-history.jsonl"
+KEPT = 200
+ENOUGH = 3
+"""So few runs say nothing of what is usual."""
+
+
+def default_folder() -> str:
+    """Where this person's states lie."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(home, "npudoctor")
+
+
+def kind_of(planned: Planned) -> str:
+    """What runs must have in common to be compared: the product, the cards, and how many nodes."""
+    cards = ",".join(one.card or one.device for one in planned.ranks)
+    return f"{planned.product or planned.family} {cards} of {planned.world_size} on {planned.nnodes}"
+
+
+def usual_bus_gb_s(planned: Planned, folder: str) -> float | None:
+    """The median of what earlier runs of this kind reached; None where there are too few."""
+    kind = kind_of(planned)
+    values = [float(one["bus_gb_s"]) for one in _read(folder) if one["kind"] == kind]
+    return statistics.median(values[-20:]) if len(values) >= ENOUGH else None
+
+
+def remember(planned: Planned, rows: tuple[Bandwidth, ...], folder: str, *, min_bytes: int) -> None:
+    """Add a run that went well; where the folder cannot be written, nothing is remembered."""
+    speeds = [row.bus_gb_s for row in rows if row.size_bytes >= min_bytes]
+    if not speeds:
+        return
+    kept = [*_read(folder), {"kind": kind_of(planned), "at": int(time.time()), "bus_gb_s": round(max(speeds), 3)}]
+    path = os.path.join(folder, FILE)
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(one) + "\n" for one in kept[-KEPT:])
+        os.replace(f"{path}.new", path)
+
+
+def _read(folder: str) -> list[dict[str, Any]]:
+    found = []
+    with contextlib.suppress(OSError), open(os.path.join(folder, FILE), encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                one = json.loads(line)
+                found.append({"kind": str(one["kind"]), "at": int(one["at"]), "bus_gb_s": float(one["bus_gb_s"])})
+    return found
