@@ -78,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
     places = service.Places(
         socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir
     )
+    first = _open(args, site.config)  # what cannot be opened is told before anything is bound
+    if close := getattr(first, "close", None):
+        close()
     _stay_small()
     with _alone(os.path.dirname(socket), folder):
         daemon = service.Daemon(
@@ -85,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             places,
             catalog,
             open_host=lambda now: _open(args, now.config),
-            reload=lambda: _site(args, catalog),
+            reload=lambda: _site_again(args, catalog),
         )
         try:
             return daemon.run()
@@ -120,6 +123,14 @@ def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untype
                 raise UsageError(f"{option} {said}: {problem}") from problem
     config = config.model_copy(update={"tools_at_once": 1})
     return service.Site(config=config, options=node.options(args, config), settings=settings)
+
+
+def _site_again(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]
+    """The same later on; raises ConfigError, for there is nobody to be told how the command is used."""
+    try:
+        return _site(args, catalog)
+    except UsageError as problem:
+        raise site_config.ConfigError(str(problem)) from problem
 
 
 def _must_be_trusted(path: str) -> None:

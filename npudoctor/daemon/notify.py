@@ -8,12 +8,12 @@ import socket
 
 
 def tell(*lines: str) -> None:
-    """Send lines such as READY=1; nobody waits for it, and a service manager that is gone is no error."""
+    """Send lines such as READY=1; a service manager that is gone or does not read is no error."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-        out.setblocking(False)
+        out.settimeout(0.5)
         out.sendto("\n".join(lines).encode(), "\0" + path[1:] if path[0] == "@" else path)
 
 

@@ -104,22 +104,31 @@ class Daemon:
     def run(self) -> int:
         """Serve until a signal ends it; the exit code. Raises CannotListen and Untrusted before anything runs."""
         settings = self.site.settings
-        served = [(unix_socket(self.places.socket, settings.group), None)]
-        loopback = tcp_socket(*address_of(settings.listen)) if settings.listen else None
-        outside = tcp_socket(*address_of(settings.metrics_listen)) if settings.metrics_listen else None
-        self.history = History(self.places.history, kept_days=settings.kept_days)
-        self._tell_start()
-        self.agenda = Agenda(settings, time.monotonic())
-        self.board = Board(
-            View(interval_s=settings.quick_s), self.history, turned_s=lambda: time.monotonic() - self._turned
-        )
-        self.witness = Witness(self.catalog, self.history, self.say)
-        everything = api(self.board)
-        apps = [(served[0][0], everything)]
-        apps += [(loopback, OnThisMachine(everything))] if loopback else []
-        apps += [(outside, metrics_alone(self.board))] if outside else []
-        self.listening = Listening(apps)
-        self.listening.start()
+        with contextlib.ExitStack() as bound:
+            outside, loopback = (
+                bound.enter_context(tcp_socket(*address_of(address))) if address else None
+                for address in (settings.metrics_listen, settings.listen)
+            )
+            self.history = History(self.places.history, kept_days=settings.kept_days)
+            bound.callback(self.history.close)
+            inside = bound.enter_context(unix_socket(self.places.socket, settings.group))
+            bound.callback(self._unlink)
+            self._tell_start()
+            self.agenda = Agenda(settings, time.monotonic())
+            first = View(interval_s=settings.quick_s, troubles=tuple(self.troubles.values()))
+            self.board = Board(first, self.history, turned_s=lambda: time.monotonic() - self._turned)
+            self.witness = Witness(self.catalog, self.history, self.say)
+            everything = api(self.board)
+            apps = [(inside, everything)]
+            apps += [(loopback, OnThisMachine(everything))] if loopback else []
+            apps += [(outside, metrics_alone(self.board))] if outside else []
+            self.listening = Listening(apps)
+            self.listening.start()
+            self._serve()
+        return 0
+
+    def _serve(self) -> None:
+        """Turn the scheduler until a signal ends it."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
@@ -130,7 +139,12 @@ class Daemon:
             self._turn()
             self._rest()
         self._stop(looker)
-        return 0
+
+    def _unlink(self) -> None:
+        """Leave no socket, which would refuse, and no state, which would grow stale: it ends by its own will."""
+        for path in (self.places.socket, self.places.state):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGHUP:
@@ -163,10 +177,6 @@ class Daemon:
         looker.join(GRACE_S)
         self.listening.close()
         self.history.note("stopped", "npudoctor was told to end")
-        self.history.close()
-        for path in (self.places.socket, self.places.state):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
         self.say("ended")
 
     # The scheduler

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -100,14 +101,20 @@ class Running:
         return (self.folder / "log").read_text()
 
     def get(self, path: str) -> httpx.Response:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket)), timeout=20) as client:
-            return client.get(f"http://npudoctor{path}")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talking:
+            talking.settimeout(20)
+            talking.connect(str(self.socket))
+            talking.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            answer = http.client.HTTPResponse(talking)
+            answer.begin()
+            with answer:
+                return httpx.Response(answer.status, content=answer.read())
 
     def until(self, true: Callable[[], object], seconds: float = 60) -> None:
         """Wait for something to become true; what cannot be asked is not."""
         end = time.monotonic() + seconds
         while True:
-            with contextlib.suppress(httpx.HTTPError, OSError, ValueError):
+            with contextlib.suppress(http.client.HTTPException, OSError, ValueError):
                 if true():
                     return
             assert self.process is not None
@@ -158,7 +165,7 @@ class Asker:
 
 
 def spoken_to(path: Path, data: bytes, seconds: float = 5.0, *, end: bool = True) -> bytes:
-    """What a Unix socket answers to some bytes, until it closes or the time is up; `end` says that no more will come."""
+    """What a Unix socket answers to some bytes, until it closes; `end` says that no more will come."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talking:
         talking.settimeout(seconds)
         talking.connect(str(path))

@@ -27,7 +27,7 @@ def test_a_standard_look_holds_the_quick_one() -> None:
 
 def test_an_hour_holds_as_many_looks_as_asked_for_and_no_more() -> None:
     agenda = an_agenda(jitter_pct=10)
-    now, seen = 0.0, {look: 0 for look in Look}
+    now, seen = 0.0, dict.fromkeys(Look, 0)
     while now < 36000:
         look, due = agenda.next()
         now = max(now, due) + 0.5

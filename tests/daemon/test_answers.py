@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from npudoctor import sim
 from npudoctor.cli import main
-from npudoctor.daemon import answers
+from npudoctor.daemon import answers, state
 from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.answers import Fitness
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
@@ -117,12 +117,10 @@ def test_nobody_says_ok_where_nobody_could_look(watch: Watch, tmp_path: Path) ->
 
 
 def test_a_look_that_is_too_old_is_not_believed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    from npudoctor.daemon import board
-
     watched = watch("seed-910b1")
     watched.look()
-    now = board.state.now_s()
-    monkeypatch.setattr(board.state, "now_s", lambda: now + 121)
+    now = state.now_s()
+    monkeypatch.setattr(state, "now_s", lambda: now + 121)
     ready = client(watched).get("/readyz")
     assert (ready.status_code, ready.json()["reason"].partition(":")[0]) == (503, "stale")
 
@@ -164,7 +162,16 @@ def test_history_goes_back_page_by_page(watch: Watch) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        *("limit=0", "limit=1001", "limit=-1", "limit=x", "limit=" + "9" * 5000, "limit=%C2%B2", "before=1.5", "depth=1"),
+        *(
+            "limit=0",
+            "limit=1001",
+            "limit=-1",
+            "limit=x",
+            "limit=" + "9" * 5000,
+            "limit=%C2%B2",
+            "before=1.5",
+            "depth=1",
+        ),
         *("before=" + "9" * 19, "limit=1&limit=x"),
     ],
 )

@@ -57,9 +57,18 @@ HEADERS = st.lists(
     st.sampled_from(
         [
             *(b"Host: x", b"Host: a\r\nHost: b", b"Host:", b"host: evil.example", b"Content-Length: 0"),
-            *(b"Content-Length: -1", b"Content-Length: 99999999999999999999", b"Content-Length: 5\r\nContent-Length: 6"),
+            *(
+                b"Content-Length: -1",
+                b"Content-Length: 99999999999999999999",
+                b"Content-Length: 5\r\nContent-Length: 6",
+            ),
             *(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked, gzip", b"Transfer-Encoding: \x0bchunked"),
-            *(b"Upgrade: websocket\r\nConnection: Upgrade", b"Upgrade: h2c", b"Connection: close", b"Expect: 100-continue"),
+            *(
+                b"Upgrade: websocket\r\nConnection: Upgrade",
+                b"Upgrade: h2c",
+                b"Connection: close",
+                b"Expect: 100-continue",
+            ),
             *(b"X: " + b"y" * 30000, b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Proto: https", b": empty", b"no colon"),
             *(b" folded: x", b"X\0Y: z", b"X: \xff\xfe", b"Accept: */*, " * 50, b"Range: bytes=0-", b"X: y\nZ: w"),
         ]
@@ -97,7 +106,9 @@ def test_a_head_that_is_too_large_is_refused(served: Path) -> None:
     assert status(answer) in (400, 431, None)
 
 
-@pytest.mark.parametrize("body", [b"Content-Length: 1000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n"])
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 1000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n"]
+)
 def test_a_body_is_not_waited_for(served: Path, body: bytes) -> None:
     assert status(spoken_to(served, GOOD + body)) == 413
 
