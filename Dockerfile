@@ -29,6 +29,8 @@ RUN ln -s /opt/npudoctor/bin/npudoctor /usr/local/bin/npudoctor && \
     install -d -o npudoctor -g npudoctor /run/npudoctor /var/lib/npudoctor
 # The driver's libraries are mounted from the host; npu-smi looks for them here.
 ENV LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:/usr/local/dcmi
+# `npudoctor daemon` in this image keeps its socket and state where the health check looks for them.
+ENV XDG_RUNTIME_DIR=/run XDG_STATE_HOME=/var/lib
 USER npudoctor
 HEALTHCHECK --interval=30s --timeout=25s --start-period=30s --retries=3 \
     CMD ["npudoctor", "healthcheck", "--timeout", "20"]
