@@ -32,7 +32,6 @@ from npudoctor import config as site_config
 from npudoctor import plugins
 from npudoctor.cli import UsageError, node
 from npudoctor.daemon import state
-from npudoctor.host import Host
 from npudoctor.plugins import Catalog
 
 RUN = "/run/npudoctor"
@@ -78,29 +77,21 @@ def run(args: argparse.Namespace) -> int:
     places = service.Places(
         socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir
     )
-    first = _open(args, site.config)  # what cannot be opened is told before anything is bound
-    if close := getattr(first, "close", None):
-        close()
+    with node.opened(args, site.config):
+        pass  # what cannot be opened is told before anything is bound
     _stay_small()
     with _alone(os.path.dirname(socket), folder):
         daemon = service.Daemon(
             site,
             places,
             catalog,
-            open_host=lambda now: _open(args, now.config),
+            open_host=lambda now: node.opened(args, now.config),
             reload=lambda: _site_again(args, catalog),
         )
         try:
             return daemon.run()
         except (CannotListen, state.Untrusted) as problem:
             raise UsageError(str(problem)) from problem
-
-
-def _open(args: argparse.Namespace, config: site_config.Config) -> Host:
-    with contextlib.ExitStack() as kept:
-        host = kept.enter_context(node.opened(args, config))
-        kept.pop_all()
-        return host
 
 
 def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]

@@ -76,7 +76,7 @@ class Daemon:
         places: Places,
         catalog: Catalog,
         *,
-        open_host: Callable[[Site], Host],
+        open_host: Callable[[Site], contextlib.AbstractContextManager[Host]],
         reload: Callable[[], Site],
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -88,6 +88,7 @@ class Daemon:
         self.say = say or _say
         self.troubles: dict[str, str] = {}
         self._host: Host | None = None
+        self._node = contextlib.ExitStack()
         self._orders: queue.SimpleQueue[Look | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
         self._busy: tuple[Look, float] | None = None
@@ -264,10 +265,11 @@ class Daemon:
 
     def _opened(self, site: Site, look: Look) -> Host:
         """The node, with nothing remembered; how a login is set up is asked again with every standard look."""
-        if self._host is None or look is Look.STANDARD:
-            return self._open_host(site)
         fresh = getattr(self._host, "fresh", None)
-        return self._open_host(site) if fresh is None else fresh()
+        if fresh is not None and look is not Look.STANDARD:
+            return fresh()  # type: ignore[no-any-return]
+        self._node.close()
+        return self._node.enter_context(self._open_host(site))
 
     def _enter(self, seen: Seen, host: Host, site: Site) -> None:
         interval_s = self._interval_s(seen)

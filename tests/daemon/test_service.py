@@ -1,5 +1,6 @@
 """The daemon as a process: what it survives, what it says of it, and what it refuses."""
 
+import contextlib
 import json
 import os
 import random
@@ -111,7 +112,8 @@ def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -
     assert main(["sim", "tools", str(node), "in-service"]) == 0
     words = a_config(tmp_path, f"tool_timeout_s = 0.5\n{FAST}")
     running = daemon("--root", str(node), *words)
-    running.until(lambda: running.get("/readyz").status_code == 200)
+    running.until_looked()
+    assert running.get("/readyz").status_code == 200, running.get("/readyz").text
     tool = node / "bin" / "npu-smi"
     good = tool.read_text()
     tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 & wait; sleep 1000\n")
@@ -239,7 +241,12 @@ def a_service(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> service.Daemon:
     folder = os.path.dirname(watched.history.path)
     places = service.Places(socket=f"{folder}/s", state=f"{folder}/state.json", history=watched.history.path)
     made = service.Daemon(
-        site, places, watched.catalog, open_host=lambda _: watched.host, reload=lambda: site, say=watched.said.append
+        site,
+        places,
+        watched.catalog,
+        open_host=lambda _: contextlib.nullcontext(watched.host),
+        reload=lambda: site,
+        say=watched.said.append,
     )
     made.history, made.board, made.witness = watched.history, watched.board, watched.witness
     made.agenda = Agenda(site.settings, time.monotonic())
