@@ -115,7 +115,7 @@ def load(explicit: str | None = None) -> Config:
     """Read and validate the configuration; raises ConfigError."""
     path = find(explicit)
     if path is None:
-        return Config()
+        return Config.model_construct()  # the model is built when there is something to validate
     if sys.version_info >= (3, 11):
         import tomllib
     else:

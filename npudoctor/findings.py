@@ -11,6 +11,10 @@ from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.plugin import _loader
+
+# Else it reads what every installed distribution says of itself, for plugins of its own: a fiftieth of a check.
+_loader._plugins = {}
 
 
 class Severity(str, Enum):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import pkgutil
 import stat
 import sys
 import threading
@@ -116,8 +115,8 @@ def _bound(loading: Callable[[Any], Iterable[ModuleType]], what: Any) -> Callabl
 
 def _of_point(point: EntryPoint) -> list[ModuleType]:
     module = point.load()
-    below = (info for info in pkgutil.iter_modules(getattr(module, "__path__", ())) if not info.ispkg)
-    names = [info.name for info in below if not info.name.startswith("_")]
+    files = sorted(file for folder in getattr(module, "__path__", ()) for file in os.listdir(folder))
+    names = [file.removesuffix(".py") for file in files if file.endswith(".py") and not file.startswith("_")]
     return [module, *(importlib.import_module(f"{module.__name__}.{name}") for name in names)]
 
 

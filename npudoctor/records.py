@@ -12,7 +12,7 @@ import dataclasses
 import operator
 from collections.abc import Callable
 from dataclasses import MISSING
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -28,89 +28,130 @@ else:
             return lambda cls: dataclass(
                 cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order, repr=repr
             )
+        shape = _Shape(_kinds_of(cls, kw_only))
         shared = _ALWAYS | (_REPR if repr else {}) | (_ORDER if order else {}) | (_FROZEN if frozen else {})
         if eq:
             shared |= _EQUAL | (_HASH if frozen else {"__hash__": None})
-        own = _own_fields(cls, kw_only)
-        fields = {**_inherited(cls), **own}
-        contents = {name: value for name, value in cls.__dict__.items() if name not in own}
-        contents = {**shared, **contents, "__dataclass_fields__": fields, "__match_args__": _positional(fields)}
-        contents["__positional__"] = contents["__match_args__"]
-        contents["__names__"] = frozenset(fields)
-        contents["__record__"] = tuple((one.name, one.default, one.default_factory) for one in fields.values())
-        contents["__constants__"] = {one.name: one.default for one in fields.values() if one.default is not MISSING}
-        contents["__compared__"] = tuple(one.name for one in fields.values() if one.compare)
-        contents["__slotted__"] = slots or any(getattr(base, "__slotted__", False) for base in cls.__mro__[1:])
-        if slots:
-            contents["__slots__"] = tuple(own)
-        for name in ("__dict__", "__weakref__"):
-            contents.pop(name, None)
-        made = type(cls)(cls.__name__, cls.__bases__, contents)
-        made.__qualname__ = cls.__qualname__
-        return made
+        for name, what in shared.items():
+            if name not in cls.__dict__:
+                setattr(cls, name, what)
+        for name, kind in shape.kinds.items():
+            if kind.field is not None and name in cls.__dict__:
+                delattr(cls, name)  # what stands there says how the field is, and is no value
+        cls.__shape__ = shape
+        cls.__dataclass_fields__ = _Fields(shape)
+        cls.__match_args__ = shape.positional()
+        return cls
 
 
-_put = object.__setattr__
+class _Kind(NamedTuple):
+    """What a field is. `field` is the object that its class names instead of a default, if it does."""
+
+    hint: Any
+    default: Any
+    factory: Any
+    compare: bool
+    kw_only: bool
+    field: Any
 
 
-def _own_fields(cls: Any, kw_only: bool) -> dict[str, Any]:
-    found = {}
-    for name, hint in vars(cls).get("__annotations__", {}).items():
+class _Shape:
+    """The fields of a record. What only its instances need is worked out when the first is made."""
+
+    __slots__ = ("compared", "constants", "kinds", "names", "order", "record")
+
+    def __init__(self, kinds: dict[str, _Kind]) -> None:
+        self.kinds = kinds
+        self.names: frozenset[str] | None = None
+
+    def positional(self) -> tuple[str, ...]:
+        """The names of the fields that may be given by their place."""
+        return tuple([name for name, kind in self.kinds.items() if not kind.kw_only])
+
+    def get_ready(self) -> None:
+        """Work out what instances need."""
+        kinds = self.kinds
+        self.order = self.positional()
+        self.record = tuple([(name, kind.factory) for name, kind in kinds.items()])
+        self.constants = {name: kind.default for name, kind in kinds.items() if kind.default is not MISSING}
+        self.compared = tuple([name for name, kind in kinds.items() if kind.compare])
+        self.names = frozenset(kinds)  # last: another thread looks whether it is there
+
+
+class _Fields:
+    """What `dataclasses.fields` and its kin look for, made when one of them asks."""
+
+    __slots__ = ("made", "shape")
+
+    def __init__(self, shape: _Shape) -> None:
+        self.shape = shape
+        self.made: dict[str, Any] | None = None
+
+    def __get__(self, instance: object, owner: Any = None) -> dict[str, Any]:
+        if self.made is None:
+            self.made = {name: _as_field(name, kind) for name, kind in self.shape.kinds.items()}
+        return self.made
+
+
+def _kinds_of(cls: Any, kw_only: bool) -> dict[str, _Kind]:
+    """The fields of a class and of those that it inherits from."""
+    found: dict[str, _Kind] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if shape := base.__dict__.get("__shape__"):
+            found |= shape.kinds
+    own = cls.__dict__
+    for name, hint in own.get("__annotations__", {}).items():
         if "ClassVar" in str(hint):
             continue
-        default = cls.__dict__.get(name, MISSING)
-        one: Any = default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
-        one.name, one.type, one._field_type = name, hint, dataclasses._FIELD  # type: ignore[attr-defined]
-        one.kw_only = kw_only if one.kw_only is MISSING else one.kw_only
-        found[name] = one
+        said = own.get(name, MISSING)
+        if isinstance(said, dataclasses.Field):
+            by_name = kw_only if said.kw_only is MISSING else said.kw_only
+            found[name] = _Kind(hint, said.default, said.default_factory, said.compare, by_name, said)
+        else:
+            found[name] = _Kind(hint, said, MISSING, True, kw_only, None)
     return found
 
 
-def _inherited(cls: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__[1:]):
-        found |= getattr(base, "__dataclass_fields__", {})
-    return found
-
-
-def _positional(fields: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields.values() if not one.kw_only)
+def _as_field(name: str, kind: _Kind) -> Any:
+    one: Any = kind.field or dataclasses.field(default=kind.default)
+    one.name, one.type, one._field_type = name, kind.hint, dataclasses._FIELD  # type: ignore[attr-defined]
+    one.kw_only = kind.kw_only
+    return one
 
 
 def _init(self: Any, *args: Any, **named: Any) -> None:
+    shape = self.__shape__
+    if shape.names is None:
+        shape.get_ready()
     if args:
-        positional = self.__positional__
+        positional = shape.order
         if len(args) > len(positional):
             raise TypeError(f"{type(self).__name__} takes {len(positional)} positional arguments, {len(args)} given")
         for name, value in zip(positional, args, strict=False):
             if name in named:
                 raise TypeError(f"{type(self).__name__} got {name!r} twice")
             named[name] = value
-    if len(named) < len(self.__record__):
-        named = {**self.__constants__, **named}
-    if named.keys() != self.__names__:
-        _complete(self, named)
-    if self.__slotted__:
-        for name, value in named.items():
-            _put(self, name, value)
-    else:
-        self.__dict__.update(named)
+    if len(named) < len(shape.record):
+        named = {**shape.constants, **named}
+    if named.keys() != shape.names:
+        _complete(self, shape, named)
+    self.__dict__.update(named)
 
 
-def _complete(self: Any, named: dict[str, Any]) -> None:
+def _complete(self: Any, shape: _Shape, named: dict[str, Any]) -> None:
     """Add what a factory makes, and raise TypeError for what is missing or unknown."""
-    for name, _, factory in self.__record__:
+    for name, factory in shape.record:
         if name not in named:
             if factory is MISSING:
                 raise TypeError(f"{type(self).__name__} lacks {name!r}")
             named[name] = factory()
     for name in named:
-        if name not in self.__names__:
+        if name not in shape.kinds:
             raise TypeError(f"{type(self).__name__} has no {name!r}")
 
 
 def _compared(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, name) for name in self.__compared__])
+    return tuple([getattr(self, name) for name in self.__shape__.compared])
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], Any]:
@@ -125,18 +166,18 @@ def _hash(self: Any) -> int:
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _, _ in self.__record__)
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__shape__.kinds)
     return f"{type(self).__qualname__}({shown})"
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:
-    return _remade, (type(self), *(getattr(self, name) for name, _, _ in self.__record__))
+    return _remade, (type(self), *(getattr(self, name) for name in self.__shape__.kinds))
 
 
 def _remade(cls: Any, *values: Any) -> Any:
     made = object.__new__(cls)
-    for (name, _, _), value in zip(cls.__record__, values, strict=True):
-        object.__setattr__(made, name, value)
+    cls.__shape__.get_ready()
+    made.__dict__.update(zip(cls.__shape__.kinds, values, strict=True))
     return made
 
 

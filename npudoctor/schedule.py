@@ -13,7 +13,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 WORKERS = 4
-"""Threads that obtain facts and run checks; they mostly wait for commands, of which the host bounds the number."""
+"""Threads that obtain facts and run checks, at most; the host bounds how many commands run at once."""
+
+STALL_S = 0.005
+"""How long one may be busy before another goes on: what takes longer mostly waits for a command.
+
+Python computes on one thread at a time, and several that want to take a fifth more of a run's time between them.
+"""
 
 RESERVE_S = 0.5
 """How long before the time is up what hangs is given up, so that what does not wait for it can still be done."""
@@ -39,6 +45,8 @@ class TimeIsUp(Exception):
 class Schedule(Generic[Node]):
     """Does `work` for every node of a graph (each node with the nodes that come before it) on a few threads.
 
+    One computes; others come in while it waits.
+
     `work` must not raise. `stop`, where given, ends what is under way once the deadline has passed.
     """
 
@@ -58,6 +66,9 @@ class Schedule(Generic[Node]):
         self._ready: list[tuple[int, int, Node]] = []
         self._order = itertools.count()
         self._turn = threading.Condition()
+        self._leader: threading.Thread | None = None
+        self._taken_at = 0.0
+        self._started = self._watching = self._asleep = 0
         try:
             order = list(graphlib.TopologicalSorter(graph).static_order())
         except graphlib.CycleError as problem:
@@ -78,8 +89,7 @@ class Schedule(Generic[Node]):
         self._sorter.prepare()
         self._left = len(self._weight)
         self._offer()
-        for _ in range(min(self._workers, len(self._weight))):
-            threading.Thread(target=self._worker, daemon=True).start()
+        self._start()
         try:
             yield from self._until(deadline)
         finally:
@@ -117,24 +127,59 @@ class Schedule(Generic[Node]):
                 return
 
     def _worker(self) -> None:
-        """Take what is ready, do it, and go on with what that made ready, without waking anybody who is not needed."""
+        """Take what is ready, do it, and go on with what that made ready."""
+        me = threading.current_thread()
         while True:
             with self._turn:
-                while self._left and not self._ready:
-                    self._turn.wait()
+                while self._left and not self._may_take():
+                    self._wait()
                 if not self._left:
                     return
-                node = heapq.heappop(self._ready)[2]
+                node = self._take(me)
             self._events.put(("begun", node, None))
             outcome = self._do(node)
             self._events.put(("done", node, outcome))
             with self._turn:
-                self._left = max(0, self._left - 1)
-                self._sorter.done(node)
-                self._turn.notify(max(0, self._offer() - 1) if self._left else self._workers)
+                self._finish(node, me)
 
-    def _offer(self) -> int:
-        """Line up what may begin now; how many there are in the line."""
+    def _may_take(self) -> bool:
+        """Whether work is ready that the one who computes will not come to soon: it has none, or is waiting itself."""
+        return bool(self._ready) and (self._leader is None or time.monotonic() - self._taken_at >= STALL_S)
+
+    def _wait(self) -> None:
+        if self._ready:
+            self._watching += 1
+            self._turn.wait(STALL_S)
+            self._watching -= 1
+        else:
+            self._asleep += 1
+            self._turn.wait()
+            self._asleep -= 1
+
+    def _take(self, me: threading.Thread) -> Node:
+        self._leader, self._taken_at = me, time.monotonic()
+        node = heapq.heappop(self._ready)[2]
+        if self._ready and not self._watching:
+            if self._asleep:
+                self._turn.notify()
+            elif self._started < self._workers:
+                self._start()
+        return node
+
+    def _finish(self, node: Node, me: threading.Thread) -> None:
+        if self._leader is me:
+            self._leader = None
+        self._left = max(0, self._left - 1)
+        self._sorter.done(node)
+        self._offer()
+        if not self._left:
+            self._turn.notify_all()
+
+    def _start(self) -> None:
+        self._started += 1
+        threading.Thread(target=self._worker, daemon=True).start()
+
+    def _offer(self) -> None:
+        """Line up what may begin now."""
         for node in self._sorter.get_ready():
             heapq.heappush(self._ready, (-self._weight[node], next(self._order), node))
-        return len(self._ready)

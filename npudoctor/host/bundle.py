@@ -10,7 +10,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from npudoctor.host import About, Because, BundleError, Completed, FileStat, Refused, Unavailable
 from npudoctor.host.bundle_reader import NO_ENVIRONMENT, SCHEMA, InMemory, OnDisk, Place, Reader
