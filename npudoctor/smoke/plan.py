@@ -178,8 +178,10 @@ def _must_fit_a_slice(request: Request) -> None:
 
 
 def _must_fit(request: Request, family: str | None, world: int) -> None:
-    if request.strategy == "fsdp" and world < 2:
-        raise Refused("fsdp shards a model over ranks; it needs two of them")
+    if request.strategy != "ddp" and world < 2:
+        raise Refused(f"{request.strategy} shards a model over ranks; it needs two of them")
+    if request.strategy in ("zero2", "zero3") and request.dtype != "fp32":
+        raise Refused(f"{request.strategy} is tested in fp32 only; leave out --dtype {request.dtype}")
     if request.device == "npu" and request.dtype == "bf16" and family is not None:
         row = knowledge.hardware().family(family)
         if row is not None and not row.bf16:

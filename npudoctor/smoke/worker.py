@@ -321,11 +321,25 @@ class Rank(object):
         ids = [self.local_rank] if self.device.type == "npu" else None
         return torch.nn.parallel.DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
 
+    def sharded_by_deepspeed(self, model, optimizer):
+        os.environ.setdefault("DS_ACCELERATOR", self.device.type)
+        import deepspeed
+
+        if self.device.type == "cpu":
+            sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # for speed; it compiles for minutes
+        config = {"train_micro_batch_size_per_gpu": self.batch, "zero_allow_untested_optimizer": True,
+                  "gradient_clipping": 0.0, "zero_optimization": {"stage": int(self.told["strategy"][-1])}}  # fmt: skip
+        return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+
     def training(self):
         self.data = self.make_data()
         self.link.at("DistributedDataParallel" if self.told["strategy"] == "ddp" else self.told["strategy"])
-        self.model = self.wrapped(self.make_model(self.device))
+        engine, self.model = None, self.make_model(self.device)
+        if self.told["strategy"] in ("ddp", "fsdp"):
+            self.model = self.wrapped(self.model)
         optimizer = torch.optim.SGD(self.model.parameters(), 0.02 if self.large else 0.1)
+        if self.told["strategy"] in ("zero2", "zero3"):
+            engine = self.model = self.sharded_by_deepspeed(self.model, optimizer)
         seen = []
         for step, (images, labels, numbers) in enumerate(self.batches(self.rank)):
             self.link.at("step %d" % step)
@@ -340,9 +354,13 @@ class Rank(object):
                 time.sleep(self.fault.seconds)
             with self.autocast():
                 loss = torch.nn.functional.cross_entropy(self.model(images.to(self.device)), labels.to(self.device))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            if engine is not None:
+                engine.backward(loss)
+                engine.step()
+            else:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
             value = loss.item()
             seen += numbers.tolist() if step < min(self.steps, 10) else []
             spent = time.perf_counter() - start
@@ -361,7 +379,12 @@ class Rank(object):
             from torch.distributed.fsdp import FullyShardedDataParallel
 
             gathered = FullyShardedDataParallel.summon_full_params(self.model)
-            self.link.at("summon_full_params")
+        if self.told["strategy"] == "zero3":
+            import deepspeed
+
+            gathered = deepspeed.zero.GatheredParameters(list(self.model.parameters()))
+        if gathered is not None:
+            self.link.at("gathering the parameters")
             gathered.__enter__()
         if self.fault("out-of-sync", "in-sync"):
             with torch.no_grad():

@@ -132,6 +132,17 @@ def test_one_rank_four_ranks_and_shards_come_to_the_same_losses_as_the_cpu(smoke
     assert ran.outcome.mean_losses() == pytest.approx(ran.outcome.reference(), rel=1e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["zero2", "zero3"])
+def test_zero_shards_to_the_same_losses(smoke: Smoke, strategy: str) -> None:
+    having = [python for python in other_torches() if list(python.parents[1].glob("lib/*/site-packages/deepspeed"))]
+    if not having:
+        pytest.skip("no Python with torch and DeepSpeed is kept here")
+    ran = smoke(python=having[0], strategy=strategy)
+    assert ran.errors == {}
+    assert ran.outcome.mean_losses() == pytest.approx(ran.outcome.reference(), rel=1e-3)
+
+
 @pytest.mark.parametrize("strategy", ["zero2", "zero3"])
 def test_zero_without_deepspeed_says_what_is_missing(smoke: Smoke, strategy: str) -> None:
     with pytest.raises(Refused, match="lacks DeepSpeed"):

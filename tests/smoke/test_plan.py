@@ -105,6 +105,7 @@ def test_the_310p_has_no_training_and_no_bf16() -> None:
         ({"nnodes": 2}, "--rdzv-endpoint"),
         ({"nnodes": 2, "rdzv_endpoint": "node1:29400"}, "--launcher torchrun"),
         ({"strategy": "fsdp", "cards": (0,)}, "two of them"),
+        ({"strategy": "zero2", "dtype": "fp16"}, "fp32 only"),
     ],
 )
 def test_what_cannot_be_done_as_asked_is_refused(a2: Known, asked: dict[str, Any], reason: str) -> None:
