@@ -25,7 +25,7 @@ from npudoctor.findings import Report, Severity
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, UnknownName, select
 
-FORMATS = ("text", "json", "jsonl", "markdown", "junit", "nagios", "npd")
+FORMATS = ("text", "json", "jsonl", "markdown", "html", "junit", "nagios", "npd")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +164,7 @@ def _exit_code(report: Report, shape: str | None) -> int:
 
 
 def _render(report: Report, args: argparse.Namespace) -> str:
-    if args.format in ("junit", "nagios", "npd"):
+    if args.format in ("html", "junit", "nagios", "npd"):
         return str(importlib.import_module(f"npudoctor.report.{args.format}").render(report))
     if args.format == "json":
         from npudoctor.report import json

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import threading
-import time
-import traceback
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -19,17 +15,16 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from npudoctor.tui import plain, themes
-from npudoctor.tui.typed_ahead import TypedAhead
+from npudoctor.tui.background import Background
 from npudoctor.views import settings
 from npudoctor.views.diagnosis import Diagnosis
 from npudoctor.views.node import NodeLine
-from npudoctor.views.session import CannotOpen, Node, Session
+from npudoctor.views.session import Node, Session
 
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
-FRAMES_A_SECOND = 15
 
 
-class DoctorApp(TypedAhead):
+class DoctorApp(Background):
     """`npudoctor` on a terminal."""
 
     TITLE = "npudoctor"
@@ -53,7 +48,6 @@ class DoctorApp(TypedAhead):
         self.diagnosis = Diagnosis()
         self.node_line = NodeLine()
         self.changed: Signal[None] = Signal(self, "diagnosis changed")
-        self._told: deque[Callable[[], None]] = deque()
         for theme in themes.themes():
             self.register_theme(theme)
         wanted = themes.MONO if self.no_color else self.settings.theme
@@ -68,56 +62,16 @@ class DoctorApp(TypedAhead):
     def on_mount(self) -> None:
         """Show the overview, and look at the node once that is on the screen."""
         self.switch_mode("overview")
-        self._ticker = self.set_interval(1 / FRAMES_A_SECOND, self._listen)
+        self.listen(lambda: self.changed.publish(None))
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.leave, 128 + number)
         self.set_timer(0.01, self.action_rerun)
 
-    def leave(self, code: int, message: str | None = None) -> None:
-        """End what runs on the node, and the application."""
-        self.session.close()
-        self.exit(code, return_code=code, message=message)
-
     async def action_quit(self) -> None:
         """Leave."""
         self.leave(0)
-
-    def _handle_exception(self, error: Exception) -> None:
-        """Leave the terminal clean: one line, and where the rest is."""
-        if self.is_headless:
-            super()._handle_exception(error)
-            return
-        where = _log("".join(traceback.format_exception(error)))
-        self._exception = self._exception or error
-        self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
-
-    # Work beside the screen: a thread does it, and tells what it found; a tool that hangs holds nothing up
-
-    def beside(self, work: Callable[[], None]) -> None:
-        """Do something that takes time."""
-        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
-
-    def tell(self, what: Callable[..., Any], *arguments: Any) -> None:
-        """From a thread: have this called where widgets may be touched, within a fifteenth of a second."""
-        self._told.append(lambda: what(*arguments))
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except CannotOpen as problem:
-            self.tell(self.leave, 2, f"npudoctor: {problem}")
-        except Exception as problem:
-            self.tell(self._handle_exception, problem)
-
-    def _listen(self) -> None:
-        changed = False
-        while self._told:
-            self._told.popleft()()
-            changed = True
-        if changed:
-            self.changed.publish(None)
 
     # The run
 
@@ -154,6 +108,11 @@ class DoctorApp(TypedAhead):
         """Show another screen."""
         if len(self.screen_stack) == 1 and self.current_mode != name:
             self.switch_mode(name)
+
+    def look_at(self, check: str | None) -> None:
+        """Show a check on the overview."""
+        self.action_go("overview")
+        self.call_later(lambda: self.screen.run_action(f"look_at({check!r})"))
 
     def action_next_theme(self) -> None:
         """The next look."""
@@ -197,16 +156,3 @@ def _opening(name: str) -> Callable[[], Screen[Any]]:
         return made
 
     return opened
-
-
-def _log(text: str) -> str:
-    """Where the traceback was written."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    path = os.path.join(home, "npudoctor", "tui.log")
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
-    except OSError as problem:
-        return f"the log {path} cannot be written: {problem.strerror}"
-    return f"see {path}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_HEIGHTS = " ▁▂▃▄▅▆▇█"
+_HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 def bar(part: float, width: int) -> tuple[str, str]:
@@ -16,4 +16,4 @@ def bar(part: float, width: int) -> tuple[str, str]:
 def curve(percentages: Sequence[int], width: int) -> str:
     """The last values as a curve, right-aligned."""
     shown = percentages[-width:]
-    return "".join(_HEIGHTS[max(0, min(8, round(value * 8 / 100)))] for value in shown).rjust(width)
+    return "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in shown).rjust(width)

@@ -48,6 +48,7 @@ class ChipRow:
     firmware: str | None = None
     state: State = State.OK
     problems: tuple[str, ...] = ()
+    hot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
                 firmware=firmware.get(subject),
                 state=_state(problems, chip.health),
                 problems=tuple(text for _, text in problems),
+                hot=any("(npu.temperature)" in text for _, text in problems),
             )
         )
     return Reading(rows=tuple(rows), seconds=answer.seconds, at=at, remarks=_remarks(diagnosis))
@@ -178,6 +180,8 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
         said = [f"{name.replace('_', ' ')} {value}" for name, value in words if value is not None]
         if said:
             found.append((title, " · ".join(said)))
+    if network := _network(session, row.subject):
+        found.append(("network", " · ".join(network)))
     return found
 
 
@@ -215,13 +219,30 @@ def _held(holder: Any) -> Held:
 
 
 def _links(session: Session) -> Mapping[str, str]:
-    from npudoctor.facts.device_network import NetworkDevices, PortLinks
+    from npudoctor.facts.card_network import CardLinks
 
-    devices, links = session.known(NetworkDevices), session.known(PortLinks)
-    if devices is None or links is None:
+    links = session.known(CardLinks)
+    if links is None:
         return {}
-    named = devices.subjects
-    return {named[id]: link.status for id, link in links.by_device.items() if id in named and link.status}
+    return {links.subjects[id]: status for id, status in links.statuses.items() if id in links.subjects}
+
+
+def _network(session: Session, subject: str) -> list[str]:
+    """What is known of a chip's port: link, address, gateway, and whether it reaches its network."""
+    from npudoctor.facts.card_network import CardAddresses, CardLinks, CardNetHealth
+
+    links, addresses = session.known(CardLinks), session.known(CardAddresses)
+    health = session.known(CardNetHealth)
+    number = next((id for id, name in links.subjects.items() if name == subject), None) if links else None
+    if links is None or number is None:
+        return []
+    words = [
+        ("link", links.statuses.get(number)),
+        ("address", addresses.addresses.get(number) if addresses else None),
+        ("gateway", addresses.gateways.get(number) if addresses else None),
+        ("health", health.statuses.get(number) if health else None),
+    ]
+    return [f"{name} {value}" for name, value in words if value]
 
 
 def _firmware(session: Session) -> Mapping[str, str]:

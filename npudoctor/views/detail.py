@@ -41,6 +41,11 @@ class Block:
 
 
 GAP = Block(Kind.GAP)
+_WAITING = {
+    "new-login": "The fix is made, and was proved in a login of its own. What runs already keeps its old variables, "
+    "and so does this program: open a new shell, and start the job there.",
+    "reboot": "The fix is made. It takes effect when the node boots, and cannot be proved before.",
+}
 
 
 def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
@@ -50,12 +55,15 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
         return [Block(Kind.TITLE, row.title, row.state), Block(Kind.ABOUT, f"{id} · {row.summary}")]
     found: list[Block] = []
     if row.state is State.WAITING:
-        found += [Block(Kind.TITLE, row.summary, row.state), Block(Kind.ABOUT, id), GAP]
+        found = [Block(Kind.TITLE, row.summary, row.state), Block(Kind.ABOUT, id), GAP]
+        found += [Block(Kind.TEXT, _WAITING[diagnosis.waiting[id]]), GAP, Block(Kind.HEADING, "What it was")]
+        return [*found, *(Block(Kind.TEXT, about(finding)) for finding in worth(result))]
     for finding in [*worth(result), *(one for one in result.findings if one.severity.value == "info")]:
         found += [*([GAP, GAP] if found and found[-1] is not GAP else []), *_finding(finding, id)]
     if not result.findings:
-        found += [Block(Kind.TITLE, result.title, row.state), Block(Kind.ABOUT, _about(result)), GAP]
-        found += _unjudged(result)
+        found += [Block(Kind.TITLE, result.title, row.state), Block(Kind.ABOUT, _about(result))]
+        unjudged = list(_unjudged(result))
+        found += [GAP, *unjudged] if unjudged else []
     why = diagnosis.check(id)
     if why is not None and why.why and not worth(result):
         found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, why.why)]
@@ -115,5 +123,5 @@ def _unjudged(result: Result) -> Iterator[Block]:
 
 
 def _about(result: Result) -> str:
-    took = f" · {result.duration_s * 1000:.0f} ms" if result.status.value == "ok" else ""
+    took = f" · {result.duration_s:.1f} s" if result.duration_s >= 1 else ""
     return f"{result.check} · {result.status.value}{took}"

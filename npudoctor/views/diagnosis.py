@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BROKEN = "To mend"
 """The heading over all that somebody should act on."""
+WAITING = "Mended"
+"""The heading over what is mended and not yet in force."""
 
 
 class State(str, Enum):
@@ -175,7 +177,9 @@ class Diagnosis:
         urgent = sorted(
             (row for row in rows if row.state in _URGENCY and shown.admits(row)), key=lambda row: _URGENCY[row.state]
         )
-        sections = [Section(BROKEN, tuple(urgent))] if urgent else []
+        broken = tuple(row for row in urgent if row.state.broken)
+        waiting = tuple(row for row in urgent if not row.state.broken)
+        sections = [Section(name, rows) for name, rows in ((BROKEN, broken), (WAITING, waiting)) if rows]
         for group, members in groupby(rows, key=lambda row: row.group):
             alike = list(members)
             rest = tuple(row for row in alike if row.state not in _URGENCY and shown.admits(row))

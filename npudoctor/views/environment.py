@@ -11,7 +11,15 @@ from npudoctor.views.diagnosis import Diagnosis, State, worth
 if TYPE_CHECKING:
     from npudoctor.views.session import Session
 
-LONG = 60
+PARTS = {
+    "driver": "The kernel's side of the cards, and their tools. Firmware and CANN must go with it.",
+    "firmware": "What runs on the cards themselves; flashed with a package of the driver's release.",
+    "CANN": "The vendor's compiler, operators and libraries: what torch_npu calls.",
+    "torch_npu": "What brings torch onto the cards; each release is made for one torch and one CANN.",
+    "torch": "The framework; its release decides which torch_npu will load.",
+    "Python": "The interpreter that is examined; torch_npu has wheels for some releases alone.",
+}
+"""What each part of the chain of versions is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,14 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
         )
     rows.sort(key=lambda row: (row.state is State.OK, row.value is None))
     return Variables(tuple(rows), found.whose)
+
+
+def sections(rows: Iterable[VariableRow]) -> list[tuple[str, list[VariableRow]]]:
+    """The rows under three headings, without empty ones: what to mend, what is set, what is not."""
+    found: dict[str, list[VariableRow]] = {"To mend": [], "Set": [], "Not set": []}
+    for row in rows:
+        found["To mend" if row.problem else "Not set" if row.value is None else "Set"].append(row)
+    return [(name, members) for name, members in found.items() if members]
 
 
 def matching(rows: Iterable[VariableRow], *, words: str = "", unset: bool = True) -> list[VariableRow]:

@@ -37,10 +37,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a preview or of what happens."""
+    """One line of a preview or of what happens; `head` stands before it."""
 
     kind: Kind
     text: str = ""
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +132,18 @@ def _preview(planned: FixPlan, *, first: bool) -> Iterator[Line]:
         yield Line(Kind.NOTE, note)
     if planned.empty:
         yield Line(Kind.DONE, "the node already is as this fix would leave it")
+    gap = True
     for number, one in enumerate(planned.steps, 1):
-        yield Line(Kind.SAME)
-        yield Line(Kind.STEP, f"Step {number} of {len(planned.steps)}")
-        yield from diff(one.preview)
+        head, said = f"Step {number} of {len(planned.steps)}", list(diff(one.preview))
+        short = len(said) == 1 and said[0].kind is Kind.SAME
+        if gap or not short:
+            yield Line(Kind.SAME)
+        gap = not short
+        if short:
+            yield Line(Kind.SAME, said[0].text, head=f"{head}  ")
+        else:
+            yield Line(Kind.STEP, head)
+            yield from said
 
 
 def diff(text: str) -> Iterator[Line]:
@@ -180,7 +189,9 @@ def _told(event: Any) -> Line:
         return Line(Kind.STEP, f"taking back step {event.number}: {_short(event.preview)}")
     good = event.outcome.value in ("applied", "undone", "nothing")
     instead = f"; instead: {event.instead}" if event.instead else ""
-    return Line(Kind.DONE if good else Kind.BAD, f"{event.outcome.value}: {event.reason}{instead}")
+    outcome = event.outcome.value
+    reason = event.reason if event.reason.startswith(outcome) else f"{outcome}: {event.reason}"
+    return Line(Kind.DONE if good else Kind.BAD, f"{reason}{instead}")
 
 
 def _short(preview: str) -> str:

@@ -35,8 +35,9 @@ class NodeLine:
 
 
 _JUDGES = (
+    ("driver", "driver.installed"),
     ("firmware", "driver.firmware"),
-    ("CANN", None),
+    ("CANN", "cann.driver"),
     ("torch_npu", "python.cann-pairing"),
     ("torch", "python.pairing"),
     ("Python", "python.version"),
@@ -62,10 +63,10 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
     state = "" if service is None else "in service" if service.in_service else "idle"
     system = (
+        state,
+        f"{container.runtime} container" if container else None,
         platform.os if platform else None,
         about.machine,
-        f"{container.runtime} container" if container else None,
-        state,
     )
     return NodeLine(
         hostname=about.hostname or "this node",
@@ -105,9 +106,9 @@ def chain(session: Session, diagnosis: Diagnosis) -> tuple[Joint, ...]:
         "torch": _version(distributions, "torch"),
         "Python": python and python.version,
     }
-    joints = [Joint("driver", _text(versions["driver"]))]
+    joints = []
     for name, check in _JUDGES:
-        result = diagnosis.results.get(check) if check else None
+        result = diagnosis.results.get(check)
         broken = bool(result and result.status.value == "error")
         joints.append(Joint(name, _text(versions[name]), check, broken))
     return tuple(joints)

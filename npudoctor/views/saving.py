@@ -35,10 +35,7 @@ RECORDING = Shape("Recording", ".tar.gz", "this whole node, to be examined on an
 
 def shapes() -> tuple[Shape, ...]:
     """What is offered."""
-    import importlib.util
-
-    html = (HTML,) if importlib.util.find_spec("npudoctor.report.html") else ()
-    return (MARKDOWN, JSON, TEXT, *html, RECORDING)
+    return (MARKDOWN, HTML, JSON, TEXT, RECORDING)
 
 
 def name_for(report: Report | None, shape: Shape) -> str:

@@ -54,17 +54,15 @@ class Grid:
         odd = "; unlike the others" if (row, column) in self.odd else ""
         return f"{self.devices[row]} → {self.devices[column]}: {link}, {meaning}{odd}"
 
-    def legend(self) -> list[tuple[str, str, int]]:
-        """Letter, meaning and number of every link that is there, the commonest first."""
+    def legend(self) -> list[tuple[str, str, str, int]]:
+        """Letter, name, meaning and number of every link that is there, the commonest first."""
         links = Counter(link for number, row in enumerate(self.matrix) for at, link in enumerate(row) if at != number)
-        return [
-            (
-                KINDS.get(link, (link[:1], ""))[0],
-                f"{link}: {KINDS.get(link, ('', 'not known'))[1]}",
-                count // 2 or count,
-            )
-            for link, count in links.most_common()
-        ]
+        return [(*_kind(link), count // 2 or count) for link, count in links.most_common()]
+
+
+def _kind(link: str) -> tuple[str, str, str]:
+    letter, meaning = KINDS.get(link, (link[:1] or "?", "a link that npudoctor does not know"))
+    return letter, link, meaning
 
 
 def grid(session: Session) -> Grid:

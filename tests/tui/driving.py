@@ -45,7 +45,7 @@ def play_on(load: Callable[[], Node], acts: Play, *, size: tuple[int, int] = (80
 
     async def run() -> DoctorApp:
         app = DoctorApp(load)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=True) as pilot:
             await settled(app, pilot)
             await acts(app, pilot)
         return app
@@ -95,6 +95,7 @@ def picture(app: Any) -> str:
         looks.append(re.sub(r"(.)\1+", lambda run: f"{run[1]}{len(run[0])}", line))
     words = re.sub(r"\d\d:\d\d · \d+\.\d s", "12:00 · 0.1 s", text(app))
     words = re.sub(r"\d\d:\d\d:\d\d", "12:00:00", words)
+    words = re.sub(r"every \d s", "every 2 s", words)
     legend = [f"{letter} {look}" for look, letter in letters.items()]
     return "\n".join([words, "", *looks, "", *legend]) + "\n"
 

@@ -67,8 +67,8 @@ def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) 
     for key, seen in (
         ("2", "AI Core"),
         ("3", "CPUs near it"),
-        ("4", "VARIABLES"),
-        ("5", "Press g"),
+        ("4", "VERSIONS"),
+        ("5", "starts it"),
         ("6", "changed nothing"),
     ):
         terminal.press(key)

@@ -176,7 +176,7 @@ def test_the_two_links_of_a_matrix_have_a_legend() -> None:
     session, _ = looked_at("healthy-a3")
     grid = topology.grid(session)
     assert len(grid.devices) == 16 and not grid.odd
-    assert [letter for letter, _, _ in grid.legend()] == ["H", "S"]
+    assert [letter for letter, *_ in grid.legend()] == ["H", "S"]
     assert "two chips of one card" in grid.sentence(0, 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
@@ -105,7 +106,8 @@ class Cards(NodeScreen):
             return
         width = max(self.size.width - 3, 40)
         pace = "paused" if self._paused else f"every {self._pace.wait_s:g} s"
-        self.query_one("#head", Static).update(_head(width, f"{pace} · {reading.at}" if width > 100 else pace))
+        self.query_one("#head", Static).update(_head(width))
+        self.query_one("#detail").border_title = pace
         rows = [_row(row, self._curves.of(row.subject), width) for row in reading.rows]
         listed = self.query_one(OptionList)
         if listed.option_count == len(rows):
@@ -115,7 +117,7 @@ class Cards(NodeScreen):
                     listed.replace_option_prompt_at_index(place, prompt)
         else:
             listed.set_options(Option(prompt) for prompt in rows)
-            listed.highlighted = 0 if rows else None
+            listed.highlighted = _worst(reading.rows) if rows else None
         self._show_chip()
 
     @on(OptionList.OptionHighlighted)
@@ -155,47 +157,64 @@ class Cards(NodeScreen):
         self._look()
 
 
-def _widths(width: int) -> tuple[int, int]:
-    """Columns for the curve and for the bar of memory."""
-    spare = max(width - 65, 0)
-    return max(min(spare // 2, 40), 4), max(min(spare - spare // 2, 24), 4)
+def _worst(rows: tuple[ChipRow, ...]) -> int:
+    """The first chip that is ill, else the first that has something to say, else the first."""
+    for state in (State.ERROR, State.WARNING):
+        if (place := next((number for number, row in enumerate(rows) if row.state is state), None)) is not None:
+            return place
+    return 0
 
 
-def _head(width: int, remark: str) -> Content:
-    curve_width, bar_width = _widths(width)
-    text = (
-        f"  {'NPU':<5}{'model':<11}{'health':<8}{'temp':>5}{'power':>7}  {'AI Core':<{curve_width + 5}}"
-        f"  {'memory':<{bar_width + 1}}"
-    )
-    room = max(width - len(text), 0)
-    return Content.styled(text + remark.rjust(room)[:room], "$muted")
+@dataclass(frozen=True)
+class _Columns:
+    """How wide each column is; 0 where there is no room for it."""
+
+    model: int
+    curve: int
+    bar: int
+    link: int
+
+    @classmethod
+    def of(cls, width: int) -> _Columns:
+        """As many as fit."""
+        narrow = width < 75
+        spare = max(width - (50 if narrow else 67), 6)
+        curve = min(spare // 2, 40)
+        return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6)
+
+
+def _head(width: int) -> Content:
+    fit = _Columns.of(width)
+    model = f"{'model':<11}" if fit.model else ""
+    core, memory = f"{'AI Core':<{fit.curve + 5}}", f"{'memory':<{fit.bar + 8}}"
+    link = f"{'link':>6}" if fit.link else ""
+    text = f"  {'NPU':<5}{model}{'health':<8}{'temp':>5}{'power':>7}  {core}  {memory}{'proc':>6}{link}"
+    return Content.styled(text, "$muted")
 
 
 def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
-    curve_width, bar_width = _widths(width)
+    fit = _Columns.of(width)
     core = "–" if row.aicore_pct is None else f"{row.aicore_pct}%"
     part = (row.used_mb or 0) / row.total_mb if row.total_mb else 0.0
-    full, empty = bar(part, bar_width)
+    full, empty = bar(part, fit.bar)
     memory = f"{(row.used_mb or 0) / 1024:.0f}/{row.total_mb / 1024:.0f}G" if row.total_mb else "–"
     temp = "–" if row.temp_c is None else f"{row.temp_c}°"
     power = "–" if row.power_w is None else f"{row.power_w:.0f} W"
     state = STYLES[row.state]
-    held = f" {len(row.held)}p" if row.held else "   "
-    link = f" {row.link}" if row.link else ""
     return Content.assemble(
         (f"{GLYPHS[row.state]} ", state),
         (f"{row.label:<5}", "bold"),
-        f"{row.name[:10]:<11}",
-        (f"{(row.health or '–')[:7]:<8}", "" if row.state is State.OK else state),
-        (f"{temp:>5}", "" if row.state is State.OK else state),
+        f"{row.name[: fit.model - 1]:<{fit.model}}" if fit.model else "",
+        (f"{(row.health or '–')[:7]:<8}", "" if row.health in ("OK", None) else state),
+        (f"{temp:>5}", state if row.hot else ""),
         f"{power:>7}  ",
-        (curve(past, curve_width), "$accent"),
+        (curve(past, fit.curve), "$accent"),
         f"{core:>5}  ",
         (full, "$accent"),
         (empty, "$faint"),
         f" {memory:>7}",
-        (held, "bold"),
-        (link, "$muted" if row.link == "UP" else "bold $error"),
+        f"{len(row.held) or '–':>6}",
+        (f"{row.link or '–':>6}" if fit.link else "", "bold $error" if row.link not in ("UP", None) else ""),
     )
 
 

@@ -13,20 +13,22 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from npudoctor.tui.marks import GLYPHS, STYLES
-from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.paragraphs import of_blocks
+from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import environment
-from npudoctor.views.diagnosis import State
+from npudoctor.views import detail, environment
 from npudoctor.views.environment import VariableRow
 from npudoctor.views.node import Joint
 
 
-class Environment(NodeScreen):
+class Environment(CheckScreen):
     """A list of both, and what is to be said about one."""
 
     CSS_PATH = "environment.tcss"
     AUTO_FOCUS = "OptionList"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "fix", "Fix"),
+        Binding("c", "copy", "Copy"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("o", "toggle_unset", "Show/hide unset"),
         Binding("escape", "no_filter", "No filter", show=False),
@@ -37,6 +39,7 @@ class Environment(NodeScreen):
         self._unset = True
         self._rows: dict[str, VariableRow] = {}
         self._joints: dict[str, Joint] = {}
+        self._at: str | None = None
         self._seen: object = None
 
     def body(self) -> ComposeResult:
@@ -50,8 +53,9 @@ class Environment(NodeScreen):
 
     def follow(self) -> None:
         """Show the last run's."""
-        if self.doctor.session.facts and self._seen is not self.doctor.diagnosis.report:
-            self._seen = self.doctor.diagnosis.report
+        line = self.doctor.node_line
+        if line.chain and self._seen is not line:
+            self._seen = line
             self._fill()
 
     def _fill(self) -> None:
@@ -61,34 +65,54 @@ class Environment(NodeScreen):
         self._rows = {row.name: row for row in rows}
         self._joints = {f"@{joint.name}": joint for joint in self.doctor.node_line.chain}
         listed = self.query_one(OptionList)
-        options = [Option(_heading("Versions", "each must go with the one before"), disabled=True)]
+        options = [Option(_heading("Versions", "driver to Python"), disabled=True)]
         options += [Option(_joint(joint), id=key) for key, joint in self._joints.items()]
-        whose = f"of {found.whose}" if found.whose else found.reason or ""
-        options.append(Option(Content("\n") + _heading("Variables", whose), disabled=True))
-        options += [Option(_variable(row), id=name) for name, row in self._rows.items()]
-        kept = listed.highlighted
-        listed.set_options(options)
-        listed.highlighted = kept if kept is not None and kept < len(options) else 1
+        whose = f"of {found.whose.replace('process', 'this process')}" if found.whose else found.reason or ""
+        width = min(max((len(row.name) for row in rows if row.problem or row.value is not None), default=0), 24)
+        for name, members in environment.sections(rows) or [("Variables", [])]:
+            heading = _heading(name, f"{len(members)} variables {whose}".strip())
+            whose = ""
+            options.append(Option(Content("\n") + heading, disabled=True))
+            options += [Option(_variable(row, width), id=row.name) for row in members]
+        ids = [option.id for option in options]
+        kept = ids.index(self._at if self._at in ids and self._at else self._first())
+        with self.prevent(OptionList.OptionHighlighted):
+            listed.set_options(options)
+            listed.highlighted = kept
+        self._show(ids[kept] or "")
+
+    def _first(self) -> str | None:
+        """What is broken first; else the first part of the chain."""
+        joints = [key for key, joint in self._joints.items() if joint.broken]
+        variables = [name for name, row in self._rows.items() if row.problem]
+        return next(iter([*joints, *variables, *self._joints, *self._rows]), None)
 
     @on(OptionList.OptionHighlighted)
     def _chosen(self, event: OptionList.OptionHighlighted) -> None:
-        key = event.option_id or ""
+        self._at = event.option_id
+        self._show(event.option_id or "")
+
+    def _show(self, key: str) -> None:
         page = self.query_one("#page", Page)
         if key in self._rows:
             page.show(_about_variable(self._rows[key]))
         elif key in self._joints:
             page.show(self._about_joint(self._joints[key]))
+        self.refresh_bindings()
+
+    @property
+    def check(self) -> str | None:
+        """The check that judges the part that is looked at."""
+        joint = self._joints.get(self._at or self._first() or "")
+        return joint.check if joint else None
 
     def _about_joint(self, joint: Joint) -> list[Paragraph]:
         said = [
             Paragraph(Content.assemble((joint.name, "bold"), f" {joint.version or 'not found'}")),
-            Paragraph(Content()),
+            Paragraph(Content.styled(environment.PARTS.get(joint.name, ""), "$muted")),
         ]
         if joint.check:
-            row = self.doctor.diagnosis.row(joint.check)
-            mark = Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state])
-            text = row.title if row.state is State.OK else row.summary
-            said += [Paragraph(Content(text), mark, "  "), Paragraph(Content.styled(joint.check, "$muted"), "  ", "  ")]
+            said += [Paragraph(Content()), *of_blocks(detail.blocks(self.doctor.diagnosis, joint.check))]
         return said
 
     def action_toggle_unset(self) -> None:
@@ -124,15 +148,17 @@ def _heading(name: str, remark: str) -> Content:
 
 
 def _joint(joint: Joint) -> Content:
-    mark = ("✖", "bold $error") if joint.broken else ("›", "$faint")
+    mark = ("✖", "bold $error") if joint.broken else ("↓", "$faint")
     style = "bold $error" if joint.broken else "" if joint.version else "$faint"
     return Content.assemble(mark, (f" {joint.name:<10} ", "$muted"), (joint.version or "not found", style))
 
 
-def _variable(row: VariableRow) -> Content:
+def _variable(row: VariableRow, width: int) -> Content:
     mark = (GLYPHS[row.state], STYLES[row.state]) if row.problem else (" ", "")
-    value = Content.styled("not set", "$faint") if row.value is None else Content(row.value or "empty")
-    name = Content.styled(row.name, "bold" if row.problem else "" if row.value is not None else "$muted")
+    if row.value is None and not row.problem:
+        return Content.assemble("  ", (row.name, "$muted"))
+    name = Content.styled(f"{row.name:<{width}}", "bold" if row.problem else "")
+    value = ("not set", "$muted") if row.value is None else row.value or "empty"
     return Content.assemble(mark, " ", name, "  ", value)
 
 

@@ -49,8 +49,8 @@ def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
     return [
         Paragraph(
             Content.styled(line.text, _STYLES[line.kind]),
-            Content.styled(_LEADS.get(line.kind, ""), _STYLES[line.kind]),
-            " " * len(_LEADS.get(line.kind, "")),
+            Content.styled(line.head or _LEADS.get(line.kind, ""), _STYLES[Kind.STEP if line.head else line.kind]),
+            " " * len(line.head or _LEADS.get(line.kind, "")),
             fold=line.kind in (Kind.PLUS, Kind.MINUS, Kind.SAME),
         )
         for line in lines
@@ -109,6 +109,15 @@ class FixDialog(ModalScreen[None]):
         first = "#word" if job.word and job.ready else "#go" if job.ready else "#close"
         self.query_one(first).focus()
 
+    def on_resize(self) -> None:
+        """The preview takes what room there is."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        others = 8 if self.query("#word") else 6
+        room = self.size.height * 23 // 25 - others
+        self.query_one("#preview").styles.height = max(3, min(room, self.query_one("#lines").size.height))
+
     @on(Input.Changed, "#word")
     def _typed(self, event: Input.Changed) -> None:
         self.query_one("#go", Button).disabled = event.value.strip() != self._job.word
@@ -135,9 +144,11 @@ class FixDialog(ModalScreen[None]):
         self._told.append(line)
         self.query_one("#lines", Page).show(lines_of(self._told))
         self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
+        self.call_after_refresh(self._fit)
 
     def _ended(self) -> None:
         self._busy = False
+        self.query("#go, #sudo, #word").set(display=False)
         close = self.query_one("#close", Button)
         close.disabled = False
         close.focus()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 
@@ -14,7 +14,7 @@ from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.palette import keys
 from npudoctor.tui.widgets.page import Page, Paragraph
 
-_NAMES = {"question_mark": "?", "slash": "/"}
+_NAMES = {"question_mark": "?", "slash": "/", "escape": "esc", "plus,equals_sign": "+", "minus": "-"}
 
 
 class Help(ModalScreen[None]):
@@ -32,24 +32,30 @@ class Help(ModalScreen[None]):
         """One box."""
         with VerticalScroll(classes="dialog") as box:
             box.border_title = f"Keys of {type(self._of).__name__}"
-            yield Page(id="keys")
+            yield Page(id="about")
+            with Horizontal():
+                yield Page(id="here")
+                yield Page(id="everywhere")
+            yield Page(id="marks")
 
     def on_mount(self) -> None:
         """Fill it."""
         from npudoctor.tui.app import DoctorApp
 
         assert isinstance(self.app, DoctorApp)
-        rows = [Paragraph(Content("↑ ↓ move    tab next field    ctrl+p all actions by name    esc back"))]
-        for owner in (self._of, self.app):
-            rows.append(Paragraph(Content()))
-            rows += [
-                Paragraph(
-                    Content(one.description),
-                    Content.styled(f"{_NAMES.get(one.key, one.key):>9}  ", "bold $accent"),
-                    " " * 11,
-                )
-                for one in keys(owner)
-                if one.description
-            ]
-        marks = Content("   ").join(Content.assemble((GLYPHS[one], STYLES[one]), f" {one.value}") for one in GLYPHS)
-        self.query_one(Page).show([*rows, Paragraph(Content()), Paragraph(marks)])
+        move = Content("↑ ↓ move    tab next field    ctrl+p all actions by name    esc back")
+        self.query_one("#about", Page).show([Paragraph(move)])
+        for owner, where in ((self._of, "#here"), (self.app, "#everywhere")):
+            self.query_one(where, Page).show(_rows(keys(owner)))
+        marks = Content("  ").join(Content.assemble((GLYPHS[one], STYLES[one]), f" {one.value}") for one in GLYPHS)
+        self.query_one("#marks", Page).show([Paragraph(marks)])
+
+
+def _rows(bindings: list[Binding]) -> list[Paragraph]:
+    return [
+        Paragraph(
+            Content(one.description), Content.styled(f"{_NAMES.get(one.key, one.key):>5}  ", "bold $accent"), " " * 7
+        )
+        for one in bindings
+        if one.description
+    ]

@@ -53,6 +53,7 @@ class History(NodeScreen):
         if runs == self._runs and self._loaded:
             return
         self._runs, self._loaded = runs, True
+        self.query_one("#left").display = bool(runs)
         listed = self.query_one(OptionList)
         listed.set_options(Option(_line(run)) for run in runs)
         listed.highlighted = 0 if runs else None

@@ -11,14 +11,14 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input
 
 from npudoctor.tui.paragraphs import of_blocks
-from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.check_list import CheckList
 from npudoctor.tui.widgets.page import Page
 from npudoctor.views import detail
 from npudoctor.views.diagnosis import Shown
 
 
-class Overview(NodeScreen):
+class Overview(CheckScreen):
     """The checks, and what is to be said about one of them."""
 
     CSS_PATH = "overview.tcss"
@@ -26,7 +26,7 @@ class Overview(NodeScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "fix", "Fix"),
         Binding("F", "fix_all", "Fix all safe", key_display="F"),
-        Binding("c", "copy", "Copy commands"),
+        Binding("c", "copy", "Copy"),
         Binding("n", "next_broken", "Next", show=False),
         Binding("enter", "cause", "To its cause", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
@@ -70,31 +70,6 @@ class Overview(NodeScreen):
         self.refresh_bindings()
 
     # Keys
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Offer only what can be done with what is looked at."""
-        result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
-        if action == "copy":
-            return bool(detail.commands(result)) or None
-        if action == "fix":
-            return bool(result and any(finding.fix for finding in result.findings)) or None
-        if action == "fix_all":
-            return any(row.fixable for row in self.doctor.diagnosis.rows()) or None
-        return True
-
-    def action_copy(self) -> None:
-        """Put the commands on the clipboard; OSC 52 reaches it through SSH, too."""
-        self._copy(detail.commands(self.doctor.diagnosis.results.get(self.check or "")))
-
-    def action_copy_one(self, command: str) -> None:
-        """Put one command on the clipboard."""
-        self._copy([command])
-
-    def _copy(self, commands: list[str]) -> None:
-        if commands:
-            self.app.copy_to_clipboard("\n".join(commands))
-            what = commands[0] if len(commands) == 1 else f"{len(commands)} commands"
-            self.notify(what, title="Copied", timeout=3, markup=False)
 
     def action_cause(self) -> None:
         """Go to what stands behind a skipped check."""
@@ -152,16 +127,6 @@ class Overview(NodeScreen):
     def _filter_stays(self) -> None:
         self.query_one(CheckList).focus()
 
-    def action_fix(self) -> None:
-        """Preview the fix of this check."""
-        if self.check:
-            self._fix((self.check,))
-
     def action_fix_all(self) -> None:
         """Preview all safe fixes together."""
         self._fix(())
-
-    def _fix(self, checks: tuple[str, ...]) -> None:
-        from npudoctor.tui.screens.fix import open_fix
-
-        open_fix(self.doctor, checks)

@@ -35,11 +35,11 @@ class Smoke(NodeScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "start", "Go"),
         Binding("x", "stop", "Stop"),
-        Binding("d", "choose('device')", "Device"),
-        Binding("k", "cards", "Cards"),
+        Binding("d", "choose('device')", "Device", show=False),
+        Binding("k", "cards", "Cards", show=False),
         Binding("n", "choose('ranks')", "Ranks", show=False),
-        Binding("z", "choose('size')", "Size"),
-        Binding("l", "choose('launcher')", "Launcher"),
+        Binding("z", "choose('size')", "Size", show=False),
+        Binding("l", "choose('launcher')", "Launcher", show=False),
         Binding("escape", "no_cards", "Close", show=False),
     ]
 
@@ -65,15 +65,21 @@ class Smoke(NodeScreen):
 
     def follow(self) -> None:
         """Show what is asked for."""
-        choice = self._choice
-        cards = choice.cards or "all idle"
-        words = [("device", choice.device), ("cards", cards), ("ranks", choice.ranks or "one a card")]
-        words += [("size", choice.size), ("launcher", choice.launcher)]
-        asked = Content("   ").join(
-            Content.assemble((f"{name} ", "$muted"), (str(value), "bold")) for name, value in words
-        )
-        self.query_one("#asked", Static).update(asked)
+        asked = [Content.assemble((f"{name} ", "$muted"), (value, "bold")) for _, name, value, _ in self._fields()]
+        line = self.query_one("#asked", Static)
+        line.update(Content("   ").join(asked))
+        line.display = self._smoke.state is not State.PENDING
         self._show()
+
+    def _fields(self) -> list[tuple[str, str, str, str]]:
+        choice = self._choice
+        return [
+            ("d", "device", choice.device, "npu, or cpu to try it out"),
+            ("k", "cards", choice.cards or "all idle", "which of them take part"),
+            ("n", "ranks", str(choice.ranks or "one a card"), "how many processes train"),
+            ("z", "size", choice.size, "how large the model is"),
+            ("l", "launcher", choice.launcher, "how the ranks are started"),
+        ]
 
     # The run
 
@@ -127,7 +133,15 @@ class Smoke(NodeScreen):
         if self._problem:
             said.append(Paragraph(Content.styled(self._problem, "bold"), Content.styled("! ", "bold $warning"), "  "))
         elif smoke.state is State.PENDING:
-            said += [Paragraph(Content(text)) for text in _ABOUT]
+            said = [Paragraph(Content(text)) for text in _ABOUT]
+            said += [
+                Paragraph(
+                    Content.assemble((f"{value:<14}", "bold"), (about, "$muted")),
+                    Content.assemble((f"  {key}  ", "bold $accent"), f"{name:<10}"),
+                )
+                for key, name, value, about in self._fields()
+            ]
+            said += [Paragraph(Content()), Paragraph(Content("starts it, x stops it."), _GO)]
         else:
             mark = Content.styled(f"{GLYPHS[smoke.state]} ", STYLES[smoke.state])
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
@@ -187,8 +201,8 @@ _ABOUT = (
     "A tiny model is trained over the cards for a few seconds. It names the rank that breaks it, and measures what the "
     "cards reach between each other. Only idle, healthy cards are used.",
     "",
-    "Press g to start and x to stop; d, k, n, z and l choose device, cards, ranks, size and launcher.",
 )
+_GO = Content.styled("  g  ", "bold $accent")
 
 
 def _ranks(smoke: SmokeRun) -> list[Paragraph]:

@@ -34,15 +34,22 @@ class Topology(NodeScreen):
         grid = topology.grid(self.doctor.session) if self.doctor.session.facts else topology.Grid(reason="looking")
         self.query_one(GridView).show(grid)
         said = [Paragraph(Content.styled(grid.reason, "$muted"))] if grid.reason else []
+        legend = grid.legend()
+        if legend:
+            short = [
+                Content.assemble((letter, "bold $accent"), f" {link} × {count}") for letter, link, _, count in legend
+            ]
+            said.append(Paragraph(Content("    ").join(short)))
         row = self.doctor.diagnosis.row("npu.topology") if grid.devices else None
         if row is not None and row.state in (State.OK, State.WARNING, State.ERROR):
             text = row.title if row.state is State.OK else row.summary
-            said.append(Paragraph(Content(text), Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state]), "  "))
+            mark = Content.styled(f"{GLYPHS[row.state]} ", STYLES[row.state])
+            said += [Paragraph(Content()), Paragraph(Content(text), mark, "  ")]
+        if legend:
             said.append(Paragraph(Content()))
-        for letter, meaning, count in grid.legend():
-            said.append(
-                Paragraph(Content(f"{meaning}  × {count}"), Content.styled(f"{letter}  ", "bold $accent"), "   ")
-            )
+        for _, link, meaning, _ in legend:
+            lead = Content.styled(f"{link:<9}", "$muted")
+            said.append(Paragraph(Content(meaning), lead, " " * 9))
         self.query_one("#page", Page).show(said)
         self._moved()
 

@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from npudoctor.tui.marks import GLYPHS, STYLES
-from npudoctor.views.diagnosis import BROKEN, Row, Section, State
+from npudoctor.views.diagnosis import BROKEN, WAITING, Row, Section, State
 
 _MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k"})
 
@@ -92,8 +92,8 @@ class CheckList(OptionList):
 
 
 def _heading(section: Section, *, spaced: bool) -> Content:
-    name = section.name.upper() if section.name != BROKEN else BROKEN.upper()
-    style = "bold $foreground" if section.name == BROKEN else "bold $muted"
+    name = section.name.upper()
+    style = "bold $foreground" if section.name in (BROKEN, WAITING) else "bold $muted"
     line = Content.assemble((name, style), (f"  {section.remark}" if section.remark else "", "$faint"))
     return Content("\n") + line if spaced else line
 

@@ -76,7 +76,7 @@ class GridView(Widget, can_focus=True):
         return Content.assemble(" ", (text, style))
 
     def _shading(self) -> Callable[[str], str]:
-        letters = [letter for letter, _, _ in self.grid.legend()]
+        letters = [letter for letter, *_ in self.grid.legend()]
         return lambda letter: _SHADES[letters.index(letter) % len(_SHADES)] if letter in letters else ""
 
     def action_move(self, down: int, right: int) -> None:

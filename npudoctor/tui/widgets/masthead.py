@@ -13,6 +13,9 @@ from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.views.diagnosis import Headline
 from npudoctor.views.node import Joint, NodeLine
 
+_LEAST = ("firmware", "Python", "driver")
+"""What is left out first where there is little room."""
+
 
 class Tabs(Widget):
     """The screens and their keys, on one line."""
@@ -21,6 +24,7 @@ class Tabs(Widget):
 
     def __init__(self, names: Sequence[str], active: str) -> None:
         super().__init__()
+        self.auto_links = False
         self._names = names
         self._active = active
 
@@ -82,20 +86,17 @@ def _spread(left: Content, right: Content, width: int) -> Content:
 
 
 def _chain(joints: Sequence[Joint], width: int) -> Content:
-    """The versions, as many words as fit; a broken joint is marked between the two that do not go together."""
-    for short, gap in ((False, " "), (True, " "), (True, "")):
+    """The versions, as many as fit; a broken joint is marked between the two that do not go together."""
+    line = Content()
+    for left_out, between in ((0, " › "), (1, " › "), (1, "  "), (2, " › "), (2, "  "), (3, "  ")):
         line = Content()
         for number, joint in enumerate(joints):
-            if short and joint.name == "firmware" and not joint.broken:
+            if joint.name in _LEAST[:left_out] and not joint.broken:
                 continue
             if number:
-                line += (
-                    Content.styled(f"{gap}✖{gap}", "bold $error")
-                    if joint.broken
-                    else Content.styled(f"{gap}›{gap}", "$faint")
-                )
+                line += Content.styled(" ✖ ", "bold $error") if joint.broken else Content.styled(between, "$faint")
             known = (joint.version, "bold $error" if joint.broken else "") if joint.version else ("–", "$faint")
             line += Content.assemble((f"{joint.name} ", "$muted"), known)
         if line.cell_length <= width:
-            return line
+            break
     return line

@@ -27,6 +27,7 @@ class Page(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.auto_links = False
         self._paragraphs: Sequence[Paragraph] = ()
         self._lines: dict[int, list[Content]] = {}
 

@@ -1,0 +1,76 @@
+"""The report as one page that needs nothing else: to keep, to send, to open in any browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from npudoctor.findings import Finding, Report, Result, Severity
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1d242c; --muted: #5a656f; --line: #d5dad6; --paper: #fbfbf9; --box: #f1f2ef;
+  --error: #c0272d; --warning: #8f5f00; --ok: #2f7d4f; }
+@media (prefers-color-scheme: dark) { :root { --text: #d8dee6; --muted: #8b98a8; --line: #2c3744; --paper: #11151b;
+  --box: #171d25; --error: #f2777a; --warning: #e6b455; --ok: #7fb685; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--paper); max-width: 60em;
+  margin: 2em auto; padding: 0 1em; }
+h1, h2 { line-height: 1.25; } h2 { border-top: 1px solid var(--line); padding-top: 1em; }
+code, pre { font: 14px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+pre { background: var(--box); padding: .6em 1em; white-space: pre-wrap; }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; vertical-align: top; padding: .2em 1em .2em 0; }
+tr + tr td { border-top: 1px solid var(--line); } .muted { color: var(--muted); }
+.error, .crashed { color: var(--error); } .warning, .undetermined { color: var(--warning); } .ok { color: var(--ok); }
+"""
+
+
+def render(report: Report) -> str:
+    """The node, the findings in full, and a table of all checks."""
+    host, verdict = report.host, report.verdict.value
+    facts = (host.hostname, host.os, host.kernel, host.machine, f"Python {host.python}" if host.python else None)
+    name = escape(host.hostname or "this node")
+    counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
+    about = f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."
+    lines = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>npudoctor: {name}: {verdict}</title><style>{_STYLE}</style></head><body>",
+        f'<h1>{name}: <span class="{verdict}">{verdict}</span></h1>',
+        f'<p class="muted">{escape(" · ".join(fact for fact in facts if fact))}</p>',
+    ]
+    for result in report.results:
+        for finding in result.findings:
+            if finding.severity > Severity.INFO and not result.silenced:
+                lines += _finding(result, finding)
+    lines.append("<h2>Checks</h2><table><tr><th>check<th>status<th>remark</tr>")
+    lines += map(_row, report.results)
+    lines.append(f'</table><p class="muted">{escape(about)}</p></body></html>')
+    return "\n".join(lines) + "\n"
+
+
+def _finding(result: Result, finding: Finding) -> Iterator[str]:
+    severity = finding.severity.value
+    yield f'<h2><span class="{severity}">{severity}</span> {escape(finding.summary)}</h2>'
+    yield f'<p class="muted"><code>{escape(result.check)}</code> on {escape(finding.subject)}</p>'
+    yield from (f"<p>{escape(text)}</p>" for text in (finding.detail, finding.hint) if text)
+    if finding.commands:
+        yield f"<pre>{escape(chr(10).join(finding.commands))}</pre>"
+    if finding.fix:
+        yield f"<p>Fix: <code>npudoctor fix {escape(finding.fix.id)}</code></p>"
+    if finding.evidence:
+        yield "<table><tr><th>seen in<th>found<th>expected</tr>"
+        for one in finding.evidence:
+            cells = (one.source, one.actual, one.expected)
+            yield f"<tr>{''.join(f'<td><code>{escape(_said(text))}</code>' for text in cells)}</tr>"
+        yield "</table>"
+
+
+def _said(text: str | None) -> str:
+    return "" if text is None else text or "nothing"
+
+
+def _row(result: Result) -> str:
+    said = "; ".join(finding.summary for finding in result.findings)
+    remark = str(result.silenced or "") or result.reason or said or result.title
+    status = result.status.value
+    return f'<tr><td><code>{escape(result.check)}</code><td class="{status}">{status}<td>{escape(remark)}</tr>'

@@ -1,0 +1,80 @@
+"""Work beside the screen, and a clean end whatever happens: threads do what takes time, and tell what they found."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from npudoctor.tui.typed_ahead import TypedAhead
+from npudoctor.views.session import CannotOpen, Session
+
+FRAMES_A_SECOND = 15
+
+
+class Background(TypedAhead):
+    """An application that nothing on the node can hold up."""
+
+    session: Session
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: deque[Callable[[], None]] = deque()
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Begin to call what threads want called, and `changed` after it."""
+
+        def tick() -> None:
+            if self._told:
+                while self._told:
+                    self._told.popleft()()
+                changed()
+
+        self.set_interval(1 / FRAMES_A_SECOND, tick)
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Do something that takes time."""
+        threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
+
+    def tell(self, what: Callable[..., Any], *arguments: Any) -> None:
+        """From a thread: have this called where widgets may be touched, within a fifteenth of a second."""
+        self._told.append(lambda: what(*arguments))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except CannotOpen as problem:
+            self.tell(self.leave, 2, f"npudoctor: {problem}")
+        except Exception as problem:
+            self.tell(self._handle_exception, problem)
+
+    def leave(self, code: int, message: str | None = None) -> None:
+        """End what runs on the node, and the application."""
+        self.session.close()
+        self.exit(code, return_code=code, message=message)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave the terminal clean: one line, and where the rest is."""
+        if self.is_headless:
+            super()._handle_exception(error)
+            return
+        where = _log("".join(traceback.format_exception(error)))
+        self._exception = self._exception or error
+        self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
+
+
+def _log(text: str) -> str:
+    """Where the traceback was written."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = os.path.join(home, "npudoctor", "tui.log")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
+    except OSError as problem:
+        return f"the log {path} cannot be written: {problem.strerror}"
+    return f"see {path}"

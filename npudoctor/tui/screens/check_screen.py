@@ -1,0 +1,54 @@
+"""A screen on which a check is looked at: its commands can be copied, its fix opened, its cause followed."""
+
+from __future__ import annotations
+
+from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.views import detail
+
+
+class CheckScreen(NodeScreen):
+    """Knows one check at a time."""
+
+    @property
+    def check(self) -> str | None:
+        """The check that is looked at."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Offer only what can be done with what is looked at."""
+        result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
+        if action == "copy":
+            return bool(detail.commands(result)) or None
+        if action == "fix":
+            return bool(result and any(finding.fix for finding in result.findings)) or None
+        if action == "fix_all":
+            return any(row.fixable for row in self.doctor.diagnosis.rows()) or None
+        return True
+
+    def action_copy(self) -> None:
+        """Put the commands on the clipboard; OSC 52 reaches it through SSH, too."""
+        self._copy(detail.commands(self.doctor.diagnosis.results.get(self.check or "")))
+
+    def action_copy_one(self, command: str) -> None:
+        """Put one command on the clipboard."""
+        self._copy([command])
+
+    def _copy(self, commands: list[str]) -> None:
+        if commands:
+            self.app.copy_to_clipboard("\n".join(commands))
+            what = commands[0] if len(commands) == 1 else f"{len(commands)} commands"
+            self.notify(what, title="Copied", timeout=3, markup=False)
+
+    def action_look_at(self, check: str | None) -> None:
+        """Go to a check, on the overview."""
+        self.doctor.look_at(check)
+
+    def action_fix(self) -> None:
+        """Preview the fix of this check."""
+        if self.check:
+            self._fix((self.check,))
+
+    def _fix(self, checks: tuple[str, ...]) -> None:
+        from npudoctor.tui.screens.fix import open_fix
+
+        open_fix(self.doctor, checks)
