@@ -36,7 +36,7 @@ class Fixer:
         self, report: Report, changes: Sequence[Change], policy: AutoFix, host: Host, options: Options, boot: str
     ) -> int:
         """Apply what the policy says about this report; how many fixes were tried."""
-        if not policy.fixes or not isinstance(host, MutableHost):
+        if not policy.fixes or host.about.source == "bundle" or not isinstance(host, MutableHost):
             return 0
         wanted = self._wanted(report, changes, policy, boot)
         tried = 0

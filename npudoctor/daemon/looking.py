@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,13 +16,14 @@ from npudoctor.daemon.history import History
 from npudoctor.daemon.store import Change
 from npudoctor.daemon.view import Looked, View
 from npudoctor.findings import Because, Report
-from npudoctor.host import Host, Unavailable
+from npudoctor.host import STANDARD_PLACES, Host, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, replace
 from npudoctor.sdk import Check, Options
 from npudoctor.selection import Selection
 
 COUNTERS = "daemon.counters"
+_CHILDREN = "/proc/self/task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,23 @@ def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: 
     late = late or _answer_was_late(facts)
     kept = report if look is not Look.COUNTERS else None
     return Seen(look=look, report=kept, facts=facts, seconds=time.monotonic() - began, timed_out=late)
+
+
+def leftovers() -> dict[str, int]:
+    """The vendor's tools that an earlier look has started and nobody could end: name and process.
+
+    A call into a driver that hangs cannot even be killed; another one would only stand behind it.
+    """
+    found = {}
+    with contextlib.suppress(OSError):
+        for task in os.listdir(_CHILDREN):
+            with open(f"{_CHILDREN}/{task}/children", encoding="ascii") as file:
+                pids = file.read().split()
+            for pid in pids:
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                    if (name := file.read().strip()) in STANDARD_PLACES:
+                        found[name] = int(pid)
+    return found
 
 
 def _answer_was_late(facts: Mapping[type, Any]) -> bool:

@@ -25,7 +25,7 @@ from npudoctor.daemon.agenda import Agenda, Look
 from npudoctor.daemon.board import Board
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
-from npudoctor.daemon.looking import Seen, Witness, look_at
+from npudoctor.daemon.looking import Seen, Witness, leftovers, look_at
 from npudoctor.daemon.view import View
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.findings import Severity
@@ -38,6 +38,7 @@ from npudoctor.sdk import Options
 GRACE_S = 20.0
 """How long a look may go on after its deadline before it counts as stuck: fixes are applied in that time, too."""
 
+ENDING_S = 10.0
 LONGEST_PAUSE_S = 10.0
 CLOCK_SLIP_S = 120.0
 """A clock of the day that moves by this much more or less than the boot clock has been set."""
@@ -175,7 +176,7 @@ class Daemon:
         if self._host is not None and (close := getattr(self._host, "close", None)):
             close()
         self._orders.put(None)
-        looker.join(GRACE_S)
+        looker.join(ENDING_S)
         self.listening.close()
         self.history.note("stopped", "npudoctor was told to end")
         self.say("ended")
@@ -254,6 +255,7 @@ class Daemon:
         site = self.site
         self._promise(look, site.settings)
         host = self._host = self._opened(site, look)
+        self._pass_over_leftovers(host)
         try:
             seen = look_at(self.catalog, host, look, site.options, site.config, deadline_s=site.settings.timeout_s)
             self._enter(seen, host, site)
@@ -262,6 +264,15 @@ class Daemon:
                 close()
             _give_back()
         return seen
+
+    def _pass_over_leftovers(self, host: Host) -> None:
+        """Start no tool while an earlier call of it cannot be ended."""
+        left = leftovers() if hasattr(host, "pass_over") else {}
+        for tool, pid in left.items():
+            why = f"an earlier call of it, process {pid}, can neither end nor be ended"
+            host.pass_over(tool, why)  # type: ignore[attr-defined]
+        said = ", ".join(f"{tool} (process {pid})" for tool, pid in left.items())
+        self._trouble("leftover", f"{said} can neither end nor be ended, and is not asked again" if left else None)
 
     def _opened(self, site: Site, look: Look) -> Host:
         """The node, with nothing remembered; how a login is set up is asked again with every standard look."""

@@ -335,6 +335,10 @@ class LocalHost(Changes):
             truncated=output.truncated,
         )
 
+    def pass_over(self, tool: str, why: str) -> None:
+        """Do not ask a vendor's tool at all."""
+        self._hung[tool] = why
+
     def close(self) -> None:
         """End every command that still runs; what waits for one is answered at once."""
         self._closed = True

@@ -110,7 +110,7 @@ class Running:
             with answer:
                 return httpx.Response(answer.status, content=answer.read())
 
-    def until(self, true: Callable[[], object], seconds: float = 60) -> None:
+    def until(self, true: Callable[[], object], seconds: float = 120) -> None:
         """Wait for something to become true; what cannot be asked is not."""
         end = time.monotonic() + seconds
         while True:

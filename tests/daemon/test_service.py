@@ -272,6 +272,37 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
     assert daemon.board.ready().ready
 
 
+def test_a_tool_that_cannot_be_ended_is_not_started_again(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from npudoctor.daemon.looking import leftovers
+    from npudoctor.host import rooted
+
+    node = tmp_path / "node"
+    assert main(["sim", "tools", str(node), "in-service"]) == 0
+    assert leftovers() == {}
+    (tmp_path / "npu-smi").symlink_to("/bin/sleep")
+    stuck = subprocess.Popen([str(tmp_path / "npu-smi"), "1000"])
+    try:
+        deadline = time.monotonic() + 10
+        while not leftovers() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        daemon = a_service(watch, monkeypatch)
+        daemon._open_host = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))
+        daemon._look(Look.QUICK)
+        calls = (node / "calls.log").read_text() if (node / "calls.log").exists() else ""
+        assert "npu-smi" not in calls
+        assert f"process {stuck.pid}" in daemon.troubles["leftover"]
+        assert not daemon.board.ready().ready
+    finally:
+        stuck.kill()
+        stuck.wait()
+    daemon._look(Look.QUICK)
+    assert "npu-smi info" in (node / "calls.log").read_text()
+    assert "leftover" not in daemon.troubles
+    assert daemon.board.ready().ready
+
+
 def test_a_look_that_fails_is_a_trouble_and_no_end(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = a_service(watch, monkeypatch)
     monkeypatch.setattr(service, "look_at", lambda *_, **__: 1 / 0)
