@@ -133,6 +133,8 @@ def command_for(instead: str, words: Sequence[str]) -> str:
 
 def _first_line(preview: str) -> str:
     lines = [line for line in preview.splitlines() if line] or ["nothing"]
+    if lines[1:] and lines[1] == "+++ /dev/null":
+        return lines[0][4:].removesuffix(" (now)") + " is removed"
     return (
         lines[1][4:].removesuffix(" (then)") + " is written"
         if lines[0].startswith("--- ") and len(lines) > 1
