@@ -138,8 +138,10 @@ def _must_be_trusted(path: str) -> None:
 def _places(args: argparse.Namespace) -> tuple[str, str, str]:
     """Socket, state file and folder of the history; the folders are made where they are missing."""
     root = os.geteuid() == 0
-    running = RUN if root else os.path.join(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/npudoctor-{os.geteuid()}")  # noqa: S108
-    socket = os.path.abspath(args.socket or os.path.join(running, "" if root else "npudoctor", SOCKET))
+    runtime = RUN if root else os.environ.get("XDG_RUNTIME_DIR")
+    if not (args.socket or runtime):
+        raise UsageError("XDG_RUNTIME_DIR is not set, so nobody knows where the socket may lie: give --socket PATH")
+    socket = os.path.abspath(args.socket or os.path.join(str(runtime), "" if root else "npudoctor", SOCKET))
     state_file = os.path.abspath(args.state or os.path.join(os.path.dirname(socket), "state.json"))
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     folder = os.path.abspath(args.state_dir or (LIBRARY if root else os.path.join(home, "npudoctor")))
