@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,6 +153,7 @@ class Listening:
         self._up = threading.Event()
         self._echo = threading.Event()
         self._echo.set()
+        self._asked = time.monotonic()
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 
     def start(self) -> None:
@@ -161,13 +163,14 @@ class Listening:
             raise CannotListen("the HTTP server does not start")
 
     def answers(self) -> bool:
-        """Whether its loop has turned since this was asked last."""
+        """Whether its loop turns: it is asked each time, and may take a while to say so."""
         if not self._thread.is_alive():
             return False
-        turned = self._echo.is_set()
-        self._echo.clear()
-        self._loop.call_soon_threadsafe(self._echo.set)
-        return turned
+        if self._echo.is_set():
+            self._echo.clear()
+            self._asked = time.monotonic()
+            self._loop.call_soon_threadsafe(self._echo.set)
+        return time.monotonic() - self._asked < PATIENCE_S
 
     def close(self) -> None:
         """End what is being answered, and close the sockets."""

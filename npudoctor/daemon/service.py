@@ -115,6 +115,7 @@ class Daemon:
             bound.callback(self.history.close)
             inside = bound.enter_context(unix_socket(self.places.socket, settings.group))
             bound.callback(self._unlink)
+            state.sweep(self.places.state)
             self._tell_start()
             self.agenda = Agenda(settings, time.monotonic())
             first = View(interval_s=settings.quick_s, troubles=tuple(self.troubles.values()))
@@ -203,7 +204,9 @@ class Daemon:
         if self._busy is not None and now - self._busy[1] > self.site.settings.timeout_s + GRACE_S:
             well = False
             self._trouble("stuck", f"the {self._busy[0].value} look has not ended for {now - self._busy[1]:.0f} s")
-        if well and self.listening.answers():
+        answers = self.listening.answers()
+        self._trouble("http", None if answers else "the thread that answers HTTP does not move")
+        if well and answers:
             self._turned = now
             notify.tell("WATCHDOG=1")
 

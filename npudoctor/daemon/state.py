@@ -81,6 +81,15 @@ def write(path: str, state: State) -> None:
         raise
 
 
+def sweep(path: str) -> None:
+    """Remove what a daemon that was killed while it wrote has left beside the file."""
+    folder, name = os.path.split(path)
+    for one in os.listdir(folder or "."):
+        stem, _, pid = one.rpartition(".")
+        if stem == name and pid.isdigit():
+            os.unlink(os.path.join(folder, one))
+
+
 def read(path: str) -> State | None:
     """The state; None where there is no file. Raises Untrusted for one that cannot be read or relied on."""
     try:

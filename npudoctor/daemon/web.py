@@ -78,14 +78,14 @@ class _Pages:
             return _problem("there is no report of that kind yet: the first look has not ended", 503)
         return _json(said)
 
-    async def issues(self, request: Request) -> Response:
-        """What is wrong now."""
+    def issues(self, request: Request) -> Response:
+        """What is wrong now; a plain function, so that a disk that waits holds nobody else up."""
         everything = _word(request, "all", ("true", "false")) == "true"
         _only(request, "all")
         return _json(self.board.issues(all_of_them=everything))
 
     def history(self, request: Request) -> Response:
-        """What has changed; a plain function, so that a disk that waits holds nobody else up."""
+        """What has changed; a plain function, too."""
         limit = _number(request, "limit", 1, MOST_CHANGES)
         before = _number(request, "before", 1, 1 << 53)
         _only(request, "limit", "before")

@@ -1,6 +1,7 @@
 """What the daemon answers, in every simulated node, idle and in service; and what it never says."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,20 @@ def test_a_working_node_is_not_called_sick(watch: Watch) -> None:
     assert cards["in_service"] is True
     assert {card["health"] for card in cards["cards"]} == {"ok"}
     assert samples(web.get("/metrics").text)["npudoctor_in_service", ()] == 1
+
+
+@pytest.mark.parametrize("scenario", [name for name in scenarios() if name not in ("bare-host", "container-broken")])
+def test_a_job_changes_nothing_about_the_cards_of_any_node(watch: Watch, tmp_path: Path, scenario: str) -> None:
+    text = (resources.files(sim) / "scenarios" / f"{scenario}.toml").read_text()
+    path = tmp_path / "busy.toml"
+    path.write_text(text if "\njob = " in text else "job = { ranks = 4 }\n" + text)
+    watched = watch(str(path))
+    watched.look(Look.STANDARD)
+    web = client(watched)
+    assert web.get("/readyz").status_code == (200 if scenario in FIT else 503)
+    errors = {one["check"] for one in web.get("/v1/issues").json()["issues"] if one["severity"] == "error"}
+    assert not errors & {"npu.processes", "npu.memory-free", "hccl.ports-free", "env.master-port"}
+    assert web.get("/v1/cards").json()["undetermined"] is None
 
 
 def test_nobody_says_ok_where_nobody_could_look(watch: Watch, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def served(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     server = Listening([(unix_socket(str(path), None), api(watched.board))])
     server.start()
     yield path
-    assert server.answers() or server.answers()
+    assert server.answers()
     server.close()
 
 
@@ -195,6 +195,22 @@ def test_the_socket_is_its_owner_s_and_the_group_s(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(CannotListen, match="lies in a folder that others can write"):
         unix_socket(str(tmp_path / "t.sock"), None)
+
+
+def test_a_loop_that_stands_still_is_noticed(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "PATIENCE_S", 0.2)
+    server = Listening([(unix_socket(str(tmp_path / "s.sock"), None), api(watch("seed-910b1").board))])
+    server.start()
+    assert server.answers()
+    server._loop.call_soon_threadsafe(time.sleep, 1.0)
+    time.sleep(0.1)
+    server.answers()
+    time.sleep(0.4)
+    assert not server.answers()
+    time.sleep(0.8)
+    assert server.answers()
+    server.close()
+    assert not server.answers()
 
 
 def test_an_address_that_is_taken_is_told_in_one_line() -> None:
