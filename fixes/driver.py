@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.facts.container import Container
-from npudoctor.facts.device_access import DeviceAccess
+from npudoctor.facts.device_access import DeviceAccess, parse_groups
 from npudoctor.records import dataclass
-from npudoctor.sdk import Effect, GroupMember, Note, Parameters, Refused, Step, fix
+from npudoctor.sdk import Effect, GroupMember, Host, Note, Parameters, Refused, Step, fix
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Access(Parameters):
 
 
 @fix("driver.grant-access", mends=("driver.access",), effect=Effect.NEW_LOGIN, root=True)
-def grant_access(asked: Access, access: DeviceAccess, container: Container | None) -> Iterator[Step | Note]:
+def grant_access(asked: Access, host: Host, access: DeviceAccess, container: Container | None) -> Iterator[Step | Note]:
     """Add a user to the group of the cards' device nodes."""
     import os
 
@@ -29,7 +29,7 @@ def grant_access(asked: Access, access: DeviceAccess, container: Container | Non
             "a container's user gets the group when it starts", instead=f"docker run --group-add {access.gid} …"
         )
     user = asked.user or (os.environ.get("SUDO_USER", "") if access.user.uid == 0 else access.user.name)
-    group = asked.group or access.group
+    group = asked.group or access.group or _group_of(host, access)
     if not user or user == "root":
         raise Refused("say which user", instead="--set user=NAME group=GROUP")
     if not group:
@@ -42,3 +42,9 @@ def grant_access(asked: Access, access: DeviceAccess, container: Container | Non
     member = user != access.user.name
     yield Note("it takes effect at a new login", "it shows at a new login of that user" if member else "")
     yield GroupMember(user, group)
+
+
+def _group_of(host: Host, access: DeviceAccess) -> str | None:
+    """The name of the group that all nodes have: root is denied none of them, and asks for somebody else."""
+    gids = {node.stat.gid for node in access.nodes if node.stat is not None}
+    return parse_groups(host.read("/etc/group")).get(gids.pop()) if len(gids) == 1 else None

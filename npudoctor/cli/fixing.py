@@ -60,8 +60,9 @@ def shown(plan: FixPlan) -> str:
     if plan.refused is not None:
         lines.append(f"  refused: {plan.refused.reason}")
         lines += [f"  instead: {plan.refused.instead}"] if plan.refused.instead else []
-    elif plan.empty and not plan.notes:
-        lines.append("  nothing to do: the node already is as this fix would leave it")
+    elif plan.empty:
+        why = "nothing to do: the node already is as this fix would leave it"
+        lines.append("  nothing is changed" if plan.notes else f"  {why}")
     else:
         lines += [f"  {line}" for line in plan.preview.splitlines()]
         if plan.irreversible:

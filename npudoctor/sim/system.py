@@ -27,6 +27,8 @@ def files(node: Node) -> Iterator[tuple[str, Content]]:
             yield f"/boot/vmlinuz-{release}", ""
             yield f"/lib/modules/{release}/modules.dep", ""
         yield "/boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry={_saved_entry(node)}\n"
+    yield "/usr/sbin/usermod", ""
+    yield "/usr/bin/gpasswd", ""
     yield f"{node.home}/.bashrc", "# .bashrc\n[ -f /etc/bashrc ] && . /etc/bashrc\n"
 
 

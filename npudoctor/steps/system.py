@@ -111,14 +111,24 @@ class GroupMember:
         return (self.user in _members(host, self.group)) is self.member
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """Only root changes groups."""
-        return None if host.user.uid == 0 else Obstacle("only root can change who is in a group", root=True)
+        """Only root changes groups, with tools that a small image may lack."""
+        if host.user.uid != 0:
+            return Obstacle("only root can change who is in a group", root=True)
+        lacking = next((name for name in ("usermod", "gpasswd") if not _system_tool(host, name)), None)
+        return Obstacle(f"{lacking} is not installed") if lacking else None
 
     def apply(self, host: MutableHost) -> None:
         """With usermod or gpasswd, unless it is so already."""
         if not self.holds(host):
             join, leave = ("usermod", "-aG", self.group, self.user), ("gpasswd", "-d", self.user, self.group)
-            streamed(host, join if self.member else leave, 30.0)
+            name, *words = join if self.member else leave
+            streamed(host, (_system_tool(host, name) or name, *words), 30.0)
+
+
+def _system_tool(host: Host, name: str) -> str | None:
+    """Where a command of the administrator lies: the PATH of a service or of a plain shell may leave its folder out."""
+    beside = (f"{folder}/{name}" for folder in ("/usr/sbin", "/sbin", "/usr/bin") if host.exists(f"{folder}/{name}"))
+    return host.which(name) or next(beside, None)
 
 
 def _members(host: Host, group: str) -> list[str]:
@@ -195,9 +205,9 @@ class EndProcess:
     def obstacle(self, host: Host) -> Obstacle | None:
         """A process of another user is left alone unless that was asked for, and only root may end it."""
         row = self._row(host)
-        if row is None or row.get("username") in (host.user.name, None):
+        if row is None or row.get("username") == host.user.name:
             return None
-        whose = f"process {self.pid} belongs to {row['username']}"
+        whose = f"process {self.pid} belongs to {row.get('username') or 'nobody knows whom'}"
         if not self.others:
             return Obstacle(f"{whose} and is left alone")
         return None if host.user.uid == 0 else Obstacle(whose, root=True)
