@@ -102,12 +102,17 @@ def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding
     return Finding(
         subject=one.card if one.card and len(group) == 1 else "host",
         summary=summary,
-        detail=f"{known[0].title}. {known[0].cause}" if known else "; ".join(one.codes) or one.message,
+        detail=f"{known[0].title}. {known[0].cause}" if known else "; ".join(one.codes) or _more_than(summary, one),
         hint=(known[0].fix[0] if known and known[0].fix else _advice(one)),
         commands=(*commands, "npudoctor smoke --keep-logs ./smoke-logs"),
         evidence=tuple(evidence),
         pitfall=known[0].id if known else None,
     )
+
+
+def _more_than(summary: str, one: SmokeFailure) -> str | None:
+    """Its complaint, where the summary does not hold all of it."""
+    return None if (one.message or "") in summary else one.message
 
 
 def _heard(one: SmokeFailure) -> str:

@@ -14,13 +14,14 @@ exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not de
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 
 from npudoctor import plugins
 from npudoctor.cli import INTERRUPTED, UsageError, node, write
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
-from npudoctor.smoke.plan import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Refused, Request
+from npudoctor.smoke.request import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Misused, Refused, Request
 
 FORMATS = ("text", "json", "jsonl")
 UNDETERMINED = 3
@@ -50,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="which of them this is, from 0")
     nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first node")
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--timeout", type=float, default=900.0, metavar="S", help="end the run after S seconds")
+    limits.add_argument("--timeout", type=_seconds, default=900.0, metavar="S", help="end the run after S seconds")
     limits.add_argument(
         "--deadline",
         type=_deadline,
@@ -59,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE=S",
         help=f"seconds for one stage: {', '.join(STAGES)}",
     )
-    limits.add_argument("--bandwidth-time", type=float, metavar="S", help="measure bandwidth for so long at the most")
+    limits.add_argument("--bandwidth-time", type=_seconds, metavar="S", help="measure bandwidth for at most S seconds")
     limits.add_argument("--keep-logs", metavar="DIR", help="keep what the ranks printed, and their stacks")
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, default="text", help="jsonl: every event as it happens")
@@ -80,6 +81,13 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) < 1e6:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
 
 
 def _deadline(text: str) -> tuple[str, float]:
@@ -112,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
         )
         try:
             report = _follow(session.run(), args)
+        except Misused as why:
+            raise UsageError(str(why)) from why
         except Refused as why:
             print(f"npudoctor: {why}", file=sys.stderr)  # noqa: T201
             return UNDETERMINED

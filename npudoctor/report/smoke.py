@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.text import Text
@@ -49,6 +50,11 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
 
 
+def _why_skipped(result: Result) -> str:
+    """The same for neighbours that were skipped for the same reason; else the check's own name."""
+    return f"see {result.blocked_by}" if result.status is Status.SKIPPED and result.blocked_by else result.check
+
+
 class _Page:
     def __init__(self, look: Look, verbose: bool) -> None:
         self._look = look
@@ -76,14 +82,15 @@ class _Page:
             self._console.print()
             rows = map(self._bandwidth, report.bandwidth)
             self._table(["all-reduce", "time", "GB/s", "bus GB/s"], rows)
-        if report.speedup is not None and len(report.ranks) > 1:
+        large = report.plan is not None and report.plan.size == "large"
+        if large and report.speedup is not None and len(report.ranks) > 1:
             share = f" ({100 * (report.efficiency or 0):.0f} % of ideal)" if report.efficiency else ""
-            plan = report.plan
-            remark = ", on the small model no measure of the links" if plan is not None and plan.size == "small" else ""
-            self._line("", f"together {report.speedup:.2f} times as fast as one rank{share}{remark}")
+            self._console.print()
+            self._line("  ", f"together {report.speedup:.2f} times as fast as one rank{share}")
         self._console.print()
-        for result in report.results:
-            self._result(result)
+        alike = [list(group) for _, group in groupby(report.results, key=_why_skipped)]
+        for results in alike:
+            self._result(results)
         for note in report.notes:
             self._line("  i ", note)
         if report.logs:
@@ -111,7 +118,8 @@ class _Page:
             said = "could not determine whether this node can train"
         self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
         if plan is not None:
-            what = f"{plan.world_size} ranks by {plan.launcher}, {plan.backend}, {plan.strategy}, {plan.dtype}"
+            ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
+            what = f"{ranks} by {plan.launcher}, {plan.backend}, {plan.strategy}, {plan.dtype}"
             self._line("  ", Text(f"{what}, size {plan.size}, {report.duration_s:.1f} s; {plan.python}", style="dim"))
         self._console.print()
 
@@ -150,18 +158,27 @@ class _Page:
         self._console.print()
         width = max(10, self._look.width - 40)
         curve = sparkline(report.loss, unicode=self._look.unicode, width=width)
-        self._console.print(Text(f"  loss  {curve}  {ends}, {len(report.loss)} steps"), soft_wrap=True)
+        steps = "1 step" if len(report.loss) == 1 else f"{len(report.loss)} steps"
+        self._console.print(Text(f"  loss  {curve}  {ends}, {steps}"), soft_wrap=True)
 
     def _bandwidth(self, row: Bandwidth) -> list[Text]:
-        cells = (size_text(row.size_bytes), time_text(row.seconds), f"{row.algorithm_gb_s:.3g}", f"{row.bus_gb_s:.3g}")
+        cells = (size_text(row.size_bytes), time_text(row.seconds), f"{row.algorithm_gb_s:.2f}", f"{row.bus_gb_s:.2f}")
         return [Text(cell) for cell in cells]
 
-    def _result(self, result: Result) -> None:
+    def _result(self, results: Sequence[Result]) -> None:
+        """One result, or several that were skipped for the same reason."""
+        result = results[0]
         skipped = result.status is Status.SKIPPED
         about = (f"see {result.blocked_by}" if result.blocked_by else result.reason) if skipped else result.title
+        more = f" and {len(results) - 1} more" if len(results) > 1 else ""
         mark = Text(f"  {self._glyphs[result.status.value]} ", style=STYLES[result.status.value])
-        self._console.print(mark + Text(f"{result.check:<18}", style="dim" if skipped else ""), end="")
-        self._console.print(Text(f"  {about or ''}", style="dim"), soft_wrap=True)
+        name = Text(f"{f'{result.check}{more}':<18}  ", style="dim" if skipped else "")
+        lines = Text(about or "", style="dim").wrap(self._console, max(self._look.width - 4 - name.cell_len, 20))
+        for number, line in enumerate(lines or [Text("")]):
+            line.rstrip()
+            self._console.print(
+                (mark + name if number == 0 else Text(" " * (4 + name.cell_len))) + line, soft_wrap=True
+            )
         for finding in result.findings:
             self._finding(finding)
 

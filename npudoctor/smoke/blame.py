@@ -64,7 +64,7 @@ def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Ma
         return frozenset(ranks)
     mute = [rank for rank in ranks if states[rank].pid is None]
     if mute:
-        return frozenset(mute)
+        return frozenset(mute if len(mute) < len(states) else ())
     least = min(states[rank].number for rank in ranks)
     behind = frozenset(rank for rank in ranks if states[rank].number == least)
     if len(behind) < len(ranks):
@@ -97,6 +97,7 @@ def describe(
     code: int | None = None,
     stack: str | None = None,
     hung: bool = False,
+    waited: bool = False,
 ) -> RankFailed:
     """Everything that is known of a rank that did not come through."""
     log = log_tail(folder, f"rank-{state.rank}.log")
@@ -109,7 +110,7 @@ def describe(
         at_s=at_s,
         rank=state.rank,
         stage=stage_of(state, plan),
-        cause=_cause(state, code, hung=hung),
+        cause=Cause.WAITED if waited else _cause(state, code, hung=hung),
         first=first,
         card=card,
         pid=state.pid,
@@ -167,8 +168,6 @@ def stage_of(state: RankState, plan: Plan) -> str:
 def _cause(state: RankState, code: int | None, *, hung: bool) -> Cause:
     if hung:
         return Cause.HANG
-    if state.failed is None and state.gone_at is None and code is None:
-        return Cause.WAITED
     if state.failed is not None:
         return Cause.EXCEPTION
     if state.pid is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts import hccl
@@ -19,11 +19,13 @@ from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.facts.ports import PortRanges, Sockets
 from npudoctor.records import dataclass, field, replace
 from npudoctor.smoke.events import STAGES, Planned, RankPlan
+from npudoctor.smoke.request import LAUNCHERS as LAUNCHERS
+from npudoctor.smoke.request import SIZES as SIZES
+from npudoctor.smoke.request import Misused as Misused
+from npudoctor.smoke.request import Refused as Refused
+from npudoctor.smoke.request import Request as Request
+from npudoctor.smoke.request import must_make_sense
 
-LAUNCHERS = ("direct", "torchrun", "spawn", "shell", "torch.distributed.launch", "torch_npu_run", "accelerate")
-STRATEGIES = ("ddp", "fsdp", "zero2", "zero3")
-DTYPES = ("fp32", "fp16", "bf16")
-SIZES = ("small", "large")
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 
 DEADLINES_S: Mapping[str, Mapping[str, float]] = {
@@ -48,36 +50,6 @@ APART = 32
 """How far from a live job's ports HCCL's base port is put."""
 
 _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
-
-
-class Refused(Exception):
-    """The run cannot be made as it was asked for; the text is a full clause that says why and what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a person asked for. `cards` counts devices as torch_npu does; `deadlines_s` replaces single deadlines.
-
-    `timeout_s` bounds the whole run, `bandwidth_s` the measurements of bandwidth; `rdzv_endpoint` is HOST:PORT where
-    several nodes meet; times are in seconds.
-    """
-
-    device: Literal["npu", "cpu"] = "npu"
-    cards: tuple[int, ...] | None = None
-    ranks: int | None = None
-    size: str = "small"
-    steps: int = 30
-    dtype: str = "fp32"
-    strategy: str = "ddp"
-    launcher: str = "direct"
-    nnodes: int = 1
-    node_rank: int = 0
-    rdzv_endpoint: str | None = None
-    force: bool = False
-    timeout_s: float = 900.0
-    bandwidth_s: float | None = None
-    keep_logs: str | None = None
-    deadlines_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +87,7 @@ class Plan:
 def make(request: Request, known: Known) -> Plan:
     """Plan a run; raises Refused."""
     notes: list[str] = []
+    must_make_sense(request)
     devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
     family = known.cards.family if known.cards and request.device == "npu" else None
     sliced = request.device == "npu" and _is_sliced(known)
@@ -179,17 +152,11 @@ def _must_fit_a_slice(request: Request) -> None:
 
 def _must_fit(request: Request, family: str | None, world: int) -> None:
     if request.strategy != "ddp" and world < 2:
-        raise Refused(f"{request.strategy} shards a model over ranks; it needs two of them")
-    if request.strategy in ("zero2", "zero3") and request.dtype != "fp32":
-        raise Refused(f"{request.strategy} is tested in fp32 only; leave out --dtype {request.dtype}")
+        raise Misused(f"{request.strategy} shards a model over ranks; it needs two of them")
     if request.device == "npu" and request.dtype == "bf16" and family is not None:
         row = knowledge.hardware().family(family)
         if row is not None and not row.bf16:
             raise Refused(f"the {family} has no bf16; take --dtype fp16 or fp32")
-    if request.nnodes > 1 and not (request.rdzv_endpoint or "").rpartition(":")[2].isdigit():
-        raise Refused("several nodes need --rdzv-endpoint HOST:PORT of the first one")
-    if request.nnodes > 1 and request.launcher != "torchrun":
-        raise Refused("several nodes meet through torchrun; add --launcher torchrun")
 
 
 # Cards
@@ -207,7 +174,7 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
     wanted = request.cards if request.cards is not None else visible
     for number in wanted:
         if number >= len(chips):
-            raise Refused(f"--cards {number}: this node has cards 0 to {len(chips) - 1}")
+            raise Misused(f"--cards {number}: this node has cards 0 to {len(chips) - 1}")
         if number not in visible:
             raise Refused(f"--cards {number}: ASCEND_RT_VISIBLE_DEVICES={known.environ[_VISIBLE]} hides it")
     reasons = {number: reason for number in wanted if (reason := _why_not(number, known))}
@@ -221,7 +188,7 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
         wanted = tuple(number for number in wanted if number not in reasons)
     if request.ranks:
         if request.ranks > len(wanted):
-            raise Refused(f"--ranks {request.ranks}: only {len(wanted)} cards can be used, one rank on each")
+            raise Misused(f"--ranks {request.ranks}: only {len(wanted)} cards can be used, one rank on each")
         wanted = wanted[: request.ranks]
     return tuple(sorted(wanted))
 

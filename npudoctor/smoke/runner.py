@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
-from npudoctor.smoke.plan import Plan, Refused
+from npudoctor.smoke.plan import Misused, Plan, Refused
 from npudoctor.smoke.watch import Watch, log_tail
 
 TICK_S = 0.1
@@ -40,6 +40,11 @@ def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
     """Run it; the last event is `Ended`. Raises Refused where it cannot be started."""
     if reason := launch.lacks(plan):
         raise Refused(reason)
+    if plan.request.keep_logs:
+        try:
+            os.makedirs(plan.request.keep_logs, exist_ok=True)
+        except OSError as problem:
+            raise Misused(f"--keep-logs {plan.request.keep_logs}: {problem.strerror}") from problem
     folder = tempfile.mkdtemp(prefix="npudoctor-smoke-")
     try:
         yield from _Run(plan, folder, sample).events()
@@ -179,7 +184,7 @@ class _Run:
         for rank, state in self._watch.ranks.items():
             if rank not in named and not state.over:
                 at_s = self._watch.now()
-                yield blame.describe(self._plan, state, first=False, at_s=at_s, folder=self._folder)
+                yield blame.describe(self._plan, state, first=False, at_s=at_s, folder=self._folder, waited=True)
 
     def _with_launcher_log(self, event: RankFailed) -> RankFailed:
         """Where a launcher stands between, its own log may say what became of the rank."""

@@ -67,6 +67,10 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["--deadline", "lunch=3"], "STAGE=SECONDS"),
         (["--simulate", "seed-910b1"], "needs cards"),
         (["--ranks", "0"], "no number above 0"),
+        (["--timeout", "nan"], "no number of seconds"),
+        (["--bandwidth-time", "-1"], "no number of seconds"),
+        (["--device", "cpu", "--cards", "0"], "--ranks N"),
+        (["--device", "cpu", "--keep-logs", "/proc/npudoctor"], "--keep-logs /proc/npudoctor"),
     ],
 )
 def test_what_is_asked_wrongly_is_one_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
