@@ -17,7 +17,7 @@ from tests.nodes import labels
 WRITTEN = labels.written()
 RECORDED = labels.recorded()
 EACH = pytest.mark.parametrize("node", WRITTEN, ids=[node.name for node in WRITTEN])
-KEYS = {"healthy", "must", "allowed", "must_not", "skipped", "ok", "info_ok"}
+KEYS = {"healthy", "must", "allowed", "must_not", "skipped", "ok", "info_ok", "says"}
 
 
 @EACH
@@ -186,3 +186,11 @@ def test_a_healthy_node_that_somebody_captured_is_silent(capture: dict[str, Any]
     assert told == NOT_SO_HEALTHY.get(Path(capture["path"]).stem, set())
     assert {result.check for result in found.results if result.status is Status.CRASHED} == set()
     assert next(result for result in found.results if result.check == "npu.health").status is Status.OK
+
+
+def test_every_check_of_a_node_fires_on_one_of_them() -> None:
+    """The smoke run's checks judge runs, not nodes; tests/smoke makes those fire."""
+    fires = {must["check"] for node in WRITTEN for must in node.musts}
+    fires |= {check for node in WRITTEN for check in node.truth.get("says", ())}
+    judging = {check.id for check in plugins.load().checks.values() if check.group != "smoke"}
+    assert judging - fires == set()

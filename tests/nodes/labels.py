@@ -15,6 +15,7 @@
     [truth]                     # the keys of a truth.json; a `must` without a subject is about any
     must = [{ check = "cann.environment", severity = "error", subject = "host" }]
     skipped = { "python.devices" = "cann.environment" }
+    says = ["system.clock"]     # what else is worth knowing, at severity info
 
 Expanded into a recording on disk (`Label.diagnose(folder)`), a node goes the whole way that a real one goes.
 """
@@ -159,6 +160,11 @@ def score(label: Label, report: Report) -> Score:
             if finding.severity > Severity.INFO:
                 worse.setdefault(result.check, set()).add(finding.subject)
     missed = [why for must in label.musts if (why := _why_missed(must, worse, results))]
+    missed += [
+        f"{check} says nothing"
+        for check in label.truth.get("says", ())
+        if not any(finding.severity is Severity.INFO for finding in results[check].findings)
+    ]
     wanted = {must["check"] for must in label.musts} | set(label.truth.get("allowed", ()))
     false = [
         f"{check} ({finding.subject}: {finding.summary})"
