@@ -24,12 +24,25 @@ from npudoctor.views.session import Node, Session
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
 
 
+def _opening(name: str) -> Callable[[], Screen[Any]]:
+    def opened() -> Screen[Any]:
+        import importlib
+
+        module = importlib.import_module(f"npudoctor.tui.screens.{name.lower()}")
+        made: Screen[Any] = getattr(module, name)()
+        return made
+
+    return opened
+
+
 class DoctorApp(Background):
     """`npudoctor` on a terminal."""
 
     TITLE = "npudoctor"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
+    MODES = {name.lower(): _opening(name) for name in SCREENS}  # noqa: RUF012 - not ours to declare
+    DEFAULT_MODE = "overview"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012 - not ours to declare
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,14 +67,11 @@ class DoctorApp(Background):
         self.theme = wanted if wanted in themes.NAMES else themes.DARK
         if plain.ascii_only() and not self.is_web:
             self._filters.append(plain.Ascii())
-        for name in SCREENS:
-            self.add_mode(name.lower(), _opening(name))
 
     # Its life
 
     def on_mount(self) -> None:
         """Show the overview, and look at the node once that is on the screen."""
-        self.switch_mode("overview")
         self.listen(lambda: self.changed.publish(None))
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
@@ -100,6 +110,8 @@ class DoctorApp(Background):
         from npudoctor.views import node
 
         self.node_line = node.line(self.session, self.diagnosis)
+        if not self.is_headless:
+            gc.freeze()  # what is there now stays; looking through it again and again would make keys wait
         gc.enable()
 
     # Keys
@@ -145,14 +157,3 @@ class DoctorApp(Background):
         from npudoctor.tui.palette import commands
 
         return commands(self, screen)
-
-
-def _opening(name: str) -> Callable[[], Screen[Any]]:
-    def opened() -> Screen[Any]:
-        import importlib
-
-        module = importlib.import_module(f"npudoctor.tui.screens.{name.lower()}")
-        made: Screen[Any] = getattr(module, name)()
-        return made
-
-    return opened

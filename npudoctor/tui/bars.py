@@ -14,6 +14,6 @@ def bar(part: float, width: int) -> tuple[str, str]:
 
 
 def curve(percentages: Sequence[int], width: int) -> str:
-    """The last values as a curve, right-aligned."""
+    """The last values as a curve, right-aligned; what was before them counts as nothing, so that rest draws nothing."""
     shown = percentages[-width:]
-    return "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in shown).rjust(width)
+    return "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in shown).rjust(width, _HEIGHTS[0])

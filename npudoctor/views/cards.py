@@ -78,7 +78,7 @@ class Pace:
 
     def took(self, seconds: float, *, failed: bool) -> None:
         """Take note of a look."""
-        fitting = max(self.chosen_s or self.LEAST_S, 5 * seconds)
+        fitting = max(self.chosen_s, seconds) if self.chosen_s else max(self.LEAST_S, 5 * seconds)
         self._wait_s = min(max(fitting, 2 * self._wait_s) if failed else fitting, self.MOST_S)
 
     def choose(self, way: int) -> None:

@@ -30,7 +30,7 @@ class Environment(CheckScreen):
         Binding("f", "fix", "Fix"),
         Binding("c", "copy", "Copy"),
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("o", "toggle_unset", "Show/hide unset"),
+        Binding("o", "toggle_unset", "Hide unset"),
         Binding("escape", "no_filter", "No filter", show=False),
     ]
 

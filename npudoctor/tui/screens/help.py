@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 
@@ -15,6 +16,8 @@ from npudoctor.tui.palette import keys
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "esc", "plus,equals_sign": "+", "minus": "-"}
+
+_COLUMN = 34
 
 
 class Help(ModalScreen[None]):
@@ -32,11 +35,7 @@ class Help(ModalScreen[None]):
         """One box."""
         with VerticalScroll(classes="dialog") as box:
             box.border_title = f"Keys of {type(self._of).__name__}"
-            yield Page(id="about")
-            with Horizontal():
-                yield Page(id="here")
-                yield Page(id="everywhere")
-            yield Page(id="marks")
+            yield Page()
 
     def on_mount(self) -> None:
         """Fill it."""
@@ -44,18 +43,16 @@ class Help(ModalScreen[None]):
 
         assert isinstance(self.app, DoctorApp)
         move = Content("↑ ↓ move    tab next field    ctrl+p all actions by name    esc back")
-        self.query_one("#about", Page).show([Paragraph(move)])
-        for owner, where in ((self._of, "#here"), (self.app, "#everywhere")):
-            self.query_one(where, Page).show(_rows(keys(owner)))
+        columns = zip_longest(_rows(keys(self._of)), _rows(keys(self.app)), fillvalue=Content())
+        rows = [left.pad_right(max(_COLUMN - left.cell_length, 0)) + right for left, right in columns]
         marks = Content("  ").join(Content.assemble((GLYPHS[one], STYLES[one]), f" {one.value}") for one in GLYPHS)
-        self.query_one("#marks", Page).show([Paragraph(marks)])
+        said = [move, Content(), *rows, Content(), marks]
+        self.query_one(Page).show([Paragraph(one) for one in said])
 
 
-def _rows(bindings: list[Binding]) -> list[Paragraph]:
+def _rows(bindings: list[Binding]) -> list[Content]:
     return [
-        Paragraph(
-            Content(one.description), Content.styled(f"{_NAMES.get(one.key, one.key):>5}  ", "bold $accent"), " " * 7
-        )
+        Content.assemble((f"{_NAMES.get(one.key, one.key):>5}  ", "bold $accent"), one.description)
         for one in bindings
         if one.description
     ]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
+from npudoctor.tui.widgets.key_line import KeyLine
 from npudoctor.tui.widgets.masthead import Masthead, Tabs
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class NodeScreen(Screen[None]):
         yield Tabs(SCREENS, type(self).__name__)
         yield Masthead()
         yield from self.body()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
         yield Static(f"npudoctor needs {LEAST_COLUMNS} × {LEAST_LINES}", classes="too-small")
 
     def body(self) -> ComposeResult:

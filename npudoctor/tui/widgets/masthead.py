@@ -57,7 +57,7 @@ class Masthead(Widget):
         lines = [
             _spread(self._who(), badge, width),
             _chain(self.node.chain, width),
-            _spread(self._verdict(), Content.styled(self.remark, "$muted"), width),
+            _spread(self._verdict(width - len(self.remark) - 2), Content.styled(self.remark, "$muted"), width),
         ]
         return Content("\n").join(lines)
 
@@ -69,13 +69,13 @@ class Masthead(Widget):
         system = Content.styled("  " + " · ".join(self.node.system), "$muted")
         return name + cards + system
 
-    def _verdict(self) -> Content:
+    def _verdict(self, room: int) -> Content:
         if self.headline is None:
             return Content()
         state = self.headline.state
         mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (self.headline.text, "bold"))
         more = f"  and {self.headline.more} more" if self.headline.more > 0 else ""
-        return mark + Content.styled(more, "$muted")
+        return mark + Content.styled(more, "$muted") if mark.cell_length + len(more) <= room else mark
 
 
 def _spread(left: Content, right: Content, width: int) -> Content:

@@ -1,0 +1,54 @@
+"""The keys that do something now, on the last line; one widget, so that it costs next to nothing to draw."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
+from textual.widget import Widget
+
+
+class KeyLine(Widget):
+    """Each key with its word; those that can do nothing at the moment are faint. A click is as good as the key."""
+
+    DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: clip; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.auto_links = False
+        self._parts: list[tuple[Content, bool]] = []
+
+    def on_mount(self) -> None:
+        """Follow what can be done."""
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self._changed(self.screen)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        parts = self._keys(screen)
+        if [(one.plain, able) for one, able in parts] != [(one.plain, able) for one, able in self._parts]:
+            self._parts = parts
+            self.refresh()
+
+    def _keys(self, screen: Screen[object]) -> list[tuple[Content, bool]]:
+        parts: dict[str, tuple[Content, bool]] = {}
+        for _, binding, enabled, _ in screen.active_bindings.values():
+            if binding.show and binding.description:
+                key, word = ("bold $accent", "$foreground") if enabled else ("$faint", "$faint")
+                click = Style.from_meta({"@click": f"app.simulate_key({binding.key!r})"})
+                text = Content.assemble((self.app.get_key_display(binding), key), (f" {binding.description}", word))
+                parts.setdefault(binding.action, (text.stylize(click), enabled))
+        return list(parts.values())
+
+    def render(self) -> Content:
+        """The line; where there is too little room, first without what can do nothing now."""
+        width = self.content_size.width
+        shown = [text for text, _ in self._parts]
+        if _length(shown) > width:
+            shown = [text for text, enabled in self._parts if enabled]
+        while _length(shown) > width and len(shown) > 2:
+            del shown[-3]  # help and the way out stay
+        return Content("  ").join(shown)
+
+
+def _length(parts: list[Content]) -> int:
+    return sum(part.cell_length + 2 for part in parts) - 2
