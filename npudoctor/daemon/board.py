@@ -51,7 +51,7 @@ class Board:
         reason = view.against
         if reason is None and view.written_s is not None:
             age_s = state.now_s() - view.written_s
-            if not 0 <= age_s <= 2 * view.interval_s:
+            if not 0 <= age_s <= 2 * view.interval_s + view.patience_s:
                 reason = f"stale: the last look ended {age_s:.0f} s ago, and there is one every {view.interval_s:g} s"
         return answers.Ready(
             ready=reason is None,

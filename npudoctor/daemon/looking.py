@@ -126,7 +126,7 @@ class Witness:
             **before.looks,
             seen.look.value: Looked(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
         }
-        after = replace(before, looks=looks, interval_s=interval_s)
+        after = replace(before, looks=looks, interval_s=interval_s, patience_s=0.0)
         if seen.look is not Look.QUICK:
             self._counted = {kind: seen.facts[kind] for kind in cards.COUNTED if kind in seen.facts}
             after = replace(after, counted_at=now)

@@ -320,11 +320,12 @@ class Daemon:
         notify.tell(f"STATUS={said}; {len(view.issues)} issues, {errors} of them errors")
 
     def _promise(self, look: Look, settings: DaemonSettings) -> None:
-        """Before a look that may take long: until when the state that is written is to be believed."""
+        """Before a look that may take long: what is known is to be believed until it has ended."""
         view = self.board.view
-        longest_s = settings.timeout_s + GRACE_S
-        if look is not Look.QUICK and view.looked_at is not None and longest_s > view.interval_s:
-            self._write_state(replace(view, interval_s=max(view.interval_s, (longest_s + view.interval_s) / 2)))
+        if look is not Look.QUICK and view.looked_at is not None:
+            view = replace(view, patience_s=settings.timeout_s + GRACE_S)
+            self._write_state(view)
+            self.board.publish(view)
 
     def _write_state(self, view: View) -> None:
         if view.looked_at is None or view.written_s is None:
@@ -332,7 +333,7 @@ class Daemon:
         said = state.State(
             boot_id=state.boot_id(),
             written_s=view.written_s,
-            interval_s=view.interval_s,
+            interval_s=view.interval_s + view.patience_s / 2,
             cards=cards.states(view.cards),
             problem=view.problem or cards.without_node(view.cards),
             undetermined=view.undetermined,

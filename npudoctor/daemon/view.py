@@ -32,9 +32,11 @@ class View:
 
     `reports` are the newest of each profile, the newest last, `results` those of each check. `problem` is what is wrong
     with the cards' health whichever card it is, `undetermined` why it could not be judged; `troubles` are the daemon's.
+    `patience_s` is how much longer than two intervals the last look is believed, because a long one is under way.
     """
 
     interval_s: float
+    patience_s: float = 0.0
     reports: dict[str, Report] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
     looks: Mapping[str, Looked] = field(default_factory=dict)

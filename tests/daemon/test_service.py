@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.cli import main
-from npudoctor.daemon import notify, service, state
+from npudoctor.daemon import looking, notify, service, state
 from npudoctor.daemon.agenda import Agenda, Look
 
 from .conftest import Running, Watch
@@ -272,20 +272,39 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
     assert daemon.board.ready().ready
 
 
+def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = a_service(watch, monkeypatch)
+    daemon._look(Look.QUICK)
+    during: list[tuple[bool, bool]] = []
+    now = state.now_s()
+
+    def long_look(*args: object, **rest: object) -> object:
+        monkeypatch.setattr(state, "now_s", lambda: now + 125)
+        known = state.read(daemon.places.state)
+        assert known is not None
+        during.append((daemon.board.ready().ready, known.is_fresh))
+        return looking.look_at(*args, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(service, "look_at", long_look)
+    daemon._look(Look.STANDARD)
+    assert during == [(True, True)]
+    monkeypatch.setattr(state, "now_s", lambda: now + 125 + 121)
+    assert not daemon.board.ready().ready
+
+
 def test_a_tool_that_cannot_be_ended_is_not_started_again(
     watch: Watch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from npudoctor.daemon.looking import leftovers
     from npudoctor.host import rooted
 
     node = tmp_path / "node"
     assert main(["sim", "tools", str(node), "in-service"]) == 0
-    assert leftovers() == {}
+    assert looking.leftovers() == {}
     (tmp_path / "npu-smi").symlink_to("/bin/sleep")
     stuck = subprocess.Popen([str(tmp_path / "npu-smi"), "1000"])
     try:
         deadline = time.monotonic() + 10
-        while not leftovers() and time.monotonic() < deadline:
+        while not looking.leftovers() and time.monotonic() < deadline:
             time.sleep(0.01)
         daemon = a_service(watch, monkeypatch)
         daemon._open_host = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))
