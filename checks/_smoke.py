@@ -32,9 +32,11 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
     waited = [one.rank for one in run.failures if not one.first]
     if not blamed:
         one = run.failures[0]
-        yield _finding(
-            run.failures, f"all ranks are stuck in {one.doing or stage}, and none is ahead of the others", stage
-        )
+        where = f"{stage}, at {one.doing}" if one.doing else stage
+        said = f"{everybody(run)} are stuck in {where}, and none is ahead of the others"
+        if run.timed_out:
+            said = f"the time of the whole run was up in {where}; give it more with --timeout if nothing else is wrong"
+        yield _finding(run.failures, said, stage)
         return
     groups: dict[str, list[SmokeFailure]] = {}
     for one in blamed:
