@@ -7,21 +7,34 @@ from collections.abc import Iterator
 from npudoctor.facts.cluster import Cluster
 from npudoctor.facts.container import Container
 from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.hostname import PATH, OwnName
-from npudoctor.facts.interfaces import Interfaces
+from npudoctor.facts.interfaces import Interfaces, parse_address
 from npudoctor.sdk import Evidence, Finding, Severity, check
+
+MASTER = "MASTER_ADDR"
+PLACES = ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
+"""Which node of the job this one is."""
 
 
 @check("hccl.hostname", requires=(SoftwareStack,))
 def own_name_leads_to_the_network(
-    own: OwnName, cluster: Cluster, interfaces: Interfaces | None, container: Container | None
+    own: OwnName,
+    cluster: Cluster,
+    interfaces: Interfaces | None,
+    container: Container | None,
+    environment: JobEnvironment | None,
 ) -> Iterator[Finding]:
-    """This host's name does not lead back to itself where other nodes have to follow it.
+    """Neither this host's name nor MASTER_ADDR leads back to itself where several nodes have to meet.
 
     Launchers hand out the name of rank 0's host or the address that it resolves to; a loopback address sends every
     other node to itself, where nobody listens.
     """
-    if own.address is None or not own.address.is_loopback or not cluster.several:
+    if not cluster.several:
+        return
+    if environment is not None:
+        yield from _master_is_loopback(environment, cluster)
+    if own.address is None or not own.address.is_loopback:
         return
     reachable = next(
         (
@@ -50,6 +63,31 @@ def own_name_leads_to_the_network(
                 actual=f"{own.address} {own.name}",
             ),
             Evidence(source=source, actual=value),
+        ),
+        pitfall="P050",
+    )
+
+
+def _master_is_loopback(environment: JobEnvironment, cluster: Cluster) -> Iterator[Finding]:
+    """A job of several nodes whose MASTER_ADDR is this very node's loopback, unless this node is the first."""
+    named = environment.filled(MASTER) or ""
+    address = parse_address(named)
+    if named.lower() != "localhost" and (address is None or not address.is_loopback):
+        return
+    place = next(((name, value) for name in PLACES if (value := environment.filled(name)) is not None), None)
+    if place is not None and place[1] == "0":
+        return
+    source, value = cluster.evidence or ("the job", "several nodes")
+    yield Finding(
+        severity=Severity.WARNING if place is None else Severity.ERROR,
+        summary=f"{MASTER}={named} is this node itself, and the job has several nodes",
+        detail="Only on the node of rank 0 does somebody listen there: `The client socket has timed out`.",
+        hint="Give all nodes the address of rank 0's node.",
+        commands=(f"export {MASTER}=<address of rank 0's node>",),
+        evidence=(
+            Evidence(source=MASTER, expected="an address that all nodes reach", actual=named),
+            Evidence(source=source, actual=value),
+            *([Evidence(source=place[0], actual=place[1])] if place else []),
         ),
         pitfall="P050",
     )

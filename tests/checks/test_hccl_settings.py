@@ -177,6 +177,23 @@ def test_a_name_that_leads_to_the_loopback_matters_with_several_nodes(
         assert "10.0.0.7" in result.findings[0].commands[0]
 
 
+@pytest.mark.parametrize(
+    ("environ", "severity"),
+    [
+        ({"MASTER_ADDR": "127.0.0.1", "SLURM_NNODES": "2"}, Severity.WARNING),
+        ({"MASTER_ADDR": "localhost", "SLURM_NNODES": "2", "NODE_RANK": "1"}, Severity.ERROR),
+        ({"MASTER_ADDR": "::1", "MA_NUM_HOSTS": "2", "NODE_RANK": "0"}, None),
+        ({"MASTER_ADDR": "127.0.0.1", "SLURM_NNODES": "1"}, None),
+        ({"MASTER_ADDR": "10.0.0.7", "SLURM_NNODES": "2"}, None),
+    ],
+)
+def test_a_master_on_the_loopback_is_met_by_the_first_node_alone(
+    environ: dict[str, str], severity: Severity | None
+) -> None:
+    result = run("hccl.hostname", environ, {"/etc/hosts": "10.0.0.7 fake\n"})
+    assert [(one.severity, one.pitfall) for one in result.findings] == ([(severity, "P050")] if severity else [])
+
+
 def test_without_a_hosts_file_the_name_is_not_judged() -> None:
     result = run("hccl.hostname", ELSEWHERE)
     assert (result.status, result.reason) == (Status.SKIPPED, "/etc/hosts does not exist")
