@@ -27,8 +27,8 @@ COPY --from=build /opt/npudoctor /opt/npudoctor
 RUN ln -s /opt/npudoctor/bin/npudoctor /usr/local/bin/npudoctor && \
     useradd --system --create-home --home-dir /home/npudoctor --shell /usr/sbin/nologin npudoctor && \
     install -d -o npudoctor -g npudoctor /run/npudoctor /var/lib/npudoctor
-# The driver's libraries are mounted from the host; npu-smi looks for them here.
-ENV LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:/usr/local/dcmi
+# The driver's libraries are mounted from the host; npu-smi looks for them here. What a CANN image has set stays.
+ENV LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:/usr/local/Ascend/driver/lib64/common:/usr/local/dcmi${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # `npudoctor daemon` in this image keeps its socket and state where the health check looks for them.
 ENV XDG_RUNTIME_DIR=/run XDG_STATE_HOME=/var/lib
 USER npudoctor

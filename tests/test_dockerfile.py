@@ -53,3 +53,9 @@ def test_the_health_check_is_npudoctors_and_answers_before_docker_gives_up() -> 
     limit = re.search(r"--timeout=(\d+)s", options)
     assert limit
     assert parser.parse_args(argv).timeout < int(limit[1])
+
+
+def test_a_build_asks_no_registry_for_anything_but_its_base() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert not re.search(r"^#\s*syntax=", text, re.MULTILINE)
+    assert text.count("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}") == 1, "what the base has set stays, and no empty entry"

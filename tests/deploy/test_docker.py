@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .conftest import Cards, needs
 from .test_page import marked
@@ -19,6 +20,9 @@ from .test_page import marked
 pytestmark = pytest.mark.slow
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+CANN = "/usr/local/Ascend/cann/lib64"
+"""What a CANN image has in LD_LIBRARY_PATH."""
+
 TURNING_S = 60
 
 
@@ -79,7 +83,7 @@ def image(docker: Docker, debian: Path, source: Path) -> str:
     base = re.search(r"^ARG BASE=(\S+)$", (source / "Dockerfile").read_text(), re.M)
     assert base
     with subprocess.Popen(["tar", "-C", str(debian), "-c", "."], stdout=subprocess.PIPE) as packed:
-        docker("import", "-", base[1], stdin=packed.stdout)
+        docker("import", "--change", f"ENV LD_LIBRARY_PATH={CANN}", "-", base[1], stdin=packed.stdout)
     assert packed.returncode == 0
     command = shlex.split(marked("docker"))
     assert command[:2] == ["docker", "build"]
@@ -108,6 +112,8 @@ def test_the_image_is_small_in_rights_and_has_its_labels(docker: Docker, image: 
     [said] = json.loads(docker("image", "inspect", image).stdout)
     assert said["Config"]["User"] == "npudoctor"
     assert said["Config"]["Healthcheck"]["Test"] == ["CMD", "npudoctor", "healthcheck", "--timeout", "20"]
+    [libraries] = [text for text in said["Config"]["Env"] if text.startswith("LD_LIBRARY_PATH=")]
+    assert libraries.endswith(f"/usr/local/dcmi:{CANN}")
     assert "org.opencontainers.image.title" in said["Config"]["Labels"]
     alone = ["run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", image, "-c"]
     left = docker(
@@ -197,3 +203,35 @@ def test_the_daemon_of_the_image_answers_to_its_own_health_check(docker: Docker,
         assert said["State"]["ExitCode"] == 0
     finally:
         docker("rm", "-f", name)
+
+
+def test_the_daemon_runs_as_the_daemonset_says(docker: Docker, image: str, cards: Cards, tmp_path: Path) -> None:
+    path = Path(__file__).resolve().parents[2] / "npudoctor/deploy/kubernetes/daemonset.yaml"
+    held = {one["kind"]: one for one in yaml.safe_load_all(path.read_text())}
+    (tmp_path / "config.toml").write_text(held["ConfigMap"]["data"]["config.toml"])
+    [container] = held["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    words = ["--read-only", "--user=0", "--network=none", "--tmpfs=/tmp"]
+    for folder in ("run", "var/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+        words.append(f"-v={tmp_path}/{folder}:/{folder}/npudoctor")
+    words.append(f"-v={tmp_path}/config.toml:/etc/npudoctor/config.toml:ro")
+    name = docker("run", "-d", *words, *bound(cards), image, *container["args"]).stdout.strip()
+    try:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            assert _answers(docker, name, f"http://{asked['host']}:{asked['port']}{asked['path']}"), probe
+        assert _answers(docker, name, "http://127.0.0.1:9713/metrics")
+        other = ["--network=none", f"-v={tmp_path}/run:/run/npudoctor:ro", *bound(cards)[:5]]
+        said = docker("run", "--rm", *other, image, "healthcheck").stdout
+        assert re.fullmatch(r"healthy: 2 chips, says the daemon \d+ s ago\n", said), "what another pod reads of it"
+    finally:
+        docker("rm", "-f", name)
+
+
+def _answers(docker: Docker, name: str, url: str) -> bool:
+    """Whether a page of the container's own answers with 200 before long."""
+    ask = f"import urllib.request; urllib.request.urlopen('{url}', timeout=5).read()"
+    until = time.monotonic() + TURNING_S
+    while docker("exec", name, "python3", "-c", ask, check=False).returncode and time.monotonic() < until:
+        time.sleep(0.3)
+    return time.monotonic() < until

@@ -204,6 +204,18 @@ def test_a_command_that_cannot_be_started_is_refused(catalog: Catalog, node: Pat
     assert why in made.refused.reason
 
 
+def test_only_root_installs_it_and_that_is_said_before_anything_is_changed(
+    catalog: Catalog, node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Node, "user", User(name="dev", uid=1007, gid=1007))
+    made = planned(catalog, node)
+    assert made.obstacle is not None
+    assert made.obstacle.root
+    ended = applied(catalog, node, made)
+    assert (ended.outcome, ended.instead) == (Outcome.REFUSED, "sudo")
+    assert "enable" not in (node / "log").read_text().replace("is-enabled", "")
+
+
 def test_a_masked_unit_is_left_alone(catalog: Catalog, node: Path) -> None:
     (node / "etc/systemd/system/npudoctor.service").symlink_to("/dev/null")
     made = planned(catalog, node)
