@@ -56,5 +56,6 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(planned.refused, Refused):
         fixing.say(f"npudoctor: {planned.refused.reason}")
         return 1
-    write("".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile)))
+    text = "".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile))
+    write("# What a job's environment wants on this node, by `npudoctor env`.\n" + text.partition("\n")[2])
     return 0

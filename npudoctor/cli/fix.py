@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     catalog = plugins.load(args.plugin)
     if args.assignments and len(args.ids) != 1:
         raise UsageError("--set goes with one fix")
+    if sum(map(bool, (args.ids, args.all_safe, args.recover))) > 1:
+        raise UsageError("name fixes, or say --all-safe, or --recover: one of them")
     options = node.options(args, config)
     with node.opened(args, config) as host:
         try:
@@ -86,11 +88,11 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
         write("nothing that npudoctor could mend here\n")
     for id in sorted(offered, key=list(catalog.fixes).index):
         fix = catalog.fixes[id]
-        irreversible = "" if fix.risk is Risk.SAFE else "  (not safe: asks each time)"
-        write(f"{id}  {fix.title}{irreversible}\n")
+        risk = "" if fix.risk is Risk.SAFE else "  (not among --all-safe)"
+        write(f"{id}  {fix.title}{risk}\n")
         for result, finding in offered[id]:
             write(f"    {finding.severity.value}: {finding.summary} ({result.check})\n")
-        write(f"    $ npudoctor fix {id}\n")
+        write(f"    $ {' '.join(['npudoctor fix', id, node.words_of(args)]).strip()}\n")
     return None
 
 
@@ -118,7 +120,8 @@ def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, ob
 
 def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, plans: Sequence[FixPlan]) -> int:
     for one in plans:
-        write(fixing.shown(one))
+        if args.dry_run or one.refused is None:
+            write(fixing.shown(one))
     if not plans:
         fixing.say("nothing safe is offered by a finding here")
         return 0

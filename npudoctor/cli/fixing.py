@@ -121,7 +121,9 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     say(f"{marks.get(ended.outcome, '✖')} {name}{what}{ended.reason}")
     if ended.instead is not None:
         say(f"  $ {command_for(ended.instead, words)}")
-    if ended.outcome is Outcome.APPLIED and ended.run:
+    if ended.outcome is Outcome.APPLIED and "--simulate" in words:
+        say("  a simulated node forgets it when this command ends")
+    elif ended.outcome is Outcome.APPLIED and ended.run:
         say(f"  $ npudoctor undo {ended.run}   # takes it back")
 
 
@@ -129,7 +131,7 @@ def command_for(instead: str, words: Sequence[str]) -> str:
     """The exact command that would work."""
     if instead == "sudo":
         return with_sudo(words)
-    return f"npudoctor {shlex.join([*words, instead])}" if instead.startswith("--") else instead
+    return f"npudoctor {shlex.join(words)} {instead}" if instead.startswith("--") else instead
 
 
 def _first_line(preview: str) -> str:

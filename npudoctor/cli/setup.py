@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
 from typing import Any
 
 from npudoctor import engine, plugins
@@ -107,13 +108,31 @@ class Setup:
         answer = fixing.asked("Apply these?")
         if not answer:
             reason = "nobody is at a terminal to say yes" if answer is None else "not confirmed"
+            fixing.say(f"refused: {reason}; to apply it without being asked:")
+            fixing.say(f"  $ npudoctor {shlex.join(self.words)}")
             self.ended += [Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=reason) for one in plans]
         return bool(answer)
 
     def _apply(self, one: FixPlan) -> None:
         host = fixing.changeable(self.host)
         events = runner.apply(self.catalog, host, one, self.options, state=self.args.state)
-        self.ended.append(fixing.follow(events, ["setup", "--yes"]))
+        self.ended.append(fixing.follow(events, self.words))
+
+    @property
+    def words(self) -> list[str]:
+        """The command that does it without a question."""
+        allowed = [word for id in self.args.allow for word in ("--allow", id)]
+        return ["setup", "--yes", *allowed, *shlex.split(node.words_of(self.args))]
+
+    def left(self, report: Report) -> list[tuple[str, Finding]]:
+        """What a person has to see to; in a preview without what would be mended."""
+        mended = {one.fix.id for one in self.planned if one.refused is None} if self.args.dry_run else set()
+        return [
+            (result.check, finding)
+            for result in report.results
+            for finding in result.findings
+            if finding.severity >= Severity.WARNING and not (finding.fix and finding.fix.id in mended)
+        ]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,12 +150,7 @@ def run(args: argparse.Namespace) -> int:
         except Refused as why:
             fixing.say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
-    remaining = [
-        (result.check, finding)
-        for result in report.results
-        for finding in result.findings
-        if finding.severity >= Severity.WARNING
-    ]
+    remaining = setup.left(report)
     code = _exit_code(setup, report)
     if args.json:
         write(json.dumps(_document(setup, report, remaining, code), indent=2) + "\n")
@@ -187,6 +201,6 @@ def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None
     for check, finding in remaining:
         write(f"  {finding.severity.value}: {finding.summary} ({check})\n")
         if finding.fix is not None:
-            write(f"    $ npudoctor fix {finding.fix.id}\n")
+            write(f"    $ {' '.join(['npudoctor fix', finding.fix.id, node.words_of(setup.args)]).strip()}\n")
         else:
             write("".join(f"    $ {command}\n" for command in finding.commands[:2]))

@@ -81,8 +81,8 @@ def read(record: type[T], data: Any) -> T:
         first = problem.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or record.__name__
         known = ", ".join(one.name for one in dataclasses.fields(record)) or "nothing"  # type: ignore[arg-type]
-        more = f" (it takes {known})" if first["type"] == "extra_forbidden" else ""
-        raise BadForm(f"{where}: {first['msg']}{more}") from None
+        said = f"is not known; it takes {known}" if first["type"] == "extra_forbidden" else f"{first['msg']}"
+        raise BadForm(f"{where} {said}" if said.startswith("is ") else f"{where}: {said}") from None
     assert isinstance(made, record)
     return made
 

@@ -204,7 +204,7 @@ def _arguments(
     try:
         told = forms.read(fix.parameters, dict(params))
     except forms.BadForm as problem:
-        raise Refused(f"{fix.id}: {problem}") from problem
+        raise Refused(str(problem)) from problem
     for need in fix.needs:
         value: Any = facts.get(need.fact)
         if need.fact is Host:

@@ -1,0 +1,122 @@
+"""fix, undo, history, setup and env as they are typed: what they say, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npudoctor import sim
+from npudoctor.cli import main
+
+NODE = ("--simulate", "new-node")
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A simulated node that the commands of one test share."""
+    host = sim.simulate("new-node")
+    monkeypatch.setattr(sim, "simulate", lambda _: host)
+    monkeypatch.setattr("sys.stdin", None)
+    return host
+
+
+def test_what_could_be_mended_is_listed_with_commands_that_work(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", *NODE]) == 0
+    commands = re.findall(r"\$ npudoctor (.*)", capsys.readouterr().out)
+    assert [shlex.split(one)[1] for one in commands] == ["env.profile", "hccl.reserve-ports", "python.install-pair"]
+    for one in commands:
+        assert main([*shlex.split(one), "--yes"]) == 0
+    assert main(["fix", *NODE]) == 0
+    assert "nothing that npudoctor could mend here" not in capsys.readouterr().err
+
+
+def test_a_fix_is_kept_in_the_history_and_undone_by_its_name(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", "hccl.reserve-ports", *NODE, "--yes"]) == 0
+    assert main(["fix", "env.profile", *NODE, "--yes"]) == 0
+    capsys.readouterr()
+    assert main(["history", *NODE, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert [first["status"], second["status"], first["fix"]] == ["applied", "applied", "hccl.reserve-ports"]
+    assert main(["undo", first["id"], *NODE]) == 0
+    assert main(["undo", first["id"], *NODE]) == 7
+    assert main(["undo", "no-such-run", *NODE]) == 7
+    assert "`npudoctor history` lists them" in capsys.readouterr().err
+    assert main(["history", *NODE]) == 0
+    assert f"{first['id']}  undone" in capsys.readouterr().out
+    assert main(["fix", "--recover", *NODE]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["hccl.reserve-ports"], 7, "--simulate new-node --yes"),
+        (["hccl.reserve-ports", "--dry-run"], 0, "60000-60031"),
+        (["no.such", "--yes"], 2, "there is no fix 'no.such'"),
+        (["--set", "a=b"], 2, "--set goes with one fix"),
+        (["hccl.reserve-ports", "--set", "ports"], 2, "write key=value"),
+        (["hccl.reserve-ports", "--set", "port=1", "--yes"], 7, "port is not known; it takes ports"),
+        (["hccl.reserve-ports", "--set", "ports=abc", "--yes"], 7, "is no port"),
+        (["hccl.reserve-ports", "--all-safe"], 2, "one of them"),
+        (["npu.release", "--yes"], 7, "$ npudoctor fix npu.release --simulate new-node --set pids=4711"),
+        (["npu.release", "--set", "pids=1,x"], 7, "valid integer"),
+        (["container.run-command", "--set", "image=a;b", "--dry-run"], 7, "is no name of an image"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    kept: Any, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    assert main(["fix", *words, *NODE]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_a_recording_is_previewed_and_never_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sim.write_bundle(sim.simulate("new-node"), str(tmp_path / "bundle"))
+    node = ["--replay", str(tmp_path / "bundle")]
+    assert main(["fix", "hccl.reserve-ports", "--dry-run", *node]) == 0
+    assert "+net.ipv4.ip_local_reserved_ports = 60000-60031" in capsys.readouterr().out
+    assert main(["setup", "--dry-run", *node]) == 1
+    assert main(["env", *node]) == 0
+    for words in (["fix", "--all-safe", "--yes"], ["fix", "--recover"], ["setup", "--yes"], ["undo"], ["history"]):
+        assert main([*words, *node]) == 7
+        assert "a recording cannot be changed" in capsys.readouterr().err
+
+
+def test_setup_makes_a_new_node_healthy_and_finds_nothing_to_do_after_that(
+    kept: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["setup", *NODE, "--yes", "--json", "--allow", "python.install-pair"]
+    assert main(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert [one["fix"] for one in first["done"]] == ["env.profile", "hccl.reserve-ports", "python.install-pair"]
+    assert (first["verdict"], first["remaining"]) == ("ok", [])
+    assert main(words) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert (second["done"], second["remaining"]) == ([], [])
+
+
+def test_without_leave_setup_says_what_is_left_for_a_person(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["setup", *NODE, "--dry-run"]) == 1
+    assert capsys.readouterr().out.count("$ npudoctor fix") == 1
+    assert main(["setup", *NODE]) == 7
+    assert "$ npudoctor setup --yes --simulate new-node" in capsys.readouterr().err
+    assert main(["setup", *NODE, "--yes", "--json"]) == 1
+    (left,) = json.loads(capsys.readouterr().out)["remaining"]
+    assert (left["check"], left["fix"]) == ("python.pairing", "python.install-pair")
+    assert main(["setup", *NODE, "--allow", "no.such"]) == 2
+
+
+def test_env_is_printed_for_each_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, word in {"bash": "    . /usr/local", "fish": "string join :", "csh": "setenv"}.items():
+        assert main(["env", *NODE, "--shell", shell]) == 0
+        assert word in capsys.readouterr().out
+    assert main(["env", *NODE, "--systemd"]) == 0
+    said = capsys.readouterr().out
+    assert ('ASCEND_HOME_PATH="/usr' in said, "undo" in said) == (True, False)
+    assert main(["env", *NODE, "--check"]) == 1
+    assert main(["env", "--simulate", "seed-910b1", "--check"]) == 0
