@@ -257,4 +257,4 @@ def test_where_no_systemd_runs_it_is_refused_with_what_would_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["service", "install", "--yes", "--state", str(tmp_path)]) == 7
-    assert "refused: " in capsys.readouterr().out
+    assert "refused: " in "".join(capsys.readouterr())
