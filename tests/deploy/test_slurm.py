@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor.cli import main
 from npudoctor.sim import scenarios
 
 SLURM = Path(__file__).resolve().parents[2] / "npudoctor" / "deploy" / "slurm"
@@ -53,7 +54,8 @@ class Slurm:
     def run(self, script: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         command = f"{sys.executable} -m npudoctor"
         doctor = self.folder / "npudoctor"
-        look = f'cd /\nexec {command} "$@" --simulate {self.scenario}'
+        where = "--root" if Path(self.scenario).is_dir() else "--simulate"
+        look = f'cd /\nexec {command} "$@" {where} {self.scenario}'
         doctor.write_text("#!/bin/sh\n" + (f"echo '{self.says[0]}'\nexit {self.says[1]}\n" if self.says else look))
         doctor.chmod(0o755)
         said = {"NPUDOCTOR": str(doctor), "SLURM_FAKE": str(self.folder), "SLURMD_NODENAME": "node1"}
@@ -132,6 +134,17 @@ def test_a_tool_that_hangs_drains_the_node_within_the_time_that_slurm_gives(slur
     slurm.scenario = str(tmp_path / "hangs.toml")
     slurm.run("healthcheck.sh")
     assert "driver.npu-smi" in slurm.updates[0]
+
+
+@pytest.mark.slow
+def test_real_tools_that_never_answer_are_not_waited_for(slurm: Slurm, tmp_path: Path) -> None:
+    assert main(["sim", "tools", str(tmp_path / "node"), "seed-910b1"]) == 0
+    slurm.scenario = str(tmp_path / "node")
+    for script, job in (("healthcheck.sh", {}), ("prolog.sh", {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0"})):
+        slurm.set()
+        done = slurm.run(script, {"NPUDOCTOR_FAKE_DELAY_S": "600", **job})
+        assert done.returncode == (script == "prolog.sh")
+        assert "driver.npu-smi" in slurm.updates[0]
 
 
 def test_a_job_starts_on_free_cards_only(slurm: Slurm) -> None:
