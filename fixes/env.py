@@ -31,6 +31,13 @@ VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 SYSTEM_FILE = "/etc/profile.d/npudoctor.sh"
 OWN_FILE = ".config/npudoctor/env.sh"
 LINE = f'[ -r "$HOME/{OWN_FILE}" ] && . "$HOME/{OWN_FILE}"  # npudoctor: env.profile\n'
+_OTHER_SHELLS = {
+    "fish": (".config/fish/conf.d/npudoctor.fish", "fish"),
+    "tcsh": (".config/npudoctor/env.csh", "csh"),
+    "csh": (".config/npudoctor/env.csh", "csh"),
+}
+"""Login shells that do not read .profile: the file that would be theirs (fish reads it by itself), and its language."""
+
 BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <<<\n"
 
 
@@ -178,6 +185,10 @@ def _with_block(activate: str, text: str) -> str:
 def _sourced_at_login(host: Host) -> Iterator[Step]:
     """One line in each start-up file that does not have it yet."""
     home, shell = _home(host)
+    if (kind := posixpath.basename(shell)) in _OTHER_SHELLS:
+        reason = f"the login shell is {kind}, which reads no profile of sh; write it a file of its own"
+        where = f"{home}/{_OTHER_SHELLS[kind][0]}"
+        raise Refused(reason, instead=f"--set scope=file path={where} shell={_OTHER_SHELLS[kind][1]}")
     for name in _start_up(host, home, shell):
         old, encoding = text_of(host, f"{home}/{name}")
         if LINE not in old:

@@ -132,14 +132,17 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
     if not changing:
         return 0
     mutable = fixing.changeable(host)
-    for one in changing:
+    outcomes = []
+    for one in list(changing):
         if stands := runner.standing_against(one, irreversible=args.irreversible):
             ended = runner.Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=stands.reason, instead=stands.instead)
-            fixing.tell_end(ended, words)
-            if len(changing) == 1:
-                return fixing.REFUSED
+            fixing.tell_end(ended, words if len(plans) == 1 else _words(args, one.fix.id))
+            outcomes.append(ended.outcome)
+            changing.remove(one)
+    if not changing:
+        return fixing.REFUSED
     if not args.yes:
-        answer = fixing.asked(f"Apply {'this' if len(changing) == 1 else 'these'}?")
+        answer = fixing.asked(f"Apply {fixing.listed([one.fix.id for one in changing])}?")
         if answer is None:
             fixing.say("refused: nobody is at a terminal to say yes; to apply it without being asked:")
             fixing.say(f"  $ npudoctor {' '.join([*words, '--yes'])}")
@@ -147,19 +150,18 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
         if not answer:
             fixing.say("nothing was changed")
             return fixing.REFUSED
-    outcomes = []
     for one in changing:
         events = runner.apply(catalog, mutable, one, options, irreversible=args.irreversible, state=args.state)
         outcomes.append(fixing.follow(events, words).outcome)
     return fixing.exit_code(outcomes)
 
 
-def _words(args: argparse.Namespace) -> list[str]:
-    """The command as it was typed, without what only shows."""
-    words = ["fix", *args.ids]
+def _words(args: argparse.Namespace, id: str = "") -> list[str]:
+    """The command as it was typed, without what only shows; or that for one fix alone."""
+    words = ["fix", *([id] if id else args.ids)]
     words += ["--set", *args.assignments] if args.assignments else []
     for name in ("all_safe", "irreversible"):
-        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
+        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) and not (id and name == "all_safe") else []
     for name in ("simulate", "root", "python", "environment", "state"):
         words += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
     return words

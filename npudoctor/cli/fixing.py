@@ -83,6 +83,11 @@ def asked(question: str) -> bool | None:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def listed(ids: Sequence[str]) -> str:
+    """Some fixes in a question."""
+    return "this" if len(ids) == 1 else " and ".join(filter(None, (", ".join(ids[:-1]), ids[-1])))
+
+
 def own_command() -> str:
     """The absolute path of the console script, as sudo needs it."""
     script = os.path.join(os.path.dirname(sys.executable), "npudoctor")

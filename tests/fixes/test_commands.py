@@ -75,6 +75,19 @@ def test_what_is_wrong_is_said_in_one_line(
     assert said in captured.out + captured.err
 
 
+def test_what_needs_root_among_several_is_told_once_and_the_rest_is_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path(sim.__file__).with_name("scenarios").joinpath("new-node.toml").read_text()
+    user = 'user = { name = "dev", uid = 1007, groups = { dev = 1007 } }\n'
+    (tmp_path / "plain.toml").write_text(user + text)
+    assert main(["fix", "--all-safe", "--yes", "--simulate", str(tmp_path / "plain.toml")]) == 5
+    said = capsys.readouterr().err
+    assert said.count("refused") == 1
+    assert re.search(r"\$ sudo /\S+ fix hccl.reserve-ports --simulate", said)
+    assert "env.profile: applied" in said
+
+
 def test_a_recording_is_previewed_and_never_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sim.write_bundle(sim.simulate("new-node"), str(tmp_path / "bundle"))
     node = ["--replay", str(tmp_path / "bundle")]

@@ -289,6 +289,15 @@ def test_parameters_that_a_fix_does_not_know_are_refused() -> None:
     assert "it takes ports" in made.refused.reason
 
 
+def test_a_login_shell_that_reads_no_profile_is_offered_a_file_of_its_own() -> None:
+    host = node(cann={"sourced": False}, files={"/etc/passwd": "root:x:0:0:root:/root:/usr/bin/fish\n"})
+    refused = planned(host, "env.profile", None).refused
+    assert refused is not None
+    assert (refused.instead or "").endswith("path=/root/.config/fish/conf.d/npudoctor.fish shell=fish")
+    told = dict(word.split("=") for word in (refused.instead or "").split()[1:])
+    assert "set -gx ASCEND_HOME_PATH" in planned(host, "env.profile", told).preview
+
+
 def test_a_file_of_another_encoding_keeps_its_bytes() -> None:
     host = node(cann={"sourced": False})
     old = b"# caf\xe9\nalias l=ls"
