@@ -67,14 +67,14 @@ def run(args: argparse.Namespace) -> int:
     if args.replay:
         raise UsageError("--replay: a recording does not change; use `npudoctor check --replay`")
     try:
-        from npudoctor.daemon import service
+        from npudoctor.daemon import rounds, service
         from npudoctor.daemon.listening import CannotListen
     except ImportError as problem:
         raise UsageError(f"{problem.name} is not installed: pip install 'npudoctor[daemon]'") from problem
     catalog = plugins.load(args.plugin)
     site = _site(args, catalog)
     socket, state_file, folder = _places(args)
-    places = service.Places(
+    places = rounds.Places(
         socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir
     )
     with node.opened(args, site.config):
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]
     """The configuration with what the command line says before it; raises UsageError."""
-    from npudoctor.daemon import autofix, service
+    from npudoctor.daemon import autofix, rounds
     from npudoctor.policy import anywhere, loopback
 
     path = site_config.find(args.config)
@@ -113,7 +113,7 @@ def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untype
             except ValueError as problem:
                 raise UsageError(f"{option} {said}: {problem}") from problem
     config = config.model_copy(update={"tools_at_once": 1})
-    return service.Site(config=config, options=node.options(args, config), settings=settings)
+    return rounds.Site(config=config, options=node.options(args, config), settings=settings)
 
 
 def _site_again(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]

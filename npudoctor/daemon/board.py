@@ -17,17 +17,20 @@ ALIVE_S = 30.0
 class Board:
     """Holds the view; one thread publishes, any may read. Nothing here can change the node."""
 
-    def __init__(self, view: View, history: History, *, turned_s: Callable[[], float]) -> None:
+    def __init__(
+        self, view: View, history: History, *, turned_s: Callable[[], float], troubles: Callable[[], tuple[str, ...]]
+    ) -> None:
         self.history = history
         self.started_at = time.time()
         self._turned_s = turned_s
+        self._troubles = troubles
         self._lock = threading.Lock()
         self._made: dict[str, bytes] = {}
         self.publish(view)
 
     def publish(self, view: View) -> None:
         """Make this the present view."""
-        text = metrics.render(view, started_at=self.started_at)
+        text = metrics.render(view, started_at=self.started_at, troubles=len(self._troubles()))
         with self._lock:
             self.view = view
             self.metrics = text
@@ -58,7 +61,7 @@ class Board:
             reason=reason,
             looked_at=None if view.looked_at is None else answers.iso(view.looked_at),
             interval_s=view.interval_s,
-            troubles=view.troubles,
+            troubles=self._troubles(),
         )
 
     def report(self, profile: str | None) -> bytes | None:

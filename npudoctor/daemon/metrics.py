@@ -23,17 +23,18 @@ ALL = "all"
 CODES = {"ok": 0, "info": 0, "warning": 1, "error": 2, "unknown": 3}
 
 
-def render(view: View, *, started_at: float | None = None) -> bytes:
+def render(view: View, *, started_at: float | None = None, troubles: int = 0) -> bytes:
     """All metrics, in the text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(view, started_at))
+    registry.register(_Collected(view, started_at, troubles))
     return generate_latest(registry)
 
 
 class _Collected(Collector):
-    def __init__(self, view: View, started_at: float | None) -> None:
+    def __init__(self, view: View, started_at: float | None, complaints: int) -> None:
         self.view = view
         self.started_at = started_at
+        self.troubles = complaints
 
     def collect(self) -> Iterator[Metric]:
         """Every family, in a fixed order."""
@@ -43,7 +44,7 @@ class _Collected(Collector):
         yield from _node(self.view)
         yield from _cards(self.view.cards)
         if self.started_at is not None:
-            yield from _daemon(self.view, self.started_at)
+            yield from _daemon(self.view, self.started_at, self.troubles)
 
 
 def _gauge(name: str, about: str, labels: Iterable[str] = ()) -> GaugeMetricFamily:
@@ -172,13 +173,13 @@ def _ecc(cards: Iterable[Card]) -> Iterator[Metric]:
     yield pages
 
 
-def _daemon(view: View, started_at: float) -> Iterator[Metric]:
+def _daemon(view: View, started_at: float, complaints: int) -> Iterator[Metric]:
     started = _gauge("daemon_start_timestamp_seconds", "When the daemon started, since 1970.")
     started.add_metric([], started_at)
     interval = _gauge("daemon_interval_seconds", "How often it looks at present; longer than asked where it backs off.")
     interval.add_metric([], view.interval_s)
     troubles = _gauge("daemon_troubles", "How much the daemon has to complain of about itself.")
-    troubles.add_metric([], len(view.troubles))
+    troubles.add_metric([], complaints)
     issues = _gauge("issues", "What is wrong now, by severity.", ("severity",))
     flapping = _gauge("issues_flapping", "Issues that began three times or more within the last hour.")
     for severity in (Severity.WARNING, Severity.ERROR):

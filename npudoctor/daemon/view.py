@@ -31,7 +31,7 @@ class View:
     """Everything that is answered. Times are in seconds since 1970, `written_s` of the boot clock.
 
     `reports` are the newest of each profile, the newest last, `results` those of each check. `problem` is what is wrong
-    with the cards' health whichever card it is, `undetermined` why it could not be judged; `troubles` are the daemon's.
+    with the cards' health whichever card it is, `undetermined` why it could not be judged.
     `patience_s` is how much longer than two intervals the last look is believed, because a long one is under way.
     """
 
@@ -50,7 +50,6 @@ class View:
     written_s: float | None = None
     problem: str | None = None
     undetermined: str | None = None
-    troubles: tuple[str, ...] = ()
 
     @property
     def newest(self) -> Report | None:

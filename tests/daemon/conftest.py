@@ -49,7 +49,7 @@ class Watched:
 
     def __post_init__(self) -> None:
         self.witness = Witness(self.catalog, self.history, self.said.append)
-        self.board = Board(View(interval_s=60.0), self.history, turned_s=lambda: 0.0)
+        self.board = Board(View(interval_s=60.0), self.history, turned_s=lambda: 0.0, troubles=tuple)
 
     def look(self, look: Look = Look.QUICK, host: Host | None = None) -> list[str]:
         """Look once; the kinds of what has changed."""

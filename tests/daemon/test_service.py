@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from npudoctor.cli import main
-from npudoctor.daemon import looking, notify, service, state
+from npudoctor.config import Config
+from npudoctor.daemon import looking, notify, rounds, service, state
 from npudoctor.daemon.agenda import Agenda, Look
+from npudoctor.policy import DaemonSettings
 
 from .conftest import Running, Watch
 
@@ -231,37 +233,42 @@ def test_what_others_could_have_written_is_refused_by_name(tmp_path: Path, refus
     assert not (tmp_path / "s.sock").exists()
 
 
-def a_service(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> service.Daemon:
+def a_service(watch: Watch) -> service.Daemon:
     """A daemon that does not run: its parts can be turned by hand."""
-    from npudoctor.config import Config
-    from npudoctor.policy import DaemonSettings
-
     watched = watch("seed-910b1")
-    site = service.Site(config=Config(), options=watched.options, settings=DaemonSettings())
+    site = rounds.Site(config=Config(), options=watched.options, settings=DaemonSettings())
     folder = os.path.dirname(watched.history.path)
-    places = service.Places(socket=f"{folder}/s", state=f"{folder}/state.json", history=watched.history.path)
-    made = service.Daemon(
-        site,
+    places = rounds.Places(socket=f"{folder}/s", state=f"{folder}/state.json", history=watched.history.path)
+    opened = contextlib.nullcontext(watched.host)
+    daemon = service.Daemon(
+        site, places, watched.catalog, open_host=lambda _: opened, reload=lambda: site, say=watched.said.append
+    )
+    daemon.history, daemon.board, daemon.agenda = watched.history, watched.board, Agenda(site.settings, 0.0)
+    daemon.rounds = rounds.Rounds(
         places,
         watched.catalog,
-        open_host=lambda _: contextlib.nullcontext(watched.host),
-        reload=lambda: site,
+        watched.history,
+        watched.board,
+        daemon.troubles,
+        open_host=lambda _: opened,
         say=watched.said.append,
     )
-    made.history, made.board, made.witness = watched.history, watched.board, watched.witness
-    made.agenda = Agenda(site.settings, time.monotonic())
-    return made
+    return daemon
+
+
+def a_look(daemon: service.Daemon, look: Look = Look.QUICK) -> None:
+    daemon.rounds.look(look, daemon.site, 1)
 
 
 def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = a_service(watch, monkeypatch)
+    daemon = a_service(watch)
     daemon.history.note("configured", "before")
     real = time.time
-    monkeypatch.setattr(service, "PRUNE_EVERY_S", -1.0)
+    monkeypatch.setattr(rounds, "PRUNE_EVERY_S", -1.0)
     for years in (10, -10, 0):
         shift = years * 365 * 86400
         monkeypatch.setattr(time, "time", lambda shift=shift: real() + shift)
-        daemon._look(Look.QUICK)
+        a_look(daemon)
     said = [change.said for change in daemon.history.changes(limit=100) if change.kind == "clock"]
     assert len(said) == 3
     assert "+315360000 s" in said[-1]
@@ -273,8 +280,8 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
 
 
 def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = a_service(watch, monkeypatch)
-    daemon._look(Look.QUICK)
+    daemon = a_service(watch)
+    a_look(daemon)
     during: list[tuple[bool, bool]] = []
     now = state.now_s()
 
@@ -285,8 +292,8 @@ def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkey
         during.append((daemon.board.ready().ready, known.is_fresh))
         return looking.look_at(*args, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(service, "look_at", long_look)
-    daemon._look(Look.STANDARD)
+    monkeypatch.setattr(rounds, "look_at", long_look)
+    a_look(daemon, Look.STANDARD)
     assert during == [(True, True)]
     monkeypatch.setattr(state, "now_s", lambda: now + 125 + 121)
     assert not daemon.board.ready().ready
@@ -306,33 +313,33 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
         deadline = time.monotonic() + 10
         while not looking.leftovers() and time.monotonic() < deadline:
             time.sleep(0.01)
-        daemon = a_service(watch, monkeypatch)
-        daemon._open_host = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))
-        daemon._look(Look.QUICK)
+        daemon = a_service(watch)
+        daemon.rounds._open_host = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))
+        a_look(daemon)
         calls = (node / "calls.log").read_text() if (node / "calls.log").exists() else ""
         assert "npu-smi" not in calls
-        assert f"process {stuck.pid}" in daemon.troubles["leftover"]
+        assert f"process {stuck.pid}" in str(daemon.troubles.get("leftover"))
         assert not daemon.board.ready().ready
     finally:
         stuck.kill()
         stuck.wait()
-    daemon._look(Look.QUICK)
+    a_look(daemon)
     assert "npu-smi info" in (node / "calls.log").read_text()
-    assert "leftover" not in daemon.troubles
+    assert daemon.troubles.all == ()
     assert daemon.board.ready().ready
 
 
 def test_a_look_that_fails_is_a_trouble_and_no_end(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = a_service(watch, monkeypatch)
-    monkeypatch.setattr(service, "look_at", lambda *_, **__: 1 / 0)
+    daemon = a_service(watch)
+    monkeypatch.setattr(rounds, "look_at", lambda *_, **__: 1 / 0)
     daemon._orders.put(Look.QUICK)
     daemon._orders.put(None)
     daemon._look_on_order()
-    assert daemon.troubles == {"look": "the quick look failed: ZeroDivisionError: division by zero"}
+    assert daemon.troubles.all == ("the quick look failed: ZeroDivisionError: division by zero",)
 
 
 def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = a_service(watch, monkeypatch)
+    daemon = a_service(watch)
     fed: list[str] = []
     monkeypatch.setattr(notify, "tell", lambda *lines: fed.extend(lines))
 
@@ -345,6 +352,7 @@ def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monk
 
     daemon.listening = Moving(True)  # type: ignore[assignment]
     daemon._busy = (Look.QUICK, time.monotonic())
+    daemon.rounds.until = time.monotonic() + 100
     daemon._turn()
     assert fed == ["WATCHDOG=1"]
     daemon.listening = Moving(False)  # type: ignore[assignment]
@@ -352,9 +360,10 @@ def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monk
     assert fed == ["WATCHDOG=1"]
     daemon.listening = Moving(True)  # type: ignore[assignment]
     daemon._busy = (Look.STANDARD, time.monotonic() - 10_000)
+    daemon.rounds.until = time.monotonic() - 1
     daemon._turn()
     assert fed == ["WATCHDOG=1"]
-    assert "the standard look has not ended" in daemon.troubles["stuck"]
+    assert "has not ended" in str(daemon.troubles.get("stuck"))
 
 
 @pytest.mark.slow
