@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from npudoctor.daemon.state import Untrusted, must_be_ours
+from npudoctor.daemon import store_file
 from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status
 from npudoctor.records import dataclass
 from npudoctor.sdk import PROFILES
@@ -32,7 +32,6 @@ CREATE INDEX IF NOT EXISTS changes_by_time ON changes (at);
 """
 LAYOUT = 1
 MEMORY = ":memory:"
-KEPT_ASIDE = 3
 LARGEST_BYTES = 64 << 20
 KEPT_DAYS = 30.0
 KEPT_CHANGES = 50_000
@@ -274,13 +273,13 @@ class Store:
 
     def _opened(self) -> sqlite3.Connection:
         if self.path != MEMORY:
-            _make_ready(self.path)
+            store_file.make_ready(self.path)
         try:
             return self._connected()
         except sqlite3.DatabaseError as problem:
             if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
                 raise
-            aside = _set_aside(self.path)
+            aside = store_file.set_aside(self.path)
             connection = self._connected()
             with connection:
                 connection.execute(
@@ -307,37 +306,6 @@ class Store:
             connection.close()
             raise
         return connection
-
-
-def _make_ready(path: str) -> None:
-    """Make an empty file that only this user reads; raises Untrusted where somebody else could write it."""
-    folder = os.path.dirname(path) or "."
-    try:
-        must_be_ours(os.stat(folder), folder=True)
-        if os.path.lexists(path):
-            must_be_ours(os.lstat(path))
-        else:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    except Untrusted as problem:
-        raise Untrusted(f"{path} {problem}") from problem
-    except FileExistsError:
-        pass
-    except OSError as problem:
-        raise sqlite3.OperationalError(problem.strerror) from problem
-
-
-def _set_aside(path: str) -> str:
-    """Rename a file that cannot be read, and forget all but the latest few of its kind; its new name."""
-    aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
-    os.replace(path, aside)
-    for left in (f"{path}-wal", f"{path}-shm"):
-        if os.path.exists(left):
-            os.unlink(left)
-    folder, name = os.path.split(aside)
-    kin = sorted(one for one in os.listdir(folder or ".") if one.startswith(name.rpartition("-")[0] + "-"))
-    for old in kin[:-KEPT_ASIDE]:
-        os.unlink(os.path.join(folder, old))
-    return aside
 
 
 _LOOKED = (Status.OK, Status.WARNING, Status.ERROR)

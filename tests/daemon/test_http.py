@@ -1,6 +1,7 @@
 """The sockets: who may use them, and that no request, however it is made, holds the daemon up or makes it fail."""
 
 import contextlib
+import grp
 import os
 import socket
 import stat
@@ -183,6 +184,9 @@ def test_the_socket_is_its_owner_s_and_the_group_s(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
     with unix_socket(str(path), None) as replaced:
         assert replaced.getsockname() == str(path)
+    own = grp.getgrgid(os.getgroups()[-1] if os.getgroups() else os.getegid())
+    with unix_socket(str(path), own.gr_name):
+        assert (path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) == (own.gr_gid, 0o660)
     path.unlink()
     path.write_text("mine")
     with pytest.raises(CannotListen, match="is there and is no socket"):

@@ -1,0 +1,42 @@
+"""The file of the history: made for this user alone, and set aside where it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+
+from npudoctor.daemon.state import Untrusted, must_be_ours
+
+KEPT_ASIDE = 3
+
+
+def make_ready(path: str) -> None:
+    """Make an empty file that only this user reads; raises Untrusted where somebody else could write it."""
+    folder = os.path.dirname(path) or "."
+    try:
+        must_be_ours(os.stat(folder), folder=True)
+        if os.path.lexists(path):
+            must_be_ours(os.lstat(path))
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except Untrusted as problem:
+        raise Untrusted(f"{path} {problem}") from problem
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise sqlite3.OperationalError(problem.strerror) from problem
+
+
+def set_aside(path: str) -> str:
+    """Rename a file that cannot be read, and forget all but the latest few of its kind; its new name."""
+    aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
+    os.replace(path, aside)
+    for left in (f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(left):
+            os.unlink(left)
+    folder, name = os.path.split(aside)
+    kin = sorted(one for one in os.listdir(folder or ".") if one.startswith(name.rpartition("-")[0] + "-"))
+    for old in kin[:-KEPT_ASIDE]:
+        os.unlink(os.path.join(folder, old))
+    return aside
