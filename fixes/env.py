@@ -38,6 +38,7 @@ _OTHER_SHELLS = {
 }
 """Login shells that do not read .profile: the file that would be theirs (fish reads it by itself), and its language."""
 
+_A_FILE = "--set scope=file path=/path/of/a/file"
 BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <<<\n"
 
 
@@ -152,7 +153,10 @@ def _managed(scope: str, host: Host, python: PythonEnvironment | None) -> str:
     if scope == "system":
         return SYSTEM_FILE
     if scope == "user":
-        return f"{_home(host)[0]}/{OWN_FILE}"
+        home = _home(host)[0]
+        if not _there(host, home):
+            raise Refused(f"{host.user.name} has no home folder: {home} is not there", instead=_A_FILE)
+        return f"{home}/{OWN_FILE}"
     if python is None or python.prefix is None:
         raise Unavailable("the examined Python does not say where its environment lies")
     if host.exists(f"{python.prefix}/conda-meta"):

@@ -298,6 +298,8 @@ def undo(
     journal = Journal(host, state)
     fix = ""
     try:
+        if not journal.runs():
+            raise Refused("nothing that npudoctor has applied is left to undo")
         journal.prepare()
         with locked(journal):
             yield from _cut_off(journal)
@@ -359,6 +361,9 @@ def _subjects(step: Step) -> set[str]:
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
     """Finish what a crash has cut off."""
     journal = Journal(host, state)
+    if not journal.runs():
+        yield Ended(outcome=Outcome.NOTHING, fix="", reason="nothing was cut off")
+        return
     try:
         journal.prepare()
         with locked(journal):

@@ -107,6 +107,15 @@ def test_a_plain_user_is_told_the_command_that_works_and_it_works(node: Machine,
     assert node.npudoctor("undo").returncode == 0
 
 
+def test_a_user_without_a_home_is_refused_in_words(node: Machine, same_after: None) -> None:
+    told = {"user": "65534", "environ": {"HOME": "/nonexistent"}}
+    refused = node.npudoctor("fix", "env.profile", "--yes", **told)  # type: ignore[arg-type]
+    assert (refused.returncode, "/nonexistent is not there" in refused.stderr) == (7, True)
+    assert "--set scope=file path=" in refused.stderr
+    for words, code in ((["undo"], 7), (["fix", "--recover"], 0), (["history"], 0)):
+        assert node.npudoctor(*words, **told).returncode == code  # type: ignore[arg-type]
+
+
 def test_a_read_only_folder_is_said_before_the_first_step(node: Machine, same_after: None) -> None:
     node.shell("mount --bind /etc/sysctl.d /etc/sysctl.d; mount -o remount,ro,bind /etc/sysctl.d")
     refused = node.npudoctor("fix", "hccl.reserve-ports", "--yes")
