@@ -25,6 +25,7 @@ from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.board import Board
 from npudoctor.daemon.history import History
 from npudoctor.daemon.looking import Witness, look_at
+from npudoctor.daemon.store import Store
 from npudoctor.daemon.view import View
 from npudoctor.daemon.web import App
 from npudoctor.host import Host
@@ -35,6 +36,22 @@ from npudoctor.sdk import Options
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     return plugins.load()
+
+
+@pytest.fixture(autouse=True)
+def _every_store_is_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A file that a test leaves open is a warning, and warnings are errors."""
+    made: list[Store] = []
+    opened = Store.__init__
+
+    def noted(self: Store, *args: Any, **rest: Any) -> None:
+        opened(self, *args, **rest)
+        made.append(self)
+
+    monkeypatch.setattr(Store, "__init__", noted)
+    yield
+    for store in made:
+        store.close()
 
 
 @dataclass
