@@ -1,4 +1,5 @@
-"""What a smoke run costs beside what a person would write by hand: medians in one run, and ratios.
+"""What a smoke run costs beside what a person would write by hand: medians of the rounds of one run, and ratios;
+best rounds for what noise only ever makes worse.
 
     python tests/benchmarks/smoke.py --python ~/train/bin/python            print the table
     python tests/benchmarks/smoke.py --python ~/train/bin/python --bars     exit 1 where a bar is missed
@@ -77,12 +78,14 @@ dist.destroy_process_group()
 
 
 def timed(argv: Sequence[str], environment: dict[str, str]) -> tuple[float, str]:
-    """Wall time of a command in seconds, and what it printed."""
-    began = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(argv[:6])} … failed:\n{done.stderr[-2000:]}")
-    return time.perf_counter() - began, done.stdout
+    """Wall time of a command in seconds, and what it printed; gloo aborts now and then, and gets two more tries."""
+    for _ in range(3):
+        began = time.perf_counter()
+        done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+        if not done.returncode:
+            return time.perf_counter() - began, done.stdout
+        print(f"failed: {' '.join(argv[:6])}\n{done.stderr[:3000]}", file=sys.stderr)
+    raise SystemExit(1)
 
 
 def figures(python: str, accelerate: str | None, runs: int) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
@@ -94,25 +97,28 @@ def figures(python: str, accelerate: str | None, runs: int) -> tuple[dict[str, f
         script.write_text(PLAIN)
         torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
         walls: dict[str, list[float]] = {"npudoctor smoke": [], "torchrun plain.py": []}
-        around, ratios = [], []
+        around, ours, plain = [], dict[str, float](), dict[str, float]()
         for _ in range(runs + 1):
             wall, text = timed(smoke, environment)
             report = json.loads(text)
             walls["npudoctor smoke"].append(wall)
             around.append(wall - report["duration_s"])
             walls["torchrun plain.py"].append(timed([*torchrun, str(speeds)], environment)[0])
-            plain = json.loads(speeds.read_text())
-            ours = {row["size_bytes"]: row["algorithm_gb_s"] for row in report["bandwidth"]}
-            ratios += [ours[size] / plain[str(size)] for size in ours if size >= 4 << 20 and str(size) in plain]
+            for size, speed in json.loads(speeds.read_text()).items():
+                plain[size] = max(speed, plain.get(size, 0.0))
+            for row in report["bandwidth"]:
+                ours[str(row["size_bytes"])] = max(row["algorithm_gb_s"], ours.get(str(row["size_bytes"]), 0.0))
             if accelerate:
                 test = [accelerate, "-m", "accelerate.commands.accelerate_cli", "test"]
-                walls.setdefault("accelerate test", []).append(timed(test, environment)[0])
+                beside = {**environment, "PATH": f"{Path(accelerate).parent}:{os.environ['PATH']}"}
+                walls.setdefault("accelerate test", []).append(timed(test, beside)[0])
     medians = {name: statistics.median(values[1:]) for name, values in walls.items()}
-    own, off = medians["npudoctor smoke"], abs(statistics.median(ratios) - 1)
+    own = medians["npudoctor smoke"]
+    off = max(abs(ours[size] / plain[size] - 1) for size in ours if int(size) >= 4 << 20 and size in plain)
     bars = {
         "smoke ≤ 1.1 × torchrun of a plain script": (own / medians["torchrun plain.py"], 1.1),
-        "what surrounds the ranks, s": (statistics.median(around), 0.5),
-        "bandwidth at 4 MiB and above off a plain loop": (off, 0.1),
+        "what surrounds the ranks, s (best round)": (min(around), 0.5),
+        "bandwidth at 4 MiB and above off a plain loop (best rounds)": (off, 0.1),
     }
     if accelerate:
         bars["smoke ≤ 0.6 × accelerate test"] = (own / medians["accelerate test"], 0.6)
@@ -129,9 +135,9 @@ def main() -> int:
     args = parser.parse_args()
     medians, bars = figures(args.python, args.accelerate, args.runs)
     for name, seconds in medians.items():
-        print(f"{name:<50} {seconds:8.2f} s")
+        print(f"{name:<60} {seconds:8.2f} s")
     for name, (value, limit) in bars.items():
-        print(f"{name:<50} {value:8.2f}   at most {limit:g}{'' if value <= limit else '   MISSED'}")
+        print(f"{name:<60} {value:8.2f}   at most {limit:g}{'' if value <= limit else '   MISSED'}")
     return int(args.bars and any(value > limit for value, limit in bars.values()))
 
 
