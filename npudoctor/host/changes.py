@@ -180,7 +180,7 @@ def _attributes(target: str) -> Mapping[str, bytes]:
 def _holder(handle: int) -> str:
     """Who holds the lock of an open file, as the kernel tells it."""
     inode = os.fstat(handle).st_ino
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
         with open("/proc/locks", encoding="utf-8") as file:
             rows = [line.split() for line in file]
         pid = next(int(row[4]) for row in rows if row[1] == "FLOCK" and int(row[5].rpartition(":")[2]) == inode)

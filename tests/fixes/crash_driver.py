@@ -13,7 +13,9 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,9 +26,11 @@ from npudoctor.host import Host
 from npudoctor.host.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import (
+    GroupMember,
     MakeFolder,
     Note,
     Options,
+    Remount,
     RemoveFile,
     RemoveFolder,
     Run,
@@ -62,6 +66,24 @@ def node(root: str) -> None:
     put(root, "/etc/odd", "caf\xe9\n", 0o604)
     os.setxattr(root + "/etc/odd", "user.note", b"kept\xff")
     os.makedirs(root + "/etc/hollow")
+    if shared := os.environ.get("SCENE_SHM"):
+        subprocess.run(["mount", "-o", "remount,size=1m", shared], check=True)
+        for name in ("group", "gshadow"):
+            shutil.copy2(f"{shared}.{name}", f"/etc/{name}")
+
+
+def namespace(folder: str) -> None:
+    """Prepare what the scene `system` changes, in the mount namespace that this process was started in."""
+    os.environ["SCENE_SHM"] = shared = f"{folder}/shm"
+    os.mkdir(shared)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", shared], check=True)
+    os.makedirs(f"{shared}/up")
+    os.makedirs(f"{shared}/work")
+    over = f"lowerdir=/etc,upperdir={shared}/up,workdir={shared}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", over, "/etc"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", shared], check=True)
+    for name in ("group", "gshadow"):
+        shutil.copy2(f"/etc/{name}", f"{shared}.{name}")
 
 
 @fix("test.kinds", mends=())
@@ -83,6 +105,14 @@ def a_command(host: Host) -> Iterator[Step | Note]:
     yield WriteFile(f"{base}/etc/after", "x\n")
 
 
+@fix("test.system", mends=())
+def a_system(host: Host) -> Iterator[Step | Note]:
+    """Change what only the system's own tools change: who is in a group, how large a mount is."""
+    yield GroupMember("games", "users")
+    yield Remount(os.environ["SCENE_SHM"], 4 << 20)
+    yield WriteFile(f"{os.environ['SCENE_ROOT']}/etc/after", "x\n")
+
+
 SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "reserve": ("hccl.reserve-ports", {"ports": "60000-60031"}),
     "profile": ("env.profile", {"set": {"HCCL_CONNECT_TIMEOUT": "600"}, "unset": ["ASCEND_GLOBAL_LOG_LEVEL"]}),
@@ -90,7 +120,10 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "limits": ("system.limits", {"limits": {"nofile": "1048576", "memlock": "unlimited"}}),
     "kinds": ("test.kinds", {}),
     "command": ("test.command", {}),
+    "system": ("test.system", {}),
 }
+HERE = ("command", "system")
+"""Scenes that run commands, and so are played on this machine: `system` in a mount namespace of its own."""
 
 
 def snapshot(root: str) -> dict[str, list[Any]]:
@@ -107,6 +140,12 @@ def snapshot(root: str) -> dict[str, list[Any]]:
                     content = file.read().decode("latin-1")
             attributes = {one: os.getxattr(path, one).hex() for one in sorted(os.listxattr(path))}
             found[path.removeprefix(root)] = [about.st_mode, about.st_uid, about.st_gid, content, attributes]
+    if shared := os.environ.get("SCENE_SHM"):
+        size = os.statvfs(shared)
+        found["shm"] = [size.f_blocks * size.f_frsize]
+        for name in ("group", "gshadow"):
+            with open(f"/etc/{name}") as text:
+                found[name] = [text.read()]
     return found
 
 
@@ -147,16 +186,18 @@ def arm(number: int, fault: str) -> None:
     )
     for name in CHANGING:
         setattr(os, name, point.wrap(getattr(os, name)))
+    if killing:
+        subprocess.Popen = point.wrap(subprocess.Popen)  # type: ignore[assignment, misc]
 
 
 def host_of(root: str, scene: str) -> LocalHost:
-    if scene == "command":
+    if scene in HERE:
         return LocalHost(environ={"HOME": "/root"})
     return LocalHost(root=root, environ={"HOME": "/root", "PATH": "/usr/bin:/bin"})
 
 
 def state_of(root: str, scene: str) -> str:
-    return root + STATE if scene == "command" else STATE
+    return root + STATE if scene in HERE else STATE
 
 
 def act(what: str, catalog: Catalog, root: str, scene: str) -> str:
@@ -213,6 +254,10 @@ def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> d
         begun(catalog, folder, scene, fault)
     said = child(struck, catalog, root, scene, number, fault)
     recovered = child("recover", catalog, root, scene)
+    until = time.monotonic() + 20
+    while "another fix is under way" in recovered and time.monotonic() < until:  # what was killed has started a command
+        time.sleep(0.02)
+        recovered = child("recover", catalog, root, scene)
     return {"point": number, "said": said, "recovered": recovered, "node": snapshot(root)}
 
 
@@ -235,7 +280,9 @@ def begun(catalog: Catalog, folder: str, scene: str, fault: str) -> None:
 
 def main(scene: str, fault: str, folder: str, first: str, step: str) -> None:
     found = plugins.load()
-    mine = {one.id: one for one in (every_kind, a_command)}
+    mine = {one.id: one for one in (every_kind, a_command, a_system)}
+    if scene == "system":
+        namespace(folder)
     catalog = Catalog(checks=found.checks, probes=found.probes, fixes={**found.fixes, **mine})
     root = f"{folder}/node"
     os.environ["SCENE_ROOT"] = root
