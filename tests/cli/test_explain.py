@@ -123,7 +123,7 @@ def test_a_known_message_without_a_pitfall_is_a_diagnosis(npudoctor: Command, tm
 NOTHING = {
     b"": "is empty",
     b"\x7fELF\0\0\0": "is no log that can be read: binary",
-    gzip.compress(b"x"): "is no log that can be read: compressed (gzip); unpack it and pipe it into --log -",
+    gzip.compress(b"x", mtime=0): "is no log that can be read: compressed (gzip); unpack it and pipe it into --log -",
     "程序启动失败，请检查环境变量。\n".encode() * 30: "the text is in another language; to whoever helps, send",
     b"step 1\nKeyError: 'x'\n": "the first exception is `KeyError: 'x'` (LOG:2); to whoever helps, send",
     b"all is well\n": "nothing known is in LOG; to whoever helps, send the lines around the first ERROR",
