@@ -77,7 +77,7 @@ class DoctorApp(Background):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.leave, 128 + number)
-        self.set_timer(0.01, self.action_rerun)
+        self.call_after_refresh(self.set_timer, 0.01, self.action_rerun)
 
     async def action_quit(self) -> None:
         """Leave."""

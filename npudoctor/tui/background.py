@@ -29,7 +29,7 @@ class Background(TypedAhead):
         """Begin to call what threads want called, and `changed` after it."""
 
         def tick() -> None:
-            if self._told:
+            if self._told and not self._exit:
                 while self._told:
                     self._told.popleft()()
                 changed()

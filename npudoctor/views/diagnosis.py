@@ -245,4 +245,4 @@ def _remark(rows: Sequence[Row]) -> str:
     return ", ".join(f"{number} {word}" for number, word in ((ok, "ok"), (skipped, "skipped")) if number)
 
 
-__all__ = ["BROKEN", "Diagnosis", "Headline", "Row", "Section", "Shown", "State", "about", "worth"]
+__all__ = ["BROKEN", "WAITING", "Diagnosis", "Headline", "Row", "Section", "Shown", "State", "about", "worth"]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor import sim
+
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 
@@ -21,10 +23,13 @@ class Terminal:
         self._base = ["tmux", "-f", "/dev/null", "-S", str(folder / "tmux")]
         self._home = folder
 
-    def start(self, *words: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
+    def start(self, *words: str, **environment: str) -> None:
+        self.run("-m", "npudoctor", *words, **environment)
+
+    def run(self, *words: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
         variables = {"LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(self._home), "TERM": "xterm-256color", **environment}
         settings = [f"{name}={value}" for name, value in variables.items()]
-        command = ["env", *settings, sys.executable, "-m", "npudoctor", *words]
+        command = ["env", *settings, sys.executable, *words]
         shell = f"{' '.join(command)}; echo ended with $?; sleep 60"
         self("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), shell)
 
@@ -122,3 +127,33 @@ def test_what_cannot_be_opened_is_one_line(terminal: Terminal) -> None:
     seen = terminal.shows("ended with 2")
     assert "/no/such/recording" in seen
     assert "Traceback" not in seen and "│" not in seen
+
+
+def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(
+        "import npudoctor.views.node as node\n"
+        "def boom(*_): raise RuntimeError('of all things')\n"
+        "node.line = boom\n"
+        "from npudoctor.cli import main\n"
+        "raise SystemExit(main(['tui', '--simulate', 'healthy-a3']))\n"
+    )
+    terminal.run(str(script), XDG_STATE_HOME=str(tmp_path))
+    seen = terminal.shows("ended with 4")
+    assert "npudoctor: internal error: RuntimeError: of all things" in seen and "Traceback" not in seen
+    assert "of all things" in (tmp_path / "npudoctor" / "tui.log").read_text()
+
+
+def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: Terminal, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    sim.write_tools(sim.simulate("healthy-a3"), str(node))
+    terminal.start("tui", "--root", str(node), NPUDOCTOR_FAKE_DELAY_S="600")
+    terminal.shows("looking at this node")
+    for key, seen in (("3", "looking"), ("5", "starts it"), ("?", "Keys of Smoke"), ("?", "starts it")):
+        terminal.press(key)
+        terminal.shows(seen)
+    terminal.press("q")
+    terminal.shows("ended with 0")
+    left = subprocess.run(["pgrep", "-f", str(node)], capture_output=True, text=True, check=False).stdout.split()
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left if Path(f"/proc/{pid}").exists()]
+    assert not [command for command in commands if b"npu-smi" in command]

@@ -10,7 +10,7 @@ from npudoctor import engine
 from npudoctor.findings import Finding, Result, Severity, Status
 from npudoctor.views import cards, detail, fixing, node, running, saving, settings, topology
 from npudoctor.views import environment as variables
-from npudoctor.views.diagnosis import BROKEN, Diagnosis, Shown, State
+from npudoctor.views.diagnosis import BROKEN, WAITING, Diagnosis, Shown, State
 from npudoctor.views.session import Session
 from tests.tui.driving import FEW, node_of
 
@@ -74,7 +74,9 @@ def test_a_fix_in_force_after_a_new_login_is_no_failure_and_no_ok() -> None:
     diagnosis.expect("cann.environment", "new-login")
     row = diagnosis.row("cann.environment")
     assert (row.state, row.summary) == (State.WAITING, "mended; in force after a new login")
-    assert row.check in [row.check for row in diagnosis.sections(Shown())[0].rows]
+    broken, waiting = diagnosis.sections(Shown())[:2]
+    assert (broken.name, waiting.name) == (BROKEN, WAITING)
+    assert [row.check for row in waiting.rows] == ["cann.environment"]
     diagnosis.take(engine.Finished(Result(check="cann.environment", title="…", status=Status.OK)))
     assert diagnosis.row("cann.environment").state is State.OK
 

@@ -39,6 +39,7 @@ class Cards(NodeScreen):
         self._reading: Reading | None = None
         self._curves = Curves()
         self._pace = Pace()
+        self._headed = (0, "")
         self._busy = False
         self._hidden = False
         self._paused = False
@@ -102,12 +103,14 @@ class Cards(NodeScreen):
 
     def _show(self) -> None:
         reading = self._reading
-        if reading is None or not self.is_mounted:
+        if reading is None or not self.query("#head"):
             return
         width = max(self.size.width - 3, 40)
         pace = "paused" if self._paused else f"every {self._pace.wait_s:g} s"
-        self.query_one("#head", Static).update(_head(width))
-        self.query_one("#detail").border_title = pace
+        if self._headed != (width, pace):
+            self._headed = (width, pace)
+            self.query_one("#head", Static).update(_head(width))
+            self.query_one("#detail").border_title = pace
         rows = [_row(row, self._curves.of(row.subject), width) for row in reading.rows]
         listed = self.query_one(OptionList)
         if listed.option_count == len(rows):

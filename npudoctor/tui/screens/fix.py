@@ -60,6 +60,7 @@ def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
 class FixDialog(ModalScreen[None]):
     """Asks about one job, and follows it."""
 
+    CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close"),
         Binding("c", "copy", "Copy the command"),

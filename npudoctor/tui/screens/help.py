@@ -23,6 +23,7 @@ _COLUMN = 34
 class Help(ModalScreen[None]):
     """What each key and each mark means."""
 
+    CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss", "Close"),
     ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Save(ModalScreen[None]):
     """A shape, and a name."""
 
+    CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
     def compose(self) -> ComposeResult:
