@@ -66,7 +66,7 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
         found += [GAP, *unjudged] if unjudged else []
     why = diagnosis.check(id)
     if why is not None and why.why and not worth(result):
-        found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, why.why)]
+        found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, _flowing(why.why))]
     return found
 
 
@@ -108,6 +108,11 @@ def _evidence(evidence: Evidence) -> Iterator[Block]:
         yield Block(Kind.FOUND, evidence.actual or "nothing")
     if evidence.expected is not None:
         yield Block(Kind.EXPECTED, evidence.expected or "nothing")
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without the line breaks of the source that they stand in."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _unjudged(result: Result) -> Iterator[Block]:

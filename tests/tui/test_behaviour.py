@@ -394,3 +394,14 @@ def test_pages_wrap_and_never_lose_a_word() -> None:
         assert "libascendcl.so not found" in " ".join(said.split())
 
     play("new-node", acts)
+
+
+def test_enter_on_a_part_that_could_not_be_judged_goes_to_its_cause() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "4")
+        await until(pilot, lambda: "→ npu.present" in text(app))
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.current_mode == "overview")
+        await until(pilot, lambda: app.screen.query_one(CheckList).chosen == "npu.present")
+
+    play("bare-host", acts)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_every_screen_looks_as_it_did(node: str, size: tuple[int, int]) -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         for number, name in enumerate(map(str.lower, SCREENS), 1):
             await press(pilot, str(number))
-            await until(pilot, lambda name=name: SHOWN.get(name, lambda _: True)(app))  # type: ignore[misc]
+            await until(pilot, partial(SHOWN.get(name, lambda _: True), app))
             await pilot.pause(0.1)
             wrong.extend(differing(f"{name}-{node}-{size[0]}x{size[1]}", picture(app)))
 

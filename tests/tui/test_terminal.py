@@ -26,12 +26,12 @@ class Terminal:
     def start(self, *words: str, **environment: str) -> None:
         self.run("-m", "npudoctor", *words, **environment)
 
-    def run(self, *words: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
+    def run(self, *words: str, **environment: str) -> None:
         variables = {"LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(self._home), "TERM": "xterm-256color", **environment}
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = ["env", *settings, sys.executable, *words]
         shell = f"{' '.join(command)}; echo ended with $?; sleep 60"
-        self("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), shell)
+        self("new-session", "-d", "-x", "80", "-y", "24", shell)
 
     def __call__(self, *words: str) -> str:
         clean = {name: value for name, value in os.environ.items() if name not in ("TMUX", "LC_ALL", "LANG")}

@@ -70,7 +70,7 @@ class Environment(CheckScreen):
         whose = f"of {found.whose.replace('process', 'this process')}" if found.whose else found.reason or ""
         width = min(max((len(row.name) for row in rows if row.problem or row.value is not None), default=0), 24)
         for name, members in environment.sections(rows) or [("Variables", [])]:
-            heading = _heading(name, f"{len(members)} variables {whose}".strip())
+            heading = _heading(name, f"{len(members)} variable{'s' * (len(members) != 1)} {whose}".strip())
             whose = ""
             options.append(Option(Content("\n") + heading, disabled=True))
             options += [Option(_variable(row, width), id=row.name) for row in members]
@@ -91,6 +91,12 @@ class Environment(CheckScreen):
     def _chosen(self, event: OptionList.OptionHighlighted) -> None:
         self._at = event.option_id
         self._show(event.option_id or "")
+
+    @on(OptionList.OptionSelected)
+    def _cause(self) -> None:
+        """Go to what stands behind a part that could not be judged."""
+        if (check := self.check) and (cause := self.doctor.diagnosis.row(check).blocked_by):
+            self.action_look_at(cause)
 
     def _show(self, key: str) -> None:
         page = self.query_one("#page", Page)
