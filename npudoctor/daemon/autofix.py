@@ -6,7 +6,7 @@ It goes through the fixer like everybody: planned, journalled, proved, and undon
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from npudoctor.daemon.history import History
 from npudoctor.daemon.store import Change
@@ -26,11 +26,15 @@ BOOT = "boot of the last fixes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixer:
-    """What is needed to apply a fix; `journal` is the folder of the fixer's journal, None for the usual one."""
+    """What is needed to apply a fix; `journal` is the folder of the fixer's journal, None for the usual one.
+
+    `say` gets a line for the log about everything that is tried or refused.
+    """
 
     catalog: Catalog
     history: History
     journal: str | None
+    say: Callable[[str], None]
 
     def after(
         self, report: Report, changes: Sequence[Change], policy: AutoFix, host: Host, options: Options, boot: str
@@ -42,7 +46,7 @@ class Fixer:
         tried = 0
         for id in wanted:
             if self.history.count_since(time.time() - HOUR_S, *TRIED) >= policy.per_hour:
-                self.history.note("fix-refused", f"{id}: the limit of {policy.per_hour} an hour is reached")
+                self._tell("fix-refused", f"{id}: the limit of {policy.per_hour} an hour is reached")
                 continue
             tried += self._apply(id, host, options)
         return tried
@@ -56,6 +60,10 @@ class Fixer:
             wanted += [id for id in policy.at_boot if id in offered]
         return list(dict.fromkeys(wanted))
 
+    def _tell(self, kind: str, said: str) -> None:
+        self.history.note(kind, said)
+        self.say(f"{kind}: {said}")
+
     def _apply(self, id: str, host: MutableHost, options: Options) -> bool:
         """Apply one fix and enter how it went; whether anything was tried."""
         fix = self.catalog.fixes.get(id)
@@ -64,7 +72,7 @@ class Fixer:
         try:
             planned = plan.make(self.catalog, host.fresh(), plan.Request(id), options)
         except Refused as why:
-            self.history.note("fix-refused", f"{id}: {why.reason}")
+            self._tell("fix-refused", f"{id}: {why.reason}")
             return False
         if planned.empty:
             return False
@@ -73,13 +81,13 @@ class Fixer:
             if isinstance(event, runner.Ended):
                 ended = event
         if ended.outcome is Outcome.REFUSED:
-            self.history.note("fix-refused", f"{id}: {ended.reason}")
+            self._tell("fix-refused", f"{id}: {ended.reason}")
             return False
         if ended.outcome is Outcome.NOTHING:
             return False
         back = f"; npudoctor undo {ended.run} takes it back" if ended.outcome is Outcome.APPLIED else ""
         kind = "fixed" if ended.outcome is Outcome.APPLIED else "fix-failed"
-        self.history.note(kind, f"{id}: {ended.reason} (run {ended.run}){back}")
+        self._tell(kind, f"{id}: {ended.reason} (run {ended.run}){back}")
         return True
 
 

@@ -124,8 +124,9 @@ class Rounds:
 
     def _opened(self, site: Site, look: Look) -> Host:
         """The node, with nothing remembered; how a login is set up is asked again with every standard look."""
-        fresh = getattr(self._host, "fresh", None)
-        if fresh is not None and look is not Look.STANDARD:
+        host = self._host
+        fresh = getattr(host, "fresh", None)
+        if host is not None and fresh and (look is not Look.STANDARD or host.about.source != "live"):
             return fresh()  # type: ignore[no-any-return]
         self._node.close()
         return self._node.enter_context(self._open_host(site))
@@ -140,7 +141,7 @@ class Rounds:
         if seen.report is None or self.ending:
             return
         self.until = time.monotonic() + FIXING_S
-        fixer = autofix.Fixer(catalog=self.catalog, history=self.history, journal=self.places.journal)
+        fixer = autofix.Fixer(catalog=self.catalog, history=self.history, journal=self.places.journal, say=self._say)
         if fixer.after(seen.report, changes, site.config.policy, host, site.options, state.boot_id()):
             self._host = host.fresh()  # type: ignore[attr-defined]
             again = self._looked(self._host, Look(seen.report.profile), site)

@@ -29,7 +29,8 @@ def after(watched: Watched, policy: AutoFix, look: Look = Look.QUICK, boot: str 
 
 
 def act(watched: Watched, report: Report, changes: list[Change], policy: AutoFix, boot: str) -> int:
-    fixer = autofix.Fixer(catalog=watched.catalog, history=watched.history, journal="/var/lib/npudoctor")
+    journal = "/var/lib/npudoctor"
+    fixer = autofix.Fixer(catalog=watched.catalog, history=watched.history, journal=journal, say=watched.said.append)
     return fixer.after(report, changes, policy, watched.host, watched.options, boot)
 
 
@@ -48,6 +49,7 @@ def test_an_issue_that_appears_is_mended_once_journalled_and_told(watch: Watch) 
     watched = watch("new-node")
     policy = AutoFix(on_issue=(PORTS,))
     assert after(watched, policy) == 1
+    assert watched.said[-1].startswith(f"fixed: {PORTS}: applied")
     [told] = [change for change in watched.history.changes(limit=100) if change.kind == "fixed"]
     assert told.said.startswith(f"{PORTS}: applied")
     run = told.said.partition("npudoctor undo ")[2].split()[0]
