@@ -37,7 +37,12 @@ Empty().run()
 BARE = [sys.executable, "-m", "npudoctor"]
 NPUDOCTOR = [sys.executable, "-m", "npudoctor", "tui"]
 SLOW_CALL_S = 0.7
-KEYS = (b"2", b"3", b"4", b"5", b"6", b"1", b"?", b"?")
+KEYS = (
+    *((number, b"npudoctor") for number in (b"2", b"3", b"4", b"5", b"6", b"1")),
+    (b"?", b"Keys of"),
+    (b"?", b"npudoctor"),
+)
+"""What is pressed, and the first words of what then is drawn anew."""
 
 
 class Window:
@@ -133,8 +138,9 @@ def keys(node: Path, environment: dict[str, str], count: int) -> tuple[list[floa
     took, drawing = [], []
     for number in range(count):
         before = window.main_thread_s
-        window.press(KEYS[number % len(KEYS)])
-        took.append(window.until(b"npudoctor"))
+        key, words = KEYS[number % len(KEYS)]
+        window.press(key)
+        took.append(window.until(words))
         drawing.append(window.main_thread_s - before)
         window.drain(0.03)
         if number % 20 == 19:
@@ -148,7 +154,7 @@ def at_rest(node: Path, environment: dict[str, str], key: bytes, seconds: float)
     window = Window([*NPUDOCTOR, "--root", str(node)], environment)
     window.until(b"Overview")
     window.drain(6)
-    for each in (*KEYS, key):
+    for each in (*(one for one, _ in KEYS), key):
         window.press(each)
         window.drain(0.5)
     window.drain(3)
