@@ -243,6 +243,45 @@ def test_nobody_recovers_while_an_installer_still_runs_whose_npudoctor_was_kille
     raise AssertionError("the lock is still held")
 
 
+@pytest.mark.slow
+def test_an_install_that_is_killed_at_any_moment_is_made_good(
+    catalog: Catalog, ready: Path, wheels: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "env/bin/python"
+    ends: dict[str, int] = {}
+    after: dict[str, str] = {}
+    for moment in range(-1, 20):
+        shutil.rmtree(tmp_path / "env", ignore_errors=True)
+        shutil.rmtree(tmp_path / "state", ignore_errors=True)
+        shutil.copytree(ready, tmp_path / "env", symlinks=True)
+        before = fingerprint(target)
+        node = Target(catalog, target, tmp_path / "state")
+        made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+        pid = os.fork()
+        if pid == 0:
+            node.apply(made)
+            os._exit(0)
+        if moment >= 0:
+            time.sleep(0.25 * moment)
+            os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        if moment < 0:
+            after = fingerprint(target)
+            continue
+        for _ in range(600):
+            *_, last = runner.recover(LocalHost(), state=str(tmp_path / "state"))
+            assert isinstance(last, Ended)
+            if last.outcome is not Outcome.REFUSED:
+                break
+            time.sleep(0.05)
+        there = fingerprint(target)
+        assert there in (before, after), (moment, last, set(there.items()) ^ set(before.items()))
+        which = f"{last.outcome.value}: {'old' if there == before else 'new'}"
+        ends[which] = ends.get(which, 0) + 1
+    print(ends)
+    assert ends.get("undone: old")
+
+
 UV = """#!/bin/sh
 # Stands in for uv, over the pip of the test's own Python: uv prints its plan on stderr.
 echo "uv $*" >>"$UV_CALLS"
