@@ -23,6 +23,7 @@ from npudoctor.host import Host, MutableHost, Refused, Unavailable
 from npudoctor.records import dataclass
 from npudoctor.steps import Step
 from npudoctor.steps.files import others_hand
+from npudoctor.steps.packages import KeepPackages
 
 SYSTEM = "/var/lib/npudoctor"
 APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
@@ -59,6 +60,13 @@ class Entry:
 
     step: Step
     inverse: Step | None
+
+    @property
+    def subjects(self) -> set[str]:
+        """What the step changes: a later step of the same run may have changed it again."""
+        if isinstance(self.step, KeepPackages):
+            return {f"package {name}" for name, _, _ in self.step.changes}
+        return {f"{name} {value}" for name in ("path", "key", "group") if (value := getattr(self.step, name, None))}
 
 
 def state_folder(host: Host) -> str:

@@ -339,8 +339,8 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
     host = journal.host.fresh()
     later: set[str] = set()
     for entry in reversed(entries):
-        superseded = later & _subjects(entry.step)
-        later |= _subjects(entry.step)
+        superseded = later & entry.subjects
+        later |= entry.subjects
         if entry.inverse is None:
             continue
         if found := entry.inverse.obstacle(host):
@@ -349,13 +349,6 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
             continue
         change = entry.step.preview(host)
         raise Refused(f"it was changed since; as npudoctor left it:\n{change}", instead=f"npudoctor undo {run} --force")
-
-
-def _subjects(step: Step) -> set[str]:
-    """What a step changes: a later step of the same run may have changed it again."""
-    if isinstance(step, KeepPackages):
-        return {f"package {name}" for name, _, _ in step.changes}
-    return {f"{name} {value}" for name in ("path", "key", "group") if (value := getattr(step, name, None))}
 
 
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:

@@ -269,8 +269,9 @@ def test_an_install_that_is_killed_at_any_moment_is_made_good(
             after = fingerprint(target)
             continue
         for _ in range(600):
-            *_, last = runner.recover(LocalHost(), state=str(tmp_path / "state"))
-            assert isinstance(last, Ended)
+            *_, event = runner.recover(LocalHost(), state=str(tmp_path / "state"))
+            assert isinstance(event, Ended)
+            last = event
             if last.outcome is not Outcome.REFUSED:
                 break
             time.sleep(0.05)
