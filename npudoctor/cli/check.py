@@ -51,7 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="leave out what is wrong with other cards than these, the N of /dev/davinciN",
     )
     shape = parser.add_argument_group("output")
-    shape.add_argument("--format", choices=FORMATS, help="how to print the report (default: text)")
+    shape.add_argument(
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"how to print the report: {', '.join(FORMATS)} (default: text)",
+    )
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     shape.add_argument(
         "--metrics-file",

@@ -75,6 +75,7 @@ class LocalHost(Changes):
         self._answers: dict[tuple[str, ...], _Once] = {}
         self._hung: dict[str, str] = {}
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._starting: set[str] = set()
         self._closed = False
 
     # Who and where
@@ -294,11 +295,12 @@ class LocalHost(Changes):
         stream: Callable[[str], None] | None = None,
         locks: Sequence[int] = (),
     ) -> Completed:
-        if self._closed:
-            raise _given_up(argv, 0.0)
         mark = f"{os.getpid()}.{next(_CALLS)}"
         started = time.monotonic()
+        self._starting.add(mark)
         try:
+            if self._closed:
+                raise _given_up(argv, 0.0)
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -308,20 +310,18 @@ class LocalHost(Changes):
                 pass_fds=locks,
                 env={**environment, "NPUDOCTOR_CALL": mark},
             )
+            self._running.add(process)
         except OSError as problem:
             raise Unavailable(_why_not_started(argv[0], problem), because=_because(problem)) from problem
-        with self._lock:
-            self._running.add(process)
+        finally:
+            self._starting.discard(mark)
         try:
-            if self._closed:
-                _signal(process, signal.SIGKILL)
             output = _Output(process, stream)
             timed_out = output.collect(started + timeout)
             if timed_out or output.left_open or output.truncated:
                 _end(process, mark)
         finally:
-            with self._lock:
-                self._running.discard(process)
+            self._running.discard(process)
             for pipe in filter(None, (process.stdout, process.stderr)):
                 pipe.close()
         if self._closed and process.poll() == -signal.SIGKILL:
@@ -340,11 +340,12 @@ class LocalHost(Changes):
         self._hung[tool] = why
 
     def close(self) -> None:
-        """End every command that still runs; what waits for one is answered at once."""
+        """End every command that still runs or is just being started; what waits for one is answered at once."""
         self._closed = True
-        with self._lock:
-            running = list(self._running)
-        for process in running:
+        until = time.monotonic() + GRACE_S  # a start may hang, where the program lies on a dead file server
+        while self._starting and time.monotonic() < until:
+            time.sleep(0.002)
+        for process in tuple(self._running):
             _signal(process, signal.SIGKILL)
 
 
