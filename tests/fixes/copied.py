@@ -23,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 NPUDOCTOR = os.path.join(sys.prefix, "bin", "npudoctor")
 FAKE = "/opt/fake-node"
 HOME = "/home/admin"
+EMPTIED = ("/tmp/", "/run/")
 SCRIPT = r"""
 set -e
 mount --make-rprivate /
@@ -120,7 +121,8 @@ def machine(place: Path) -> Iterator[Machine]:
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "chroot", "setpriv", "mount"))):
         pytest.skip("only root, with util-linux, can copy this machine into namespaces")
     device = os.stat("/").st_dev
-    beside = [str(path) for path in (REPOSITORY, sys.prefix, sys.base_prefix) if os.stat(path).st_dev != device]
+    wanted = [str(path) for path in (REPOSITORY, sys.prefix, sys.base_prefix)]
+    beside = [path for path in wanted if os.stat(path).st_dev != device or path.startswith(EMPTIED)]
     holder = subprocess.Popen(
         ["unshare", "-m", "-n", "-u", "bash", "-c", SCRIPT],
         env={**os.environ, "PLACE": str(place), "BESIDE": " ".join(beside)},
