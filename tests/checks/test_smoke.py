@@ -153,7 +153,7 @@ def test_ranks_that_complain_of_the_same_are_one_finding() -> None:
 def test_nobody_is_blamed_where_all_stand_at_the_same_place() -> None:
     more = [failed(rank, "collectives", "hang", first=False, doing="all_reduce fp32") for rank in range(4)]
     assert findings(more=more)["smoke.collectives"] == [
-        ("error", "host", "all ranks are stuck in all_reduce fp32, and none is ahead of the others")
+        ("error", "host", "all 4 ranks are stuck in collectives, at all_reduce fp32, and none is ahead of the others")
     ]
 
 
