@@ -12,9 +12,10 @@ from npudoctor.records import dataclass
 _ALL = PortRanges.of((0, LAST_PORT))
 _NONE = PortRanges()
 _DEEPEST = 16
-_LOOPBACK = re.compile(r"""\biif(?:name)? "?lo"?(?:\s|$)|(?:^|\s)-i lo(?:\s|$)""")
-_STATES = re.compile(r"\bct (?:state|status) (\{[^}]*\}|\S+)|--(?:ctstate|state|ctstatus) (\S+)", re.I)
-_OTHER_PROTOCOL = re.compile(r"\bicmp|\bigmp|\bsctp\b|\besp\b|\bvrrp\b|\bproto(?:col)? (?:47|50|51|112)\b", re.I)
+# Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
+_LOOPBACK = r"""\biif(?:name)? "?lo"?(?:\s|$)|(?:^|\s)-i lo(?:\s|$)"""
+_STATES = r"(?i)\bct (?:state|status) (\{[^}]*\}|\S+)|--(?:ctstate|state|ctstatus) (\S+)"
+_OTHER_PROTOCOL = r"(?i)\bicmp|\bigmp|\bsctp\b|\besp\b|\bvrrp\b|\bproto(?:col)? (?:47|50|51|112)\b"
 _REJECTED = ("drop", "reject", "queue")
 
 
@@ -99,16 +100,16 @@ def _united(reasons: Iterable[tuple[PortRanges, str]]) -> PortRanges:
 
 def _only_loopback(rule: FirewallRule) -> bool:
     """Whether the one thing that narrows a rule is that it is about the loopback."""
-    return bool(_LOOPBACK.search(rule.text)) and not _STATES.search(rule.text) and "addr" not in rule.text
+    return bool(re.search(_LOOPBACK, rule.text)) and not re.search(_STATES, rule.text) and "addr" not in rule.text
 
 
 def _may_concern(rule: FirewallRule, over_loopback: bool) -> bool:
     """Whether a rule can be about the first packet of a TCP connection on this way."""
     if rule.protocol not in (None, "tcp", "all", "6"):
         return False
-    if rule.narrow and _OTHER_PROTOCOL.search(rule.text):
+    if rule.narrow and re.search(_OTHER_PROTOCOL, rule.text):
         return False
-    if _LOOPBACK.search(rule.text) and "!" not in rule.text and not over_loopback:
+    if re.search(_LOOPBACK, rule.text) and "!" not in rule.text and not over_loopback:
         return False
-    states = _STATES.search(rule.text)
+    states = re.search(_STATES, rule.text)
     return states is None or "new" in (states[1] or states[2] or "").lower()

@@ -14,11 +14,12 @@ from npudoctor.sdk import Host, Unavailable, probe
 LAUNCHED = ("TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK", "WORLD_SIZE")
 """The variables that a launcher gives its ranks, the most telling first; nothing else of a process is kept."""
 
-_WORKER = re.compile(r"spawn_main\(|--local[-_]rank\b|--multiprocessing-fork")
+# Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
+_WORKER = r"spawn_main\(|--local[-_]rank\b|--multiprocessing-fork"
 """What the command line of a process holds that torch.distributed or multiprocessing started as one of several."""
 
-_RANKS = re.compile(r"--nproc[-_]per[-_]node[= ]([0-9]{1,4})(?![0-9])")
-_LAUNCHER = re.compile(r"\btorchrun\b|torch[._]distributed[._/](run|launch)|torch_npu_run")
+_RANKS = r"--nproc[-_]per[-_]node[= ]([0-9]{1,4})(?![0-9])"
+_LAUNCHER = r"\btorchrun\b|torch[._]distributed[._/](run|launch)|torch_npu_run"
 _TOGETHER_S = 5.0
 
 
@@ -50,7 +51,7 @@ def launch_variables(host: Host, holders: CardHolders) -> LaunchVariables:
 def was_launched(process: Process, variables: LaunchVariables | None, others: Iterable[Process]) -> bool:
     """Whether a process was started as one of several ranks: by its command line, else by its variables; where these
     cannot be read, by others that run the same command since the same moment, unbuffered as torchrun starts them."""
-    if _WORKER.search(" ".join(process.cmdline)):
+    if re.search(_WORKER, " ".join(process.cmdline)):
         return True
     known = variables.by_pid.get(process.pid) if variables else None
     if known is not None:
@@ -80,6 +81,6 @@ def ranks_on_this_node(job: Iterable[Process], variables: LaunchVariables | None
         if "TORCHELASTIC_RUN_ID" in known and count.isdecimal():
             return int(count), f"process {process.pid}: LOCAL_WORLD_SIZE"
         line = " ".join(process.cmdline)
-        if _LAUNCHER.search(line) and (said := _RANKS.search(line)):
+        if re.search(_LAUNCHER, line) and (said := re.search(_RANKS, line)):
             return int(said[1]), f"process {process.pid}: --nproc_per_node"
     return None

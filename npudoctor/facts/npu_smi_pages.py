@@ -189,7 +189,8 @@ _MAP_TITLES = {
     "Chip Phy-ID": "phy_id",
     "Chip Name": "name",
 }
-_MAP_TITLE = re.compile("|".join(title.replace(" ", r"\s+") for title in sorted(_MAP_TITLES, key=len, reverse=True)))
+# Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
+_MAP_TITLE = "|".join(title.replace(" ", r"\s+") for title in sorted(_MAP_TITLES, key=len, reverse=True))
 
 
 def parse_map(text: str) -> NpuMap:
@@ -199,7 +200,7 @@ def parse_map(text: str) -> NpuMap:
     columns: list[str] = []
     rows: list[MapRow] = []
     for line in lines_of(text):
-        titles = [_MAP_TITLES[" ".join(title.split())] for title in _MAP_TITLE.findall(line)]
+        titles = [_MAP_TITLES[" ".join(title.split())] for title in re.findall(_MAP_TITLE, line)]
         if "npu_id" in titles and "chip_id" in titles:
             columns = titles
             continue

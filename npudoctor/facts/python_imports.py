@@ -19,7 +19,8 @@ IMPORT_TIMEOUT = Threshold(
 )
 AUTOLOAD = "Failed to load the backend extension"
 _STDERR_CHARACTERS = 2000
-_DUMP = re.compile(r"Fatal Python error|Current thread|Thread 0x|Extension modules:|\s+File |\s*$|\s*\.\.\.")
+# Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
+_DUMP = r"Fatal Python error|Current thread|Thread 0x|Extension modules:|\s+File |\s*$|\s*\.\.\."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ def _last_words(stderr: str) -> dict[str, str | None]:
     """The last line that a program wrote itself, and the innermost place that Python's dump of a crash names."""
     end = stderr[-64 * 1024 :]
     own, dump, crash = end.rpartition("Fatal Python error")
-    spoken = [line.strip() for line in (own if dump else crash).splitlines() if not _DUMP.match(line)]
+    spoken = [line.strip() for line in (own if dump else crash).splitlines() if not re.match(_DUMP, line)]
     place = re.search(r'File "([^"]+)", line (\d+) in (\S+)', crash) if dump else None
     return {
         "last_line": spoken[-1][:300] if spoken else None,

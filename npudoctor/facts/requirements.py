@@ -10,11 +10,12 @@ from npudoctor.facts.versions import TorchVersion
 from npudoctor.records import dataclass
 from npudoctor.sdk import ParseError
 
-_LINE = re.compile(
+# Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
+_LINE = (
     r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<specifiers>[^;()]*)\)?\s*(?:;(?P<marker>.*))?"
 )
-_SPECIFIER = re.compile(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*")
-_MACHINE = re.compile(r"platform_machine\s*(==|!=)\s*[\"']([^\"']+)[\"']")
+_SPECIFIER = r"\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*"
+_MACHINE = r"platform_machine\s*(==|!=)\s*[\"']([^\"']+)[\"']"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,14 @@ def _holds(here: TorchVersion, operator: str, wanted: str) -> bool:
 
 def parse_requirement(line: str, machine: str | None = None) -> Requirement | None:
     """Read one line; None where it is for an extra, for another machine, or is no requirement."""
-    found = _LINE.fullmatch(line)
+    found = re.fullmatch(_LINE, line)
     if not found:
         return None
     marker = found["marker"] or ""
-    on = _MACHINE.search(marker)
+    on = re.search(_MACHINE, marker)
     if "extra" in marker or (on and machine and (on[2] == machine) is (on[1] == "!=")):
         return None
-    specifiers = tuple((each[1], each[2]) for each in _SPECIFIER.finditer(found["specifiers"]))
+    specifiers = tuple((each[1], each[2]) for each in re.finditer(_SPECIFIER, found["specifiers"]))
     return Requirement(re.sub(r"[-_.]+", "-", found["name"]).lower(), specifiers)
 
 
