@@ -163,7 +163,8 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     if limited and not any(result.leaves_undetermined for result in unseen):
         return True, f"healthy (limited): {limited}"
     first = unseen[0]
-    return False, f"unhealthy: could not determine: {first.reason} ({first.check})"
+    behind = f"{first.blocked_by} has an error, see `npudoctor check {first.blocked_by}`"
+    return False, f"unhealthy: could not determine: {behind if first.blocked_by else first.reason} ({first.check})"
 
 
 def _limited(done: Any, unseen: list[Any]) -> str | None:
