@@ -81,7 +81,8 @@ def _what(one: SmokeFailure) -> str:
 
 
 def _shortened(text: str, limit: int = 120) -> str:
-    """The text up to its limit, ended between words."""
+    """The text up to its limit: without the folders of its paths where it is longer, and ended between words."""
+    text = text if len(text) <= limit else re.sub(r"(?<![^\s'\"(])/\S*/", "", text)
     return text if len(text) <= limit else text[:limit].rpartition(" ")[0].rstrip(" ,;:(") + " …"
 
 
@@ -89,7 +90,9 @@ def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding
     one = group[0]
     known = [pitfall for id in one.pitfalls if (pitfall := knowledge.pitfalls().pitfall(id)) is not None]
     evidence = [Evidence(source=f"rank {one.rank} in {stage}", expected="comes through", actual=_heard(one))]
-    if one.last_line:
+    if one.message and one.message not in summary:
+        evidence.append(Evidence(source=f"what rank {one.rank} said", actual=one.message.splitlines()[0][:300]))
+    if one.last_line and one.last_line not in (one.message or ""):
         evidence.append(Evidence(source=f"last line of the log of rank {one.rank}", actual=one.last_line))
     if one.plog_line:
         evidence.append(Evidence(source=f"last error in CANN's log of rank {one.rank}", actual=one.plog_line))

@@ -26,6 +26,9 @@ SETTLE_S = 0.3
 SETTLE_FOLLOWING_S = 0.7
 """The same where all that is known is that ranks lost a peer."""
 
+SETTLE_STARTING_S = 3.0
+"""The same while others have yet to start: a rank waits for nobody there, and may be about to fail by itself."""
+
 REAP_S = 0.5
 """How long a process that has hung up may take to be gone; it may be writing a core."""
 
@@ -102,6 +105,8 @@ class _Run:
                 known = all(states[rank].gone_at or states[rank].failed for rank in failed)
                 following = all(blame.follows(states[rank]) for rank in failed)
                 settle = SETTLE_FOLLOWING_S if following or not known else SETTLE_S
+                starting = any("launch" not in state.ended and not state.over for state in states.values())
+                settle = SETTLE_STARTING_S if starting else settle
                 if now > failed_at + settle or len(failed) == len(states):
                     yield from self._failures(failed)
                     return False

@@ -494,10 +494,11 @@ def main(local_rank=None):
         import traceback
 
         traceback.print_exc()
-        text = "".join(traceback.format_exception_only(type(problem), problem)).strip()
-        mine.link.say(
-            "failed", message=text[-4000:], error=type(problem).__name__, trace=traceback.format_exc()[-4000:]
-        )
+        cause = problem
+        while cause.__cause__ is not None:  # torch wraps what its extension raised while it was loaded
+            cause = cause.__cause__
+        text = "".join(traceback.format_exception_only(type(cause), cause)).strip()
+        mine.link.say("failed", message=text[-4000:], error=type(cause).__name__, trace=traceback.format_exc()[-4000:])
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)

@@ -11,8 +11,7 @@ import pytest
 
 from npudoctor.findings import Report, Status
 from npudoctor.testing import run
-from tests.fake_cann import build
-from tests.fake_cann.target import COMPILER_PACKAGES, NodeWithTarget, metadata, packages_of
+from tests.fake_cann.target import COMPILER_PACKAGES, NodeWithTarget, metadata
 
 Diagnose = Callable[..., Report]
 """`variables`, `folder` (packages that come first), `said` (the node), `names` and options of a run."""
@@ -29,14 +28,6 @@ def errors(report: Report) -> dict[str, list[str]]:
 
 def blocked(report: Report) -> dict[str, str | None]:
     return {result.check: result.blocked_by for result in report.results if result.status is Status.SKIPPED}
-
-
-@pytest.fixture(scope="session")
-def fake_cann(real_torch_npu: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stub libraries for the torch_npu of these tests."""
-    if missing := build.missing_tools():
-        pytest.skip(f"stub libraries cannot be built here: {', '.join(missing)} missing")
-    return build.build(packages_of(real_torch_npu), tmp_path_factory.mktemp("fake-cann"))
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,11 @@ IN_USE = ("python.import-torch", "python.import-torch-npu", "python.devices", "p
 
 @pytest.mark.torch
 def test_on_a_healthy_cann_all_is_well_to_the_product_on_each_card(
-    diagnose: Diagnose, real_torch_npu: Path, fake_cann: Path, tmp_path: Path
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path, tmp_path: Path
 ) -> None:
     trace = tmp_path / "calls"
     there = {"FAKE_CANN_TRACE": str(trace), "FAKE_CANN_VERSION": "9.1.0"}
-    report = diagnose(real_torch_npu, libraries=fake_cann, variables=there)
+    report = diagnose(real_torch_npu, libraries=cann_libraries, variables=there)
     assert errors(report) == {}
     assert {result.check: result.status for result in report.results if result.check in IN_USE[:3]} == dict.fromkeys(
         IN_USE[:3], Status.OK
@@ -47,7 +47,7 @@ def test_without_a_cann_that_is_the_one_cause_of_every_import(diagnose: Diagnose
 
 @pytest.mark.torch
 def test_the_cards_that_do_not_compute_are_named_in_profile_full(
-    diagnose: Diagnose, real_torch_npu: Path, fake_cann: Path
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path
 ) -> None:
     there = {
         "FAKE_CANN_FAIL": "aclnnMatmul@1=507015",
@@ -56,7 +56,7 @@ def test_the_cards_that_do_not_compute_are_named_in_profile_full(
         "ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3",
     }
     said = {"environ": {"ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3"}}
-    report = diagnose(real_torch_npu, "python", libraries=fake_cann, variables=there, said=said, profile="full")
+    report = diagnose(real_torch_npu, "python", libraries=cann_libraries, variables=there, said=said, profile="full")
     result = next(result for result in report.results if result.check == "python.device-math")
     found = {finding.subject: finding for finding in result.findings}
     assert set(found) == {"npu:0", "npu:1", "npu:2"}
@@ -69,7 +69,7 @@ def test_the_cards_that_do_not_compute_are_named_in_profile_full(
 @pytest.mark.torch
 @pytest.mark.slow
 def test_a_missing_symbol_of_cann_is_named(
-    diagnose: Diagnose, real_torch_npu: Path, tmp_path: Path, fake_cann: Path
+    diagnose: Diagnose, real_torch_npu: Path, tmp_path: Path, cann_libraries: Path
 ) -> None:
     libraries = build.build(packages_of(real_torch_npu), tmp_path, without=["aclrtGetSocName"])
     report = diagnose(real_torch_npu, libraries=libraries)
@@ -92,9 +92,9 @@ def test_a_missing_symbol_of_cann_is_named(
     ],
 )
 def test_what_the_runtime_answers_leads_to_one_error(
-    diagnose: Diagnose, real_torch_npu: Path, fake_cann: Path, variables: dict[str, str], check: str, words: str
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path, variables: dict[str, str], check: str, words: str
 ) -> None:
-    report = diagnose(real_torch_npu, libraries=fake_cann, variables=variables)
+    report = diagnose(real_torch_npu, libraries=cann_libraries, variables=variables)
     assert list(errors(report)) == [check]
     assert words in errors(report)[check][0]
 
@@ -102,9 +102,9 @@ def test_what_the_runtime_answers_leads_to_one_error(
 @pytest.mark.torch
 @pytest.mark.slow
 def test_a_torch_of_another_release_is_a_wrong_pair(
-    diagnose: Diagnose, real_torch_npu: Path, fake_cann: Path, tmp_path: Path
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path, tmp_path: Path
 ) -> None:
-    report = diagnose(real_torch_npu, libraries=fake_cann, folder=metadata(tmp_path, torch="2.12.0"))
+    report = diagnose(real_torch_npu, libraries=cann_libraries, folder=metadata(tmp_path, torch="2.12.0"))
     assert list(errors(report)) == ["python.pairing"]
     finding = next(result.findings[0] for result in report.results if result.check == "python.pairing")
     assert "install torch 2.13.0 and keep torch_npu" in (finding.hint or "")
@@ -114,11 +114,11 @@ def test_a_torch_of_another_release_is_a_wrong_pair(
 @pytest.mark.torch
 @pytest.mark.slow
 def test_numpy_2_does_not_go_with_cann_8_1(
-    diagnose: Diagnose, real_torch_npu: Path, fake_cann: Path, tmp_path: Path
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path, tmp_path: Path
 ) -> None:
     said = {"cann": {"version": "8.1.RC1"}, "driver": {"version": "25.2.0"}}
     folder = metadata(tmp_path, torch="2.5.1", torch_npu="2.5.1.post1")
-    report = diagnose(real_torch_npu, libraries=fake_cann, folder=folder, said=said)
+    report = diagnose(real_torch_npu, libraries=cann_libraries, folder=folder, said=said)
     assert list(errors(report)) == ["python.packages"]
     assert "needs numpy 1.x" in errors(report)["python.packages"][0]
 
