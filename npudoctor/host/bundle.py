@@ -174,9 +174,7 @@ def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
     return {path[len(root) :]: target for path, target in links.items()}
 
 
-def _open(
-    place: Place, shown: str, links: Mapping[str, str] | None = None, *, look_through: bool = True
-) -> BundleHost:
+def _open(place: Place, shown: str, links: Mapping[str, str] | None = None, *, look_through: bool = True) -> BundleHost:
     reader = Reader(place, shown)
     about = reader.json("bundle.json", BUNDLE_SHAPE, required=True)
     reader.check_schema(about.get("schema"))
