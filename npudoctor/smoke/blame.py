@@ -105,7 +105,7 @@ def describe(
     card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
     told = "\n".join(line for line in log[-3000:].splitlines() if not _NOISE.match(line))
     errors = plog_errors(folder, state.pid) if plan.planned.device == "npu" and state.pid else ()
-    codes, pitfalls = known_of("\n".join(("" if hung else message or told, *errors[-40:])))
+    codes, pitfalls = known_of("\n".join(errors[-40:]), "" if hung else message or told)
     return RankFailed(
         at_s=at_s,
         rank=state.rank,
@@ -139,19 +139,28 @@ def plog_errors(folder: str, pid: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def known_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What npudoctor knows of a failure's text: codes with their meaning, and the ids of likely pitfalls."""
-    if not text.strip():
+def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What npudoctor knows of a failure: codes with their meaning, and the ids of likely pitfalls.
+
+    CANN's own log is judged before the message of torch_npu, which may be no more than that a call failed; a message
+    that speaks plainly is judged before a log that does not.
+    """
+    if not (log + message).strip():
         return (), ()
     from npudoctor.explain import diagnosis, scan
 
-    scanner = scan.Scanner()
-    scanner.read("message", [text.encode("utf-8", "replace")])
-    found = diagnosis.diagnose(scanner)
-    codes = tuple(f"{seen.spelled}: {seen.code.meaning}" if seen.code else seen.spelled for seen in found.codes)
-    own = (pitfall for seen in found.codes if seen.code and not seen.code.generic for pitfall in seen.code.pitfalls)
-    pitfalls = [suspect.pitfall.id for suspect in found.suspects] or list(own)
-    return codes[:4], tuple(pitfalls[:2])
+    found = []
+    for text in (log, message):
+        scanner = scan.Scanner()
+        scanner.read("message", [text.encode("utf-8", "replace")])
+        found.append(diagnosis.diagnose(scanner))
+    spelled = (f"{seen.spelled}: {seen.code.meaning}" if seen.code else seen.spelled for d in found for seen in d.codes)
+    plain = [any(suspect.weight >= diagnosis.STRONG for suspect in one.suspects) for one in found]
+    order = found[::-1] if plain == [False, True] else found
+    suspected = next((one.suspects for one in order if one.suspects), ())
+    own = (one for d in found for seen in d.codes if seen.code and not seen.code.generic for one in seen.code.pitfalls)
+    pitfalls = [suspect.pitfall.id for suspect in suspected] or list(dict.fromkeys(own))
+    return tuple(dict.fromkeys(spelled))[:4], tuple(pitfalls[:2])
 
 
 def stage_of(state: RankState, plan: Plan) -> str:

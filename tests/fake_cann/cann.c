@@ -67,7 +67,10 @@ static void plog(const char *fn, long code) {
     snprintf(path, sizeof path, "%s/debug/plog/plog-%d_20260101000000000.log", root, (int)getpid());
     FILE *f = fopen(path, "a");
     if (!f) return;
-    fprintf(f, "[ERROR] ASCENDCL(%d,python):2026-01-01-00:00:00.000.000 [api.cpp:1]%d %s: failed, result = %ld\n",
+    fprintf(f,
+            strncmp(fn, "Hccl", 4)
+                ? "[ERROR] ASCENDCL(%d,python):2026-01-01-00:00:00.000.000 [api.cpp:1]%d %s: failed, result = %ld\n"
+                : "[ERROR] HCCL(%d,python):2026-01-01-00:00:00.000.000 [op_base.cc:1] [%d][%s]call trace: hcclRet -> %ld\n",
             (int)getpid(), (int)getpid(), fn, code);
     fclose(f);
 }

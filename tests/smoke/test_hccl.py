@@ -21,19 +21,21 @@ Smoke = Callable[..., Any]
 
 @pytest.fixture
 def on_cards(smoke: Smoke, request: pytest.FixtureRequest, cann_libraries: Path) -> Smoke:
-    """Runs two ranks with hccl; `arithmetic` says whether kernels compute, `fail` which function returns which code."""
+    """Runs two ranks with hccl; `arithmetic` says whether kernels compute, `fail` which function returns which code,
+    `queued` whether torch_npu hands operators to a thread of its own, as it does unless told otherwise."""
 
     def go(
         *,
         arithmetic: bool = True,
         fail: str = "",
         soc: str = "Ascend910B1",
+        queued: bool = False,
         libraries: Path = cann_libraries,
         fresh: bool = False,
         **asked: Any,
     ) -> Any:
         environ = {"LD_LIBRARY_PATH": str(libraries), "FAKE_CANN_FAIL": fail, "FAKE_CANN_SOC": soc}
-        environ |= {"PYTHONPATH": ON_CPU, "TASK_QUEUE_ENABLE": "0"} if arithmetic else {}
+        environ |= {"PYTHONPATH": ON_CPU, "TASK_QUEUE_ENABLE": str(int(queued))} if arithmetic else {}
         if not fresh:
             asked["python"] = request.getfixturevalue("warm_cards")
         return smoke(environ=environ, fresh=fresh, **{"device": "npu", "cards": (0, 1), "ranks": None, **asked})
@@ -116,6 +118,16 @@ CODES = {
 
 torch_npu's own text of an allocation that failed has no code; CANN's log of the process does.
 """
+
+
+def test_the_log_of_cann_tells_what_a_queued_operator_does_not(on_cards: Smoke) -> None:
+    """torch_npu's queue of operators keeps the code to itself: `PTA call acl api failed` is all that it raises."""
+    ran = on_cards(fail="HcclAllReduce=9", queued=True)
+    assert list(ran.errors) == ["smoke.rendezvous"]
+    assert "error code is 9" not in ran.failed[0].message
+    finding = ran.results["smoke.rendezvous"].findings[0]
+    assert finding.pitfall == "P005"
+    assert any("HCCL 9: timed out" in (one.actual or "") for one in finding.evidence)
 
 
 @pytest.mark.parametrize("fail", CODES)
