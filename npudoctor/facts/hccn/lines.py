@@ -46,9 +46,9 @@ class HccnFailure:
 
 def parse_failure(text: str) -> HccnFailure | None:
     """The failure that a text tells of; None where it tells of none, as every answer does."""
-    lines = lines_of(text[:_LONGEST])
+    lines = "\n".join(lines_of(text[:_LONGEST]))
     for pattern, cause in _BY_TEXT:
-        if any(re.search(pattern, line, re.IGNORECASE) for line in lines):
+        if re.search(pattern, lines, re.IGNORECASE | re.MULTILINE):
             return HccnFailure(cause)
     return None
 
