@@ -147,6 +147,7 @@ class Rank(object):
         self.link.at("the first all_reduce")
         ones = torch.ones(1, device=self.device)
         dist.all_reduce(ones)
+        self.synchronize()  # torch_npu queues the call: where it fails is to be told of this stage
         if ones.item() != self.world:
             self.link.say("collective", op="first all_reduce", dtype="fp32", ok=False, expected=str(float(self.world)),
                           actual=str(ones.item()), unchanged=ones.item() == 1 and self.world > 1)  # fmt: skip

@@ -46,6 +46,21 @@ def test_without_a_cann_that_is_the_one_cause_of_every_import(diagnose: Diagnose
 
 
 @pytest.mark.torch
+def test_a_card_that_computes_wrongly_is_named_in_profile_full(
+    diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path
+) -> None:
+    there = {"FAKE_CANN_WRONG": "aclnnMatmul@1=1", "ASCEND_RT_VISIBLE_DEVICES": "0,1"}
+    said = {"environ": {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}}
+    report = diagnose(
+        real_torch_npu, "python.device-math", libraries=cann_libraries, variables=there, said=said, profile="full"
+    )
+    (result,) = [result for result in report.results if result.check == "python.device-math"]
+    assert [finding.subject for finding in result.findings] == ["npu:1"]
+    assert "computes wrongly" in result.findings[0].summary
+
+
+@pytest.mark.torch
+@pytest.mark.slow
 def test_the_cards_that_do_not_compute_are_named_in_profile_full(
     diagnose: Diagnose, real_torch_npu: Path, cann_libraries: Path
 ) -> None:
