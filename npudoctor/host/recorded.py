@@ -106,7 +106,7 @@ class RecordedHost:
     def _unanswered(self, tool: str, key: str) -> Unavailable:
         first = key.split(" ", 1)[0]
         known = first in self._tools or self._executable(tool) or self._lying_at(first) is not None
-        if known and (hung := self._hung(first)):
+        if known and (hung := self._hung.get(first)):
             return Unavailable(f"{tool} is not asked again: `{hung}` did not answer", because=Because.TIMED_OUT)
         if known or (self._unknown and not self._missing_tools & {first, posixpath.basename(tool)}):
             return self._not_recorded(f"`{key}`")
@@ -115,10 +115,15 @@ class RecordedHost:
             return Unavailable(f"{path} cannot be executed: its mode is {mode:04o}", because=Because.NO_RIGHT)
         return Unavailable(f"{tool} does not exist" if "/" in tool else f"{tool} is not installed")
 
-    def _hung(self, tool: str) -> str | None:
-        """The recorded command of this tool that did not answer: after it the recorder asked no further one."""
-        keys = (key for key in self.commands if key.split(" ", 1)[0] == tool and tool in STANDARD_PLACES)
-        return next((key for key in keys if self.commands[key].timed_out), None)
+    @cached_property
+    def _hung(self) -> dict[str, str]:
+        """By tool, the recorded command of it that did not answer: after it the recorder asked no further one."""
+        found: dict[str, str] = {}
+        for key in self.commands:
+            tool = key.split(" ", 1)[0]
+            if tool in STANDARD_PLACES and tool not in found and self.commands[key].timed_out:
+                found[tool] = key
+        return found
 
     @cached_property
     def _tools(self) -> frozenset[str]:
