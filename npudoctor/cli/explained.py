@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from npudoctor.report.text import look_of
@@ -51,17 +50,7 @@ class _Page:
         self._width = look.width
         self._names: Mapping[str, str] = {}
         self._out = io.StringIO()
-        self._console = Console(
-            file=self._out,
-            width=look.width,
-            force_terminal=look.color,
-            color_system="standard" if look.color else None,
-            no_color=not look.color,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+        self._console = look.console(self._out)
 
     def text(self) -> str:
         return self._out.getvalue()

@@ -6,7 +6,6 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.console import Console
 from rich.text import Text
 
 from npudoctor.findings import Finding, Result, Severity, Status
@@ -61,17 +60,7 @@ class _Page:
         self._verbose = verbose
         self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
         self._out = io.StringIO()
-        self._console = Console(
-            file=self._out,
-            width=look.width,
-            force_terminal=look.color,
-            color_system="standard" if look.color else None,
-            no_color=not look.color,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+        self._console = look.console(self._out)
 
     def render(self, report: SmokeReport) -> str:
         self._last = list(report.plan.deadlines_s)[-1] if report.plan else None

@@ -63,6 +63,20 @@ class Look:
     color: bool = False
     unicode: bool = True
 
+    def console(self, out: TextIO) -> Console:
+        """A console that writes what this terminal can show into `out`, and nothing that was not asked for."""
+        return Console(
+            file=out,
+            width=self.width,
+            force_terminal=self.color,
+            color_system="standard" if self.color else None,
+            no_color=not self.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
 
 def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
     """The look for a stream: plain where it is no terminal, or colours are not wanted (NO_COLOR, TERM=dumb)."""
@@ -89,17 +103,7 @@ class _Page:
         self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
         self._dot = " · " if look.unicode else " | "
         self._out = io.StringIO()
-        self._console = Console(
-            file=self._out,
-            width=look.width,
-            force_terminal=look.color,
-            color_system="standard" if look.color else None,
-            no_color=not look.color,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+        self._console = look.console(self._out)
 
     def render(self, report: Report) -> str:
         self._headline(report)
