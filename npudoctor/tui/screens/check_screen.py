@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from textual import on
+from textual.widgets import Input, OptionList
+
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.views import detail
 
 
 class CheckScreen(NodeScreen):
-    """Knows one check at a time."""
+    """Knows one check at a time. Its list is its OptionList; rows hold the words in the Input #filter."""
 
     @property
     def check(self) -> str | None:
@@ -52,3 +55,28 @@ class CheckScreen(NodeScreen):
         from npudoctor.tui.screens.fix import open_fix
 
         open_fix(self.doctor, checks)
+
+    def action_filter(self) -> None:
+        """Type what a row must hold."""
+        field = self.query_one("#filter", Input)
+        field.display = True
+        self.set_focus(field)
+
+    def action_no_filter(self) -> None:
+        """Show all rows again."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.display = False
+        self.query_one(OptionList).focus()
+
+    def filtered(self) -> None:
+        """Show the rows that hold the words."""
+        self.follow()
+
+    @on(Input.Changed, "#filter")
+    def _words_changed(self) -> None:
+        self.filtered()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_stays(self) -> None:
+        self.query_one(OptionList).focus()

@@ -126,27 +126,10 @@ class Environment(CheckScreen):
         self._unset = not self._unset
         self._fill()
 
-    def action_filter(self) -> None:
-        """Type what a row must hold."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        self.set_focus(field)
-
-    def action_no_filter(self) -> None:
-        """Show all rows again."""
-        field = self.query_one("#filter", Input)
-        field.value = ""
-        field.display = False
-        self.query_one(OptionList).focus()
-
-    @on(Input.Changed, "#filter")
-    def _filtered(self) -> None:
+    def filtered(self) -> None:
+        """Show the rows that hold the words."""
         if self._seen is not None:
             self._fill()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_stays(self) -> None:
-        self.query_one(OptionList).focus()
 
 
 def _heading(name: str, remark: str) -> Content:

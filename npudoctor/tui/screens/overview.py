@@ -106,27 +106,6 @@ class Overview(CheckScreen):
         pane = self.query_one("#detail", VerticalScroll)
         pane.scroll_relative(y=way * max(pane.size.height - 2, 1), animate=False)
 
-    def action_filter(self) -> None:
-        """Type what a row must hold."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        self.set_focus(field)
-
-    def action_no_filter(self) -> None:
-        """Show all rows again."""
-        field = self.query_one("#filter", Input)
-        field.value = ""
-        field.display = False
-        self.query_one(CheckList).focus()
-
-    @on(Input.Changed, "#filter")
-    def _filtered(self) -> None:
-        self.follow()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_stays(self) -> None:
-        self.query_one(CheckList).focus()
-
     def action_fix_all(self) -> None:
         """Preview all safe fixes together."""
         self._fix(())
