@@ -121,6 +121,10 @@ class DoctorApp(Background):
         if len(self.screen_stack) == 1 and self.current_mode != name:
             self.switch_mode(name)
 
+    def delay_update(self, delay: float = 0.01) -> None:
+        """Textual waits five times as long before it draws another screen, which is felt at every key."""
+        super().delay_update(delay)
+
     def look_at(self, check: str | None) -> None:
         """Show a check on the overview."""
         self.action_go("overview")
