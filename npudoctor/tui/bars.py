@@ -13,7 +13,8 @@ def bar(part: float, width: int) -> tuple[str, str]:
     return "█" * full, "░" * (width - full)
 
 
-def curve(percentages: Sequence[int], width: int) -> str:
-    """The last values as a curve, right-aligned; what was before them counts as nothing, so that rest draws nothing."""
-    shown = percentages[-width:]
-    return "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in shown).rjust(width, _HEIGHTS[0])
+def curve(percentages: Sequence[int], width: int) -> tuple[str, str]:
+    """The last values as a curve, right-aligned, behind its ground line; rest and what was before them is ground."""
+    heights = "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in percentages[-width:])
+    risen = heights.lstrip(_HEIGHTS[0])
+    return _HEIGHTS[0] * (width - len(risen)), risen

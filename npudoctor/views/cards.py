@@ -201,9 +201,9 @@ def _state(problems: list[tuple[State, str]], health: str | None) -> State:
 
 
 def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What the checks say of jobs as a whole: one that is short of cards, one that died and holds on."""
+    """What the checks say of jobs as a whole: one that has more ranks than cards."""
     result = diagnosis.results.get("npu.processes")
-    return tuple(finding.summary for finding in worth(result)) if result else ()
+    return tuple(finding.summary for finding in worth(result) if finding.subject == "host") if result else ()
 
 
 def _held(holder: Any) -> Held:

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,18 @@ def test_a_job_at_work_is_shown_with_its_owner_and_command() -> None:
         assert "address 29.40.8.11" in text(app) and "ECC" in text(app) and "UP" in text(app)
 
     play("in-service", acts, names=(), size=(120, 40))
+
+
+def test_a_job_with_more_ranks_than_cards_is_marked() -> None:
+    host = sim.simulate("in-service")
+    host.signal(211400 + 12 + 7, 9)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "2")
+        await until(pilot, lambda: "! " in text(app))
+        assert "has 8 ranks on this node and holds 7 cards" in text(app)
+
+    play_on(lambda: replace(node_of("--simulate", "in-service"), open=lambda: nullcontext(host)), acts, size=(120, 40))
 
 
 # The other screens

@@ -200,6 +200,7 @@ def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
     core = "–" if row.aicore_pct is None else f"{row.aicore_pct}%"
     part = (row.used_mb or 0) / row.total_mb if row.total_mb else 0.0
     full, empty = bar(part, fit.bar)
+    ground, risen = curve(past, fit.curve)
     memory = f"{(row.used_mb or 0) / 1024:.0f}/{row.total_mb / 1024:.0f}G" if row.total_mb else "–"
     temp = "–" if row.temp_c is None else f"{row.temp_c}°"
     power = "–" if row.power_w is None else f"{row.power_w:.0f} W"
@@ -211,7 +212,8 @@ def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
         (f"{(row.health or '–')[:7]:<8}", "" if row.health in ("OK", None) else state),
         (f"{temp:>5}", state if row.hot else ""),
         f"{power:>7}  ",
-        (curve(past, fit.curve), "$accent"),
+        (ground, "$faint"),
+        (risen, "$accent"),
         f"{core:>5}  ",
         (full, "$accent"),
         (empty, "$faint"),

@@ -57,6 +57,7 @@ class History(NodeScreen):
         listed = self.query_one(OptionList)
         listed.set_options(Option(_line(run)) for run in runs)
         listed.highlighted = 0 if runs else None
+        self.refresh_bindings()
         self._show_run()
 
     @on(OptionList.OptionHighlighted)
@@ -77,6 +78,10 @@ class History(NodeScreen):
     def _run(self) -> Mapping[str, Any] | None:
         place = self.query_one(OptionList).highlighted
         return self._runs[place] if place is not None and place < len(self._runs) else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Offer the undo where there is something to undo."""
+        return None if action == "undo" and not self._runs else True
 
     def action_undo(self) -> None:
         """Ask whether to take this run back."""
