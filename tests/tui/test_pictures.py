@@ -1,6 +1,7 @@
 """How each screen looks, as text with its styles. After a change that is meant: `PICTURES=write pytest tests/tui`."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,12 +28,16 @@ def _a_terminal_with_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
 
 
-def differing(name: str, seen: str) -> list[str]:
-    """The part that a person reads, where a picture is another than it was."""
-    golden = GOLDEN / f"{name}.txt"
+def differing(name: str, app: DoctorApp) -> list[str]:
+    """The part that a person reads, where a picture is another than it was, and where it lies as SVG."""
+    golden, seen = GOLDEN / f"{name}.txt", picture(app)
     if os.environ.get("PICTURES") == "write":
         golden.write_text(seen)
-    return [] if golden.exists() and golden.read_text() == seen else [f"{name}:\n{seen.partition(chr(10) * 2)[0]}"]
+    if golden.exists() and golden.read_text() == seen:
+        return []
+    drawn = Path(tempfile.gettempdir()) / f"{name}.svg"
+    drawn.write_text(app.export_screenshot(title=name))
+    return [f"{name}, drawn in {drawn}:\n{seen.partition(chr(10) * 2)[0]}"]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -45,7 +50,7 @@ def test_every_screen_looks_as_it_did(node: str, size: tuple[int, int]) -> None:
             await press(pilot, str(number))
             await until(pilot, partial(SHOWN.get(name, lambda _: True), app))
             await pilot.pause(0.1)
-            wrong.extend(differing(f"{name}-{node}-{size[0]}x{size[1]}", picture(app)))
+            wrong.extend(differing(f"{name}-{node}-{size[0]}x{size[1]}", app))
 
     play(node, acts, size=size)
     assert not wrong, "\n\n".join(wrong)
@@ -67,7 +72,7 @@ def test_a_dialog_looks_as_it_did(dialog: str, key: str, shown: Callable[[Doctor
         await press(pilot, key)
         await until(pilot, lambda: shown(app))
         await pilot.pause(0.1)
-        wrong.extend(differing(f"{dialog}-new-node-80x24", picture(app)))
+        wrong.extend(differing(f"{dialog}-new-node-80x24", app))
 
     play("new-node", acts, names=SAFE)
     assert not wrong, "\n\n".join(wrong)
