@@ -78,6 +78,10 @@ class FixPlan:
         """Whether a step cannot be undone."""
         return any(one.inverse is None for one in self.steps)
 
+    def in_place(self, host: Host) -> bool:
+        """Whether the node is now as every step leaves it; of a command nobody can tell."""
+        return all(one.step.holds(host) for one in self.steps)
+
     @property
     def preview(self) -> str:
         """Every change, byte for byte what will be applied."""

@@ -16,6 +16,9 @@ GRACE_S = 10.0
 LETTING_GO_S = 20.0
 """How long the driver may take to let go of a process that has ended."""
 
+UNLOCKING_S = 15.0
+"""How long the tools that change groups may find their files locked."""
+
 
 @dataclass(frozen=True, slots=True)
 class SetSysctl:
@@ -118,11 +121,24 @@ class GroupMember:
         return Obstacle(f"{lacking} is not installed") if lacking else None
 
     def apply(self, host: MutableHost) -> None:
-        """With usermod or gpasswd, unless it is so already."""
-        if not self.holds(host):
+        """With usermod or gpasswd, unless it is so already; one that was killed may have written only one file."""
+        if not self.holds(host) or _shadowed(host, self.group, self.user) is not self.member:
             join, leave = ("usermod", "-aG", self.group, self.user), ("gpasswd", "-d", self.user, self.group)
             name, *words = join if self.member else leave
-            streamed(host, (_system_tool(host, name) or name, *words), 30.0)
+            _once_unlocked(host, (_system_tool(host, name) or name, *words))
+
+
+def _once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
+    """Run a tool that gives up at once where another one is at work on the same files, or was killed at it just now."""
+    until = time.monotonic() + UNLOCKING_S
+    while True:
+        try:
+            streamed(host, argv, 30.0)
+            return
+        except StepFailed as why:
+            if "cannot lock" not in str(why) or time.monotonic() > until:
+                raise
+        time.sleep(0.2)
 
 
 def _system_tool(host: Host, name: str) -> str | None:
@@ -132,11 +148,26 @@ def _system_tool(host: Host, name: str) -> str | None:
 
 
 def _members(host: Host, group: str) -> list[str]:
-    for line in host.read("/etc/group").splitlines():
-        fields = line.split(":")
-        if fields[0] == group and len(fields) >= 4:
-            return [name for name in fields[3].split(",") if name]
-    raise StepFailed(f"there is no group {group} in /etc/group")
+    found = _listed(host.read("/etc/group"), group)
+    if found is None:
+        raise StepFailed(f"there is no group {group} in /etc/group")
+    return found
+
+
+def _shadowed(host: Host, group: str, user: str) -> bool:
+    """Whether a user is in a group by /etc/gshadow; where there is none, or no line in it, by /etc/group."""
+    try:
+        found = _listed(host.read("/etc/gshadow"), group)
+    except Unavailable:
+        found = None
+    return user in (_members(host, group) if found is None else found)
+
+
+def _listed(text: str, group: str) -> list[str] | None:
+    """The members of a group by a text of /etc/group or /etc/gshadow; None where it has no such line."""
+    rows = (line.split(":") for line in text.splitlines())
+    found = next((row[3] for row in rows if row[0] == group and len(row) >= 4), None)
+    return None if found is None else [name for name in found.split(",") if name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class SystemdUnit:
             raise StepFailed(why.reason) from why
 
     def _install(self, host: MutableHost, content: str) -> None:
-        changed = not self._file_holds(host)
+        coming_back = self.dress is not None  # it may have been cut off between the file and the start: start anew
+        changed = coming_back or not self._file_holds(host)
         WriteFile(self.path, content, 0o644, self.dress).apply(host)
         self._tell(host, "daemon-reload")
         if self.enabled is not self._enabled(host):

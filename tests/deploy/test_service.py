@@ -114,7 +114,8 @@ def test_the_service_is_installed_as_shown_and_taken_back_without_a_trace(catalo
     assert made.refused is None
     assert "npudoctor.service: does not start at boot, does not run → starts at boot, runs" in made.preview
     assert state(node) == before
-    assert applied(catalog, node, made).outcome is Outcome.APPLIED
+    ended = applied(catalog, node, made)
+    assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; looked at again, all is as shown")
     for name in ("npudoctor.service", "npudoctor-setup.service"):
         text = (node / "etc/systemd/system" / name).read_text()
         assert all(f"+{line}\n" in made.preview for line in text.splitlines())

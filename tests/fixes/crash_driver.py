@@ -1,168 +1,54 @@
-"""Kills, or fails, a fix at each of its journal and file operations, and says what is left after `fix --recover`.
+"""Kills, or fails, a fix at each of its operations, and says what is left after `fix --recover`.
 
-Run as a process of its own: `python crash_driver.py SCENE FAULT FOLDER FIRST STEP`. FAULT is `kill`, `kill-undo`,
-`kill-recover`, or the name of an errno. Every operation that can change a file is a point; at point N the child is
-killed just before it, or, for odd N, just after. What the parent prints is one JSON line a point.
+Run by `main(SCENE, FAULT, FOLDER, FIRST, STEP)` in a process of its own. What the parent prints is one JSON line a
+point, after one about the scene. FAULT is
+
+- `kill`, `kill-undo`, `kill-recover`: SIGKILL while applying, undoing or recovering, at each journal and file operation
+  of npudoctor; at point N just before the operation, or, for even N, just after;
+- the name of an errno: the operation fails with it;
+- `tool`, `tool-undo`: SIGKILL for npudoctor and for the tool that it runs, at each file operation of the tool;
+- `tool-alone`: SIGKILL for the tool only; `tool-ENOSPC` and the like: the tool's operation fails;
+- `race`: two at once.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
-import shutil
 import signal
-import stat
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from npudoctor import plugins
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import Request
-from npudoctor.host import Host
-from npudoctor.host.local import LocalHost
 from npudoctor.plugins import Catalog
-from npudoctor.sdk import (
-    GroupMember,
-    MakeFolder,
-    Note,
-    Options,
-    Remount,
-    RemoveFile,
-    RemoveFolder,
-    Run,
-    SetSysctl,
-    Step,
-    WriteFile,
-    fix,
-)
+from tests.fixes import scenes
+from tests.fixes.scenes import Scene, Where
 
-KEY = "net.ipv4.ip_local_reserved_ports"
 CHANGING = ("mkdir", "rmdir", "rename", "unlink", "write", "fsync", "fchmod", "fchown", "chmod", "setxattr")
-STATE = "/var/lib/npudoctor"
-
-
-def put(root: str, path: str, text: str, mode: int = 0o644) -> None:
-    os.makedirs(os.path.dirname(root + path), exist_ok=True)
-    with open(root + path, "w", encoding="latin-1") as file:
-        file.write(text)
-    os.chmod(root + path, mode)
-
-
-def node(root: str) -> None:
-    """A node with what the fixes read."""
-    for folder in ("/var/lib", "/root", "/etc/profile.d", "/etc/security/limits.d", "/tmp"):
-        os.makedirs(root + folder, exist_ok=True)
-    put(root, "/proc/sys/net/ipv4/ip_local_reserved_ports", "8080,9000-9010\n")
-    put(root, "/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
-    put(root, "/etc/sysctl.conf", f"vm.swappiness = 1\n{KEY} = 8080\n", 0o640)
-    put(root, "/etc/sysctl.d/10-net.conf", "net.core.somaxconn = 4096\n")
-    put(root, "/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
-    put(root, "/etc/group", "root:x:0:\n")
-    put(root, "/root/.bashrc", "# mine\nalias ll='ls -l'", 0o600)
-    put(root, "/etc/odd", "caf\xe9\n", 0o604)
-    os.setxattr(root + "/etc/odd", "user.note", b"kept\xff")
-    os.makedirs(root + "/etc/hollow")
-    if shared := os.environ.get("SCENE_SHM"):
-        subprocess.run(["mount", "-o", "remount,size=1m", shared], check=True)
-        for name in ("group", "gshadow"):
-            shutil.copy2(f"{shared}.{name}", f"/etc/{name}")
-
-
-def namespace(folder: str) -> None:
-    """Prepare what the scene `system` changes, in the mount namespace that this process was started in."""
-    os.environ["SCENE_SHM"] = shared = f"{folder}/shm"
-    os.mkdir(shared)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", shared], check=True)
-    os.makedirs(f"{shared}/up")
-    os.makedirs(f"{shared}/work")
-    over = f"lowerdir=/etc,upperdir={shared}/up,workdir={shared}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", over, "/etc"], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", shared], check=True)
-    for name in ("group", "gshadow"):
-        shutil.copy2(f"/etc/{name}", f"{shared}.{name}")
-
-
-@fix("test.kinds", mends=())
-def every_kind(host: Host) -> Iterator[Step | Note]:
-    """Take a step of every kind that works on files."""
-    yield MakeFolder("/etc/new", 0o750)
-    yield WriteFile("/etc/new/inside", "one\n", 0o600)
-    yield WriteFile("/etc/odd", "two\n")
-    yield RemoveFile("/etc/sysctl.d/10-net.conf")
-    yield RemoveFolder("/etc/hollow")
-    yield SetSysctl(KEY, "1-5")
-
-
-@fix("test.command", mends=())
-def a_command(host: Host) -> Iterator[Step | Note]:
-    """Run a command with its inverse, then write."""
-    base = os.environ["SCENE_ROOT"]
-    yield Run(("cp", f"{base}/etc/odd", f"{base}/etc/copy"), ("rm", "-f", f"{base}/etc/copy"))
-    yield WriteFile(f"{base}/etc/after", "x\n")
-
-
-@fix("test.system", mends=())
-def a_system(host: Host) -> Iterator[Step | Note]:
-    """Change what only the system's own tools change: who is in a group, how large a mount is."""
-    yield GroupMember("games", "users")
-    yield Remount(os.environ["SCENE_SHM"], 4 << 20)
-    yield WriteFile(f"{os.environ['SCENE_ROOT']}/etc/after", "x\n")
-
-
-SCENES: dict[str, tuple[str, dict[str, Any]]] = {
-    "reserve": ("hccl.reserve-ports", {"ports": "60000-60031"}),
-    "profile": ("env.profile", {"set": {"HCCL_CONNECT_TIMEOUT": "600"}, "unset": ["ASCEND_GLOBAL_LOG_LEVEL"]}),
-    "system-profile": ("env.profile", {"set": {"HCCL_CONNECT_TIMEOUT": "600"}, "scope": "system"}),
-    "limits": ("system.limits", {"limits": {"nofile": "1048576", "memlock": "unlimited"}}),
-    "kinds": ("test.kinds", {}),
-    "command": ("test.command", {}),
-    "system": ("test.system", {}),
-}
-HERE = ("command", "system")
-"""Scenes that run commands, and so are played on this machine: `system` in a mount namespace of its own."""
-
-
-def snapshot(root: str) -> dict[str, list[Any]]:
-    """Everything below a root but the journal: kind, mode, owner, content, attributes."""
-    found: dict[str, list[Any]] = {}
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if os.path.join(folder, name) != root + STATE]
-        for name in (*folders, *files):
-            path = os.path.join(folder, name)
-            about = os.lstat(path)
-            content = ""
-            if stat.S_ISREG(about.st_mode):
-                with open(path, "rb") as file:
-                    content = file.read().decode("latin-1")
-            attributes = {one: os.getxattr(path, one).hex() for one in sorted(os.listxattr(path))}
-            found[path.removeprefix(root)] = [about.st_mode, about.st_uid, about.st_gid, content, attributes]
-    if shared := os.environ.get("SCENE_SHM"):
-        size = os.statvfs(shared)
-        found["shm"] = [size.f_blocks * size.f_frsize]
-        for name in ("group", "gshadow"):
-            with open(f"/etc/{name}") as text:
-                found[name] = [text.read()]
-    return found
+NEVER = 1 << 30
+RACES = 10
 
 
 class Point:
     """Counts the operations, and strikes at one of them."""
 
     def __init__(self, number: int, strike: Callable[[], None], *, after: bool) -> None:
-        self.left = number
+        self.count = 0
+        self.number = number
         self.strike = strike
         self.after = after
 
     def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **named: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self.after:
+            self.count += 1
+            here = self.count == self.number
+            if here and not self.after:
                 self.strike()
-            here = self.left == 0
             try:
                 return call(*args, **named)
             finally:
@@ -172,9 +58,12 @@ class Point:
         return called
 
 
-def arm(number: int, fault: str) -> None:
+def armed(number: int, fault: str) -> Point:
+    """Let every operation of this process count, and the one with this number be struck."""
+    end = os.kill
+
     def kill() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+        end(os.getpid(), signal.SIGKILL)
 
     def fail() -> None:
         code = getattr(errno, fault)
@@ -184,122 +73,190 @@ def arm(number: int, fault: str) -> None:
     point = Point(
         (number + 1) // 2 if killing else number, kill if killing else fail, after=killing and number % 2 == 0
     )
-    for name in CHANGING:
+    for name in (*CHANGING, "kill") if killing else CHANGING:
         setattr(os, name, point.wrap(getattr(os, name)))
     if killing:
         subprocess.Popen = point.wrap(subprocess.Popen)  # type: ignore[assignment, misc]
+    return point
 
 
-def host_of(root: str, scene: str) -> LocalHost:
-    if scene in HERE:
-        return LocalHost(environ={"HOME": "/root"})
-    return LocalHost(root=root, environ={"HOME": "/root", "PATH": "/usr/bin:/bin"})
+class Play:
+    """A scene that is played over and over."""
 
+    def __init__(self, name: str, folder: str) -> None:
+        self.scene: Scene = scenes.SCENES[name]
+        self.folder = folder
+        self.root = f"{folder}/node"
+        self.catalog: Catalog = scenes.catalog_of(self.scene)
+        self.late = 0
+        os.environ["SCENE_ROOT"] = self.root
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        if self.scene.where is Where.BELOW:
+            os.environ["PATH"] = f"{self.root}.tools:/usr/bin:/bin"
+        if self.scene.where is Where.ALONE:
+            scenes.namespace()
 
-def state_of(root: str, scene: str) -> str:
-    return root + STATE if scene in HERE else STATE
+    def anew(self) -> None:
+        """The node as it was."""
+        scenes.node(self.root, self.scene)
 
+    def snapshot(self) -> dict[str, Any]:
+        return scenes.snapshot(self.scene, self.root)
 
-def act(what: str, catalog: Catalog, root: str, scene: str) -> str:
-    host, state = host_of(root, scene), state_of(root, scene)
-    id, params = SCENES[scene]
-    if what == "apply":
-        planned = plan.make(catalog, host, Request(id, params), Options(python="/nowhere"))
-        events = runner.apply(catalog, host, planned, Options(python="/nowhere"), state=state)
-    elif what == "undo":
-        events = runner.undo(host, state=state)
-    else:
-        events = runner.recover(host, state=state)
-    last = list(events)[-1]
-    assert isinstance(last, runner.Ended)
-    return f"{last.outcome.value}: {last.reason}"
+    def planned(self) -> plan.FixPlan:
+        options = scenes.options_of(self.scene, self.root)
+        request = Request(self.scene.fix, scenes.params_of(self.scene, self.root))
+        return plan.make(self.catalog, scenes.host_of(self.scene, self.root), request, options)
 
-
-def child(what: str, catalog: Catalog, root: str, scene: str, number: int = 0, fault: str = "") -> str:
-    """What a forked process says before it ends; `killed` where it was."""
-    reading, writing = os.pipe()
-    write = os.write
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        try:
-            if number:
-                arm(number, fault)
-            said = act(what, catalog, root, scene)
-        except BaseException as problem:
-            said = f"crashed: {type(problem).__name__}: {problem}"
-        write(writing, said.encode())
-        os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        said = file.read().decode()
-    _, status = os.waitpid(pid, 0)
-    return "killed" if os.WIFSIGNALED(status) else said
-
-
-def is_cut_off(root: str) -> bool:
-    runs = os.listdir(f"{root}{STATE}/runs")
-    with open(f"{root}{STATE}/runs/{runs[0]}/status.json") as file:
-        return '"applying"' in file.read()
-
-
-def one(catalog: Catalog, folder: str, scene: str, fault: str, number: int) -> dict[str, Any]:
-    root = f"{folder}/node"
-    shutil.rmtree(root, ignore_errors=True)
-    os.environ["SCENE_ROOT"] = root
-    node(root)
-    struck = "apply"
-    if fault in ("kill-undo", "kill-recover"):
-        struck = fault.removeprefix("kill-")
-        begun(catalog, folder, scene, fault)
-    said = child(struck, catalog, root, scene, number, fault)
-    recovered = child("recover", catalog, root, scene)
-    until = time.monotonic() + 20
-    while "another fix is under way" in recovered and time.monotonic() < until:  # what was killed has started a command
-        time.sleep(0.02)
-        recovered = child("recover", catalog, root, scene)
-    return {"point": number, "said": said, "recovered": recovered, "node": snapshot(root)}
-
-
-def begun(catalog: Catalog, folder: str, scene: str, fault: str) -> None:
-    """The node with the fix applied, or cut off as late as it goes; made once, and copied after that."""
-    root, made = f"{folder}/node", f"{folder}/begun"
-    if not os.path.exists(made):
-        if fault == "kill-undo":
-            child("apply", catalog, root, scene)
+    def act(self, what: str, gate: int = -1) -> str:
+        """Apply, undo or recover; what the last event says. `gate` is a pipe that is waited for in front of it."""
+        host, state = scenes.host_of(self.scene, self.root), scenes.state_of(self.scene, self.root)
+        if what == "apply":
+            options, made = scenes.options_of(self.scene, self.root), self.planned()
+            if gate >= 0:
+                os.read(gate, 1)
+            events = runner.apply(self.catalog, host, made, options, irreversible=self.scene.irreversible, state=state)
+        elif what == "undo":
+            events = runner.undo(host, state=state)
         else:
-            for early in range(240, 0, -6):
-                shutil.rmtree(root)
-                node(root)
-                if child("apply", catalog, root, scene, early, "kill") == "killed" and is_cut_off(root):
-                    break
-        shutil.copytree(root, made, symlinks=True)
-    shutil.rmtree(root)
-    shutil.copytree(made, root, symlinks=True)
+            events = runner.recover(host, state=state)
+        last = list(events)[-1]
+        assert isinstance(last, runner.Ended)
+        return f"{last.outcome.value}: {last.reason}"
+
+    def begin(self, what: str, number: int = 0, fault: str = "", gate: int = -1) -> tuple[int, int]:
+        """A forked process that does it, and the pipe that it speaks into."""
+        reading, writing = os.pipe()
+        write = os.write
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            point = None
+            try:
+                if fault.startswith("tool"):
+                    self._arm_tools(number, fault)
+                elif number:
+                    point = armed(number, fault)
+                said = self.act(what, gate)
+            except BaseException as problem:
+                said = f"crashed: {type(problem).__name__}: {problem}"
+            write(writing, json.dumps([said, point.count if point else 0]).encode())
+            os._exit(0)
+        os.close(writing)
+        return pid, reading
+
+    def _arm_tools(self, number: int, fault: str) -> None:
+        how = fault.rpartition("-")[2]
+        os.environ["SCENE_COUNT"] = f"{self.folder}/count"
+        os.environ["SCENE_AT"] = str(number)
+        os.environ["SCENE_HOW"] = str(getattr(errno, how, 0))
+        os.environ["SCENE_FIXER"] = "0" if how == "alone" else str(os.getpid())
+        os.environ["LD_PRELOAD"] = os.environ["SCENE_STRIKER"]
+
+    def operations_of_tools(self) -> int:
+        try:
+            return os.stat(f"{self.folder}/count").st_size
+        except FileNotFoundError:
+            return 0
+
+    @staticmethod
+    def end(begun: tuple[int, int]) -> tuple[str, int]:
+        """What a forked process has said, `killed` where it was, and how many operations it has counted."""
+        pid, reading = begun
+        with open(reading, "rb") as file:
+            told = file.read().decode()
+        _, status = os.waitpid(pid, 0)
+        said, count = json.loads(told) if told else ("", 0)
+        return ("killed" if os.WIFSIGNALED(status) else said), count
+
+    def child(self, what: str, number: int = 0, fault: str = "") -> tuple[str, int]:
+        if os.path.exists(f"{self.folder}/count"):
+            os.unlink(f"{self.folder}/count")
+        return self.end(self.begin(what, number, fault))
+
+    def settled(self) -> None:
+        """Wait for what a killed process had started: it holds the lock."""
+        path = f"{self.root}{scenes.STATE}/lock"
+        until = time.monotonic() + 20
+        while os.path.exists(path) and time.monotonic() < until:
+            with open(path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(0.01)
+
+    def one(self, fault: str, number: int) -> dict[str, Any]:
+        """Strike at one point, and recover."""
+        self.anew()
+        struck = "apply"
+        if fault.endswith("-undo"):
+            struck = "undo"
+            self.child("apply")
+        elif fault.endswith("-recover"):
+            struck = "recover"
+            self._cut_off()
+        said, _ = self.child(struck, number, fault)
+        self.settled()
+        recovered, _ = self.child("recover")
+        return {"point": number, "said": said, "recovered": recovered, "node": self.snapshot()}
+
+    def _cut_off(self) -> None:
+        """Kill it as late as it goes while it is still being applied."""
+        if self.late:
+            self.child("apply", self.late, "kill")
+            self.settled()
+            return
+        self.late = 2 * self.child("apply", NEVER, "kill")[1]
+        while True:
+            self.anew()
+            killed = self.child("apply", self.late, "kill")[0] == "killed"
+            self.settled()
+            if killed and self._is_applying():
+                return
+            self.late -= 1
+
+    def _is_applying(self) -> bool:
+        runs = f"{self.root}{scenes.STATE}/runs"
+        with open(f"{runs}/{os.listdir(runs)[0]}/status.json") as file:
+            return '"applying"' in file.read()
+
+    def race(self, number: int) -> dict[str, Any]:
+        """Two that have shown the same plan, and are let go at once."""
+        self.anew()
+        waiting, gate = os.pipe()
+        both = [self.begin("apply", gate=waiting) for _ in range(2)]
+        time.sleep(0.3 if number % 2 else 1.0)
+        os.write(gate, b"go")
+        said = sorted(self.end(one)[0] for one in both)
+        os.close(waiting)
+        os.close(gate)
+        return {"point": number, "said": said[0], "other": said[1], "node": self.snapshot()}
 
 
-def main(scene: str, fault: str, folder: str, first: str, step: str) -> None:
-    found = plugins.load()
-    mine = {one.id: one for one in (every_kind, a_command, a_system)}
-    if scene == "system":
-        namespace(folder)
-    catalog = Catalog(checks=found.checks, probes=found.probes, fixes={**found.fixes, **mine})
-    root = f"{folder}/node"
-    os.environ["SCENE_ROOT"] = root
-    node(root)
-    before = snapshot(root)
-    said = child("apply", catalog, root, scene)
-    print(json.dumps({"said": said, "before": before, "after": snapshot(root)}), flush=True)
-    number = int(first)
-    while True:
-        found_out = one(catalog, folder, scene, fault, number)
-        print(json.dumps(found_out), flush=True)
-        if fault.startswith("kill") and found_out["said"] != "killed":
+def main(name: str, fault: str, folder: str, first: str, step: str) -> None:
+    """Play a scene and print what is left, point by point."""
+    play = Play(name, folder)
+    play.anew()
+    made = play.planned()
+    steps = [one for each in made.steps for one in (each.step, each.inverse) if one is not None]
+    before = play.snapshot()
+    said, _ = play.child("apply")
+    head = {"said": said, "kinds": [type(one).__name__ for one in steps], "before": before, "after": play.snapshot()}
+    last = NEVER
+    if fault == "race":
+        last = RACES
+    elif fault.startswith("tool"):
+        undoing = fault.endswith("-undo")
+        if not undoing:
+            play.anew()
+        play.child("undo" if undoing else "apply", NEVER, fault)
+        last = play.operations_of_tools()
+    print(json.dumps({**head, "last": last}), flush=True)
+    for number in range(int(first), last + 1, int(step)):
+        row = play.race(number) if fault == "race" else play.one(fault, number)
+        print(json.dumps(row), flush=True)
+        ended = fault.startswith("kill") and row["said"] != "killed"
+        if ended or (hasattr(errno, fault) and number > 12 and row["said"].startswith("applied")):
             break
-        if not fault.startswith("kill") and number > 12 and found_out["said"].startswith("applied"):
-            break
-        number += int(step)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    scenes.end_sleepers()
