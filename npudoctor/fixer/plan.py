@@ -78,9 +78,10 @@ class FixPlan:
         """Whether a step cannot be undone."""
         return any(one.inverse is None for one in self.steps)
 
-    def in_place(self, host: Host) -> bool:
-        """Whether the node is now as every step leaves it; of a command nobody can tell."""
-        return all(one.step.holds(host) for one in self.steps)
+    def looked_at(self, host: Host) -> str:
+        """What can be said after it was applied, where no check judges it; a command's effect nobody can tell."""
+        there = all(one.step.holds(host) for one in self.steps)
+        return "looked at again, all is as shown" if there else "no check tells whether it has helped"
 
     @property
     def preview(self) -> str:

@@ -232,11 +232,7 @@ class _Run:
             return (), f"applied, and not proved: {self.plan.unproved}"
         checks = plan.provers(self.catalog, fix)
         if not checks:
-            seen = self.plan.in_place(self.host.fresh())
-            return (
-                (),
-                f"applied; {'looked at again, all is as shown' if seen else 'no check tells whether it has helped'}",
-            )
+            return (), f"applied; {self.plan.looked_at(self.host.fresh())}"
         yield Proving(checks, fix.effect)
         told = "applied and proved"
         host = self.host.fresh()
