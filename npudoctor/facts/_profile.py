@@ -99,7 +99,11 @@ def _posix(profile: Profile) -> Iterator[str]:
         if profile.nnal is not None and profile.nnal.set_env:
             yield "    # NNAL (ATB), for the C++ ABI of this torch; without --cxx_abi it starts torch at every login.\n"
             script = shlex.quote(profile.nnal.set_env)
-            yield f'    [ -n "${{BASH_VERSION:-}}" ] && . {script} --cxx_abi={profile.abi}\n'
+            home = f"{profile.nnal.root}/atb/cxx_abi_{profile.abi}"
+            yield f'    if [ -n "${{BASH_VERSION:-}}" ]; then\n        . {script} --cxx_abi={profile.abi}\n'
+            yield "    else  # its script finds itself in bash only; zsh and sh get what it says of the libraries\n"
+            yield f"        export ATB_HOME_PATH={shlex.quote(home)}\n"
+            yield '        export LD_LIBRARY_PATH="$ATB_HOME_PATH/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n    fi\n'
         yield "fi\n"
     for name in profile.unsets:
         yield f"# {name} is not wanted: its default holds.\nunset {name}\n"

@@ -89,6 +89,7 @@ class Play:
         self.root = f"{folder}/node"
         self.catalog: Catalog = scenes.catalog_of(self.scene)
         self.late = 0
+        self.made: plan.FixPlan | None = None
         os.environ["SCENE_ROOT"] = self.root
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         if self.scene.where is Where.BELOW:
@@ -104,6 +105,12 @@ class Play:
         return scenes.snapshot(self.scene, self.root)
 
     def planned(self) -> plan.FixPlan:
+        """What is shown to the person: always the same on the same node, but for the numbers of its processes."""
+        if self.made is None or self.scene.begin is scenes.with_sleepers:
+            self.made = self._plan()
+        return self.made
+
+    def _plan(self) -> plan.FixPlan:
         options = scenes.options_of(self.scene, self.root)
         request = Request(self.scene.fix, scenes.params_of(self.scene, self.root))
         return plan.make(self.catalog, scenes.host_of(self.scene, self.root), request, options)

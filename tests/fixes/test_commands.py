@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +135,23 @@ def test_env_is_printed_for_each_shell(capsys: pytest.CaptureFixture[str]) -> No
     assert ('ASCEND_HOME_PATH="/usr' in said, "undo" in said) == (True, False)
     assert main(["env", *NODE, "--check"]) == 1
     assert main(["env", "--simulate", "seed-910b1", "--check"]) == 0
+
+
+def test_nnal_is_in_force_in_shells_that_its_script_does_not_work_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "node.toml").write_text(
+        'product = "atlas-800t-a2-910b3"\ncann = { version = "8.2.RC1", sourced = false, nnal = "8.2.RC1" }\n'
+    )
+    assert main(["env", "--simulate", str(tmp_path / "node.toml"), "--shell", "zsh"]) == 0
+    text = capsys.readouterr().out.replace("/usr/local/Ascend", str(tmp_path))
+    (tmp_path / "ascend-toolkit").mkdir()
+    (tmp_path / "ascend-toolkit/set_env.sh").write_text("export LD_LIBRARY_PATH=/cann/lib64\n")
+    (tmp_path / "nnal/atb").mkdir(parents=True)
+    (tmp_path / "nnal/atb/set_env.sh").write_text('export ATB_HOME_PATH="${BASH_SOURCE[0]} $1"\n')
+    for shell in filter(shutil.which, ("bash", "sh", "zsh")):
+        script = f'{text}\necho "$ATB_HOME_PATH $LD_LIBRARY_PATH"'
+        said = subprocess.run([shell, "-euc", script], capture_output=True, text=True, check=True, env={}).stdout
+        home = f"{tmp_path}/nnal/atb/8.2.RC1/atb/cxx_abi_1"
+        by_script = f"{tmp_path}/nnal/atb/set_env.sh --cxx_abi=1 /cann/lib64\n"
+        assert said == (by_script if shell == "bash" else f"{home} {home}/lib:/cann/lib64\n")
