@@ -1,6 +1,6 @@
 """Print the environment that a job should have on this node: CANN's script, and variables in their corrected form.
 
-  eval "$(npudoctor env)"              in this shell; `source <(npudoctor env)` does the same
+  eval "$(npudoctor env)"              in bash, zsh or sh; `source <(npudoctor env)` does the same
   npudoctor env --shell fish | source
   npudoctor env --systemd > /etc/npu.env     for EnvironmentFile= of a unit
   npudoctor env --check                is this shell's environment as it should be? 0 yes, 1 no

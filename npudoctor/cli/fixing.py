@@ -111,7 +111,7 @@ def follow(events: Iterable[Event], words: Sequence[str]) -> Ended:
             where = "in a new login" if event.effect is Effect.NEW_LOGIN else "again"
             say(f"  running {', '.join(event.checks[:4])}{' …' * (len(event.checks) > 4)} {where}")
         elif isinstance(event, Undoing):
-            say(f"  undoing step {event.number}")
+            say(f"  undoing step {event.number}" + (f": {_first_line(event.preview)}" if event.preview else ""))
         elif isinstance(event, Ended):
             tell_end(event, words)
             return event
@@ -128,7 +128,7 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
         say(f"  $ {command_for(ended.instead, words)}")
     if ended.outcome is Outcome.APPLIED and "--simulate" in words:
         say("  a simulated node forgets it when this command ends")
-    elif ended.outcome is Outcome.APPLIED and ended.run:
+    elif ended.outcome is Outcome.APPLIED and ended.reversible:
         say(f"  $ npudoctor undo {ended.run}   # takes it back")
 
 

@@ -178,6 +178,7 @@ def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]]
         "remaining": [
             {
                 "check": check,
+                "subject": finding.subject,
                 "severity": finding.severity.value,
                 "summary": finding.summary,
                 "hint": finding.hint,
@@ -198,8 +199,12 @@ def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None
         write("this node is healthy\n" if code == 0 else "")
         return
     write("left for a person:\n")
+    alike: dict[tuple[str, str], list[Finding]] = {}
     for check, finding in remaining:
-        write(f"  {finding.severity.value}: {finding.summary} ({check})\n")
+        alike.setdefault((check, finding.summary), []).append(finding)
+    for (check, summary), (finding, *others) in alike.items():
+        where = ", ".join([finding.subject, *(one.subject for one in others)]) if finding.subject != "host" else ""
+        write(f"  {finding.severity.value}: {summary} ({': '.join(filter(None, (check, where)))})\n")
         if finding.fix is not None:
             write(f"    $ {' '.join(['npudoctor fix', finding.fix.id, node.words_of(setup.args)]).strip()}\n")
         else:

@@ -92,9 +92,9 @@ class Undoing:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The last event. `reason` is a full clause, `instead` what would work, `remaining` what is not mended.
+    """The last event. `reason` is a full clause, `remaining` what is not mended, `reversible` whether `undo` works.
 
-    `instead` is `sudo` where root could do it, a flag that is missing, or a whole command.
+    `instead` is what would work: `sudo` where root could do it, a flag that is missing, or a whole command.
     """
 
     outcome: Outcome
@@ -103,6 +103,7 @@ class Ended:
     reason: str = ""
     instead: str | None = None
     remaining: tuple[Finding, ...] = ()
+    reversible: bool = True
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
@@ -199,7 +200,8 @@ class _Run:
             first = remaining[0].summary
             yield from self._roll_back(f"what it should mend is still there: {first}", remaining)
             return
-        yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told)
+        back = any(one.inverse for one in self.plan.steps)
+        yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told, reversible=back)
 
     def _placed(self, step: Step, number: int) -> Step:
         """What keeps files keeps them in the folder of the run."""

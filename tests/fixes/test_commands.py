@@ -45,6 +45,7 @@ def test_a_fix_is_kept_in_the_history_and_undone_by_its_name(kept: Any, capsys: 
     first, second = json.loads(capsys.readouterr().out)
     assert [first["status"], second["status"], first["fix"]] == ["applied", "applied", "hccl.reserve-ports"]
     assert main(["undo", first["id"], *NODE]) == 0
+    assert "undoing step 1: net.ipv4.ip_local_reserved_ports: 60000-60031 → nothing" in capsys.readouterr().err
     assert main(["undo", first["id"], *NODE]) == 7
     assert main(["undo", "no-such-run", *NODE]) == 7
     assert "`npudoctor history` lists them" in capsys.readouterr().err
@@ -155,3 +156,15 @@ def test_nnal_is_in_force_in_shells_that_its_script_does_not_work_in(
         home = f"{tmp_path}/nnal/atb/8.2.RC1/atb/cxx_abi_1"
         by_script = f"{tmp_path}/nnal/atb/set_env.sh --cxx_abi=1 /cann/lib64\n"
         assert said == (by_script if shell == "bash" else f"{home} {home}/lib:/cann/lib64\n")
+
+
+def test_what_is_left_of_many_cards_is_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(
+        'product = "atlas-800t-a2-910b3"\ncard = [{ id = 1, health = "Alarm" }, { id = 4, health = "Alarm" }]\n'
+    )
+    words = ["setup", "--yes", "--simulate", str(tmp_path / "node.toml")]
+    assert main(words) == 1
+    assert capsys.readouterr().out.count("(npu.health: npu:1, npu:4)\n") == 1
+    assert main([*words, "--json"]) == 1
+    left = json.loads(capsys.readouterr().out)["remaining"]
+    assert [one["subject"] for one in left] == ["npu:1", "npu:4"]

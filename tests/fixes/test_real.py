@@ -252,7 +252,7 @@ def test_an_orphan_is_ended_and_one_of_another_user_is_left_alone(node: Machine)
     asked = node.npudoctor(*release, f"pids={mine}")
     assert (asked.returncode, "--irreversible" in asked.stderr, alive(mine)) == (7, True, True)
     done = node.npudoctor(*release, f"pids={mine}", "--irreversible")
-    assert (done.returncode, alive(mine)) == (0, False), done.stderr
+    assert (done.returncode, alive(mine), "npudoctor undo" in done.stderr) == (0, False, False), done.stderr
     left = node.npudoctor(*release, f"pids={theirs}", "--irreversible")
     assert (left.returncode, "left alone" in left.stderr, alive(theirs)) == (7, True, True)
     told = node.npudoctor(*release, f"pids={theirs}", "others=true", "--irreversible", user="other")
