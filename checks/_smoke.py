@@ -9,13 +9,15 @@ from npudoctor import knowledge
 from npudoctor.facts.smoke import STAGES, SmokeFailure, SmokeRun
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Severity, Unavailable
 
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
+
 TRIED = "what the ranks of `npudoctor smoke` reported"
 
 
 def judged(run: SmokeRun, stage: str) -> Iterator[Finding]:
     """The findings on the ranks that broke in this stage; raises Unavailable where the run never came so far."""
     if stage not in run.planned:
-        raise NotApplicable(f"this run has no stage {stage}")
+        raise NotApplicable("not a part of this run")
     broken = run.broken_in
     if broken is None:
         if any(stage not in done for done in run.stages.values()) or len(run.stages) == 0:
@@ -44,7 +46,7 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
     for group in groups.values():
         who = _named(group) if len(group) < run.world_size or run.world_size == 1 else everybody(run)
         others = f" ({ranks_text(waited)} only waited)" if waited else ""
-        yield _finding(group, f"{who} {_what(group[0])}{others}", stage)
+        yield _finding(group, f"{who} {_what(group[0], many=len(group) > 1)}{others}", stage)
 
 
 def everybody(run: SmokeRun) -> str:
@@ -65,31 +67,42 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, sorted(ranks)))}"
 
 
-def _what(one: SmokeFailure) -> str:
+def _what(one: SmokeFailure, *, many: bool) -> str:
     where = f" in {one.stage}" + (f", at {one.doing}" if one.doing else "")
     if one.cause == "signal":
         return f"was ended by {one.signal}{where}"
     if one.cause == "exit":
         return f"exited{'' if one.exit_code is None else f' with status {one.exit_code}'}{where} without a word"
     if one.cause == "no-start":
-        return f"ended before it could report{where}"
+        last = f": {_shortened(one.last_line)}" if one.last_line and _ERROR.match(one.last_line) else ""
+        return f"ended before {'they' if many else 'it'} could report{where}{last}"
     if one.cause == "hang":
         return f"hangs{where}" + (" (it is stopped)" if one.state == "T" else "")
     if one.cause == "world-size":
         return f"cannot take part: {one.message}"
-    return f"failed{where}: {_shortened((one.message or 'it does not say why').splitlines()[0])}"
+    return f"failed{where}: {_meaning(one) or _shortened((one.message or 'it does not say why').splitlines()[0])}"
+
+
+def _meaning(one: SmokeFailure) -> str | None:
+    """What the first code of CANN or the driver means; torch_npu's own say no more than which of them was called."""
+    for code in one.codes:
+        spelled, _, meaning = code.partition(": ")
+        if meaning and not spelled.startswith("ERR"):
+            return f"{meaning} ({spelled})"
+    return None
 
 
 def _shortened(text: str, limit: int = 120) -> str:
-    """The text up to its limit: without the folders of its paths where it is longer, and ended between words."""
-    text = text if len(text) <= limit else re.sub(r"(?<![^\s'\"(])/\S*/", "", text)
+    """The text up to its limit: where it is longer, without places in source and folders of paths, ended at a word."""
+    if len(text) > limit:
+        text = re.sub(r"(?<![^\s'\"(])/\S*/", "", re.sub(r"\S+\.(?:cpp|h|cc):\d+ ", "", text))
     return text if len(text) <= limit else text[:limit].rpartition(" ")[0].rstrip(" ,;:(") + " …"
 
 
 def _finding(group: Sequence[SmokeFailure], summary: str, stage: str) -> Finding:
     one = group[0]
     known = [pitfall for id in one.pitfalls if (pitfall := knowledge.pitfalls().pitfall(id)) is not None]
-    evidence = [Evidence(source=f"rank {one.rank} in {stage}", expected="comes through", actual=_heard(one))]
+    evidence = [Evidence(source=f"rank {one.rank} in {stage}", expected="to come through", actual=_heard(one))]
     if one.message and one.message not in summary:
         evidence.append(Evidence(source=f"what rank {one.rank} said", actual=one.message.splitlines()[0][:300]))
     if one.last_line and one.last_line not in (one.message or ""):

@@ -17,11 +17,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
 from npudoctor.smoke.plan import Misused, Plan, Refused
-from npudoctor.smoke.watch import Watch, log_tail
+from npudoctor.smoke.watch import RankState, Watch, log_tail
 
 TICK_S = 0.1
 SETTLE_S = 0.3
 """How long others may still say why, once a rank has failed by itself."""
+
+SETTLE_CARDS_S = 1.5
+"""The same on cards, where the calls of one library fail apart: the others may be about to fail in the same one."""
 
 SETTLE_FOLLOWING_S = 0.7
 """The same where all that is known is that ranks lost a peer."""
@@ -31,6 +34,9 @@ SETTLE_STARTING_S = 3.0
 
 REAP_S = 0.5
 """How long a process that has hung up may take to be gone; it may be writing a core."""
+
+QUIET_S = 15.0
+"""A rank that was heard of less long before the time of the whole run was up may well have been at work."""
 
 FAREWELL_S = 10.0
 """How long ranks that have said goodbye may take to be gone."""
@@ -104,7 +110,8 @@ class _Run:
                 failed_at = failed_at or now
                 known = all(states[rank].gone_at or states[rank].failed for rank in failed)
                 following = all(blame.follows(states[rank]) for rank in failed)
-                settle = SETTLE_FOLLOWING_S if following or not known else SETTLE_S
+                settle = SETTLE_CARDS_S if self._plan.planned.device == "npu" else SETTLE_S
+                settle = max(settle, SETTLE_FOLLOWING_S) if following or not known else settle
                 starting = any("launch" not in state.ended and not state.over for state in states.values())
                 settle = SETTLE_STARTING_S if starting else settle
                 if now > failed_at + settle or len(failed) == len(states):
@@ -196,7 +203,10 @@ class _Run:
         if event.cause not in (Cause.NO_START, Cause.EXIT) or self._plan.request.launcher == "direct":
             return event
         log = log_tail(self._folder, "launcher.log")
-        return event.model_copy(update={"last_line": event.last_line or blame.last_line(log)})
+        update: dict[str, object] = {"last_line": event.last_line or blame.last_line(log)}
+        if not event.codes and not event.pitfalls:
+            update["codes"], update["pitfalls"] = blame.known_of("", log)
+        return event.model_copy(update=update)
 
     def _wrong_worlds(self, wrong: list[int]) -> Iterator[Event]:
         for rank in wrong:
@@ -212,6 +222,8 @@ class _Run:
         states = self._watch.ranks
         stacks = self._stacks(over.ranks)
         first = blame.hung_first(over.ranks, states, stacks)
+        if not over.stage:  # the run's own time says nothing of a rank that was at work until it was up
+            first = frozenset(rank for rank in first if self._silent_s(states[rank]) > QUIET_S)
         for rank in sorted(over.ranks, key=lambda rank: (rank not in first, rank)):
             yield blame.describe(
                 self._plan,
@@ -223,6 +235,9 @@ class _Run:
                 hung=True,
             )
         yield from self._waiting(over.ranks)
+
+    def _silent_s(self, state: RankState) -> float:
+        return time.monotonic() - (self._watch.began if state.heard is None else state.heard)
 
     def _stacks(self, ranks: tuple[int, ...]) -> dict[int, str]:
         """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""

@@ -71,8 +71,12 @@ class Watch:
         return round(time.monotonic() - self.began, 4)
 
     def wait(self, seconds: float) -> Iterator[Event]:
-        """What the ranks say within so many seconds; returns as soon as anything was said."""
-        for key, _ in self._selector.select(max(seconds, 0)):
+        """What the ranks say within so many seconds; returns as soon as anything was said.
+
+        A rank that has died is heard of before what others say at the same time: they may complain of its death.
+        """
+        ready = [key for key, _ in self._selector.select(max(seconds, 0))]
+        for key in sorted(ready, key=lambda key: key.data is None or not key.data.is_gone()):
             if key.data is None:
                 self._accept()
             else:
@@ -156,6 +160,15 @@ class _Connection:
         self.socket = connection
         self.rest = b""
         self.rank: int | None = None
+
+    def is_gone(self) -> bool:
+        """Whether the other end has closed and there is nothing left to read."""
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def pid(self) -> int | None:
         """The process at the other end, as the kernel says."""

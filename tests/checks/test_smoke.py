@@ -125,6 +125,21 @@ def test_without_profile_full_no_card_is_touched(check: str) -> None:
             failed(0, "in-sync", "exit", exit_code=3),
             "rank 0 on npu:0 exited with status 3 in in-sync without a word",
         ),
+        (
+            "smoke.launch",
+            failed(2, "launch", "no-start", last_line="ImportError: libhccl.so: cannot open shared object file"),
+            "rank 2 on npu:2 ended before it could report in launch: "
+            "ImportError: libhccl.so: cannot open shared object file",
+        ),
+        (
+            "smoke.launch",
+            failed(
+                *(2, "launch", "exception"),
+                message="RuntimeError: SetDevice:npu_sys_ctrl.cpp:337 NPU function error: c10_npu::SetDevice(device)",
+                codes=["ERR00100: torch_npu: a call of acl failed", "507033: the device did not start"],
+            ),
+            "rank 2 on npu:2 failed in launch: the device did not start (507033)",
+        ),
     ],
 )
 def test_the_stage_that_broke_has_the_error_and_the_later_ones_stand_behind_it(

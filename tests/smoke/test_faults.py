@@ -168,6 +168,12 @@ def test_what_is_broken_is_named_three_times_of_three(smoke: Smoke, name: str) -
         must_be_caught(ran, fault)
 
 
+def test_no_rank_is_blamed_for_being_at_work_when_the_time_of_the_run_is_up(smoke: Smoke) -> None:
+    ran = smoke(fresh=True, timeout_s=0.3)
+    assert ran.first == []
+    assert ran.errors["smoke.launch"].startswith("the time of the whole run was up in launch")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", range(20))
 @pytest.mark.parametrize("name", FAULTS)
