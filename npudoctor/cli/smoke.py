@@ -5,6 +5,7 @@ examples:
   npudoctor smoke --cards 0,1 --size large    two cards; big enough to see HBM, AI Core use and scaling
   npudoctor smoke --launcher torchrun     by the launcher that the job will use
   npudoctor smoke --device cpu --ranks 2  without a card: torch, gloo and the machinery
+  npudoctor smoke --simulate new-node     what it says of a simulated node; --replay: of a recorded one
   npudoctor smoke --json                  for a script: the exit code is the verdict
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (no usable card, for example),
@@ -104,22 +105,25 @@ def run(args: argparse.Namespace) -> int:
     """Run it and print what came of it; the report's exit code."""
     from npudoctor.smoke.session import Session
 
-    if args.replay or args.simulate or args.root:
-        raise UsageError("a smoke run needs cards: --replay, --simulate and --root have none to train on")
+    if args.root:
+        raise UsageError("a smoke run needs cards: what lies below --root has none to train on")
+    request = _request(args)
+    if (args.replay or args.simulate) and request != Request():
+        raise UsageError("a recorded or simulated node tells of one run; only a live one can be asked for another")
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
     with node.opened(args, config) as host:
         session = Session(
             catalog=catalog,
             host=host,
-            request=_request(args),
+            request=request,
             options=node.options(args, config),
             fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
             severities=config.severity,
             silenced=config.silenced(),
         )
         try:
-            report = _follow(session.run(), args)
+            report = _follow(session.run() if host.about.source == "live" else session.played(), args)
         except Misused as why:
             raise UsageError(str(why)) from why
         except Refused as why:

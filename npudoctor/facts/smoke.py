@@ -10,7 +10,7 @@ from typing import Any
 
 from npudoctor.facts.target_python import TargetPython
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 RUN_TIMEOUT_S = 900.0
@@ -224,6 +224,17 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     """From `npudoctor smoke` on the idle cards; only in profile full, for it touches them."""
     if options.profile != "full":
         raise NotApplicable("the smoke run touches the cards: add --profile full, or run `npudoctor smoke`")
+    done = told(host, python)
+    try:
+        return parse(done.stdout)
+    except ParseError as problem:
+        said = (done.stderr.strip().splitlines() or [str(problem)])[-1].removeprefix("npudoctor: ")
+        because = Because.ABSENT if done.returncode == 3 else Because.FAILED
+        raise Unavailable(f"the smoke run was not made: {said}", because=because) from None
+
+
+def told(host: Host, python: TargetPython) -> Completed:
+    """What `npudoctor smoke` prints there, one event a line: made now, or as it was recorded."""
     live = host.about.source == "live"
     if live and getattr(host, "rooted", False):
         raise NotApplicable("what lies below --root has no cards of its own to train on")
@@ -233,9 +244,4 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     done = host.run(command, timeout=RUN_TIMEOUT_S)
     if done.timed_out:
         raise Unavailable(f"the smoke run did not end within {RUN_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
-    try:
-        return parse(done.stdout)
-    except ParseError as problem:
-        said = (done.stderr.strip().splitlines() or [str(problem)])[-1].removeprefix("npudoctor: ")
-        because = Because.ABSENT if done.returncode == 3 else Because.FAILED
-        raise Unavailable(f"the smoke run was not made: {said}", because=because) from None
+    return done

@@ -108,6 +108,7 @@ class _Page:
         self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
         if plan is not None:
             ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
+            ranks = f"simulated: {ranks}" if plan.simulated else ranks
             what = f"{ranks} by {plan.launcher}, {plan.backend}, {plan.strategy}, {plan.dtype}"
             self._line("  ", Text(f"{what}, size {plan.size}, {report.duration_s:.1f} s; {plan.python}", style="dim"))
         self._console.print()

@@ -42,7 +42,7 @@ class Commands(Mapping[str, Completed]):
                 timed_out=said.timed_out,
             )
         if key.startswith(SMOKE):
-            return smoke.answer(self._node)
+            return smoke.answer(self._node, self._target.import_error(self._tree))
         answer = self._answer(tool, words) if tool in self.tools() else None
         if answer is None:
             raise KeyError(key)

@@ -169,12 +169,15 @@ class Target:
             "version": torch,
         }
 
+    def import_error(self, tree: FileTree) -> str | None:
+        """What `import torch_npu` ends with; None where it works."""
+        for name in ("torch", "torch-npu"):
+            if name not in self.packages:
+                return f"ModuleNotFoundError: No module named '{name.replace('-', '_')}'"
+        return self._why_not(tree)
+
     def _torch_npu(self, tree: FileTree) -> dict[str, Any]:
-        if "torch" not in self.packages:
-            return _error("ModuleNotFoundError: No module named 'torch'")
-        if "torch-npu" not in self.packages:
-            return _error("ModuleNotFoundError: No module named 'torch_npu'")
-        if why := self._why_not(tree):
+        if why := self.import_error(tree):
             return _error(why)
         devices = self.devices(tree)
         return {

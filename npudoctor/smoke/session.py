@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -41,6 +41,7 @@ from npudoctor.smoke.events import (
     RankStarted,
     Said,
     SmokeReport,
+    read,
 )
 from npudoctor.smoke.plan import Known, Refused, Request
 
@@ -89,15 +90,37 @@ class Session:
         if sample is not None and (usual := history.usual_bus_gb_s(made.planned, folder)) is not None:
             yield (known := Measured(at_s=ended.at_s, name="earlier-bus-gb-s", value=usual))
             seen.append(known)
-        outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
-        results = self.judged(outcome)
-        for result in results:
-            yield Judged(at_s=ended.at_s, result=result)
-        report = self._report(started_at, ended, seen, outcome, results)
+        report = yield from self._judging(started_at, seen)
         if sample is not None and report.exit_code == 0:
             least = knowledge.baselines().smoke.min_judged_mib << 20
             history.remember(made.planned, report.bandwidth, folder, min_bytes=least)
         yield Done(at_s=ended.at_s, report=report)
+
+    def played(self) -> Iterator[Event]:
+        """The run that a recorded or simulated node tells of, judged anew; raises Refused where it tells of none."""
+        target = gather(self.catalog, self.host, self.options, (TargetPython,)).get(TargetPython)
+        if target is None:
+            raise Refused("this node has no Python that a smoke run could have used")
+        try:
+            told = facts.told(self.host, target)
+            seen = [event for event in map(read, told.stdout.splitlines()) if not isinstance(event, (Judged, Done))]
+        except (Unavailable, ValueError) as why:
+            raise Refused(f"this node tells of no smoke run: {str(why).splitlines()[0]}") from why
+        if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
+            said = (told.stderr.strip().splitlines() or ["it did not begin, or did not end"])[-1]
+            raise Refused(f"this node tells of no smoke run: {said.removeprefix('npudoctor: ')}")
+        yield from seen
+        report = yield from self._judging(self.host.about.recorded_at or "", seen)
+        yield Done(at_s=report.duration_s, report=report)
+
+    def _judging(self, started_at: str, seen: Sequence[Event]) -> Generator[Event, None, SmokeReport]:
+        """What the checks say of a run that has ended; its report."""
+        ended = next(event for event in seen if isinstance(event, Ended))
+        outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
+        results = self.judged(outcome)
+        for result in results:
+            yield Judged(at_s=ended.at_s, result=result)
+        return self._report(started_at, ended, seen, outcome, results)
 
     def look(self) -> Known:
         """What is known of the node, as far as this run needs it."""
@@ -157,7 +180,7 @@ class Session:
         self,
         started_at: str,
         ended: Ended,
-        seen: list[Event],
+        seen: Sequence[Event],
         outcome: facts.SmokeRun,
         results: tuple[Result, ...],
     ) -> SmokeReport:
@@ -231,7 +254,7 @@ def gather(catalog: Catalog, host: Host, options: Options, wanted: tuple[type, .
     return {fact: found[fact] for fact in wanted if isinstance(found.get(fact), fact)}
 
 
-def ranks_of(planned: Planned, seen: list[Event], outcome: facts.SmokeRun) -> Iterator[RankReport]:
+def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -> Iterator[RankReport]:
     """What became of each rank."""
     pids = {event.rank: event.pid for event in seen if isinstance(event, RankStarted)}
     failures = {event.rank: event for event in seen if isinstance(event, RankFailed)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from npudoctor.views.session import Session
 
 DEVICES = ("npu", "cpu")
-NOT_HERE = "a smoke run needs a node that is there: a recorded or simulated one has nothing to train on"
+PLAYED = 10.0
+"""How many times as fast as it went a recorded or simulated run is shown."""
 
 
 class CannotSmoke(Exception):
@@ -79,6 +81,7 @@ class SmokeRun:
         self.said: list[str] = []
         self.problems: list[str] = []
         self.headline = ""
+        self._prefix = ""
         self.state = State.PENDING
 
     @property
@@ -93,10 +96,13 @@ class SmokeRun:
 
     def _planned(self, event: Any) -> None:
         self.state = State.RUNNING
-        self.headline = f"{event.world_size} ranks on {event.device} over {event.backend}, {event.launcher}"
+        self._prefix = "simulated: " if event.simulated else ""
+        self.headline = (
+            f"{self._prefix}{event.world_size} ranks on {event.device} over {event.backend}, {event.launcher}"
+        )
         self.said += event.notes
         for one in event.ranks:
-            self.ranks[one.rank] = Rank(one.rank, one.card or one.device)
+            self.ranks[one.rank] = Rank(one.rank, (one.card or one.device).replace("/chip:", "."))
 
     def _rank_stage(self, event: Any) -> None:
         rank = self.ranks.get(event.rank, Rank(event.rank))
@@ -129,11 +135,24 @@ class SmokeRun:
         self.state = {"ok": State.OK, "warning": State.WARNING, "error": State.ERROR}.get(
             report.verdict.value, State.CRASHED
         )
-        self.headline = f"{report.verdict.value} after {report.duration_s:.0f} s"
+        self.headline = f"{self._prefix}{report.verdict.value} after {report.duration_s:.0f} s"
 
     def stopped(self) -> None:
         """A person has stopped it."""
         self.state, self.headline = State.SKIPPED, "stopped; all ranks have been ended"
+
+
+def ticks(values: Sequence[int], count: int = 4) -> list[int]:
+    """Some of them to mark on an axis: the first, the last, and a few as far from each other between them."""
+    places = {round((len(values) - 1) * part / (count - 1)) for part in range(count)} if values else ()
+    return [values[place] for place in sorted(places)]
+
+
+def size_text(size_bytes: int) -> str:
+    """8 B, 32 KiB, 256 MiB."""
+    from npudoctor.report import smoke
+
+    return smoke.size_text(size_bytes)
 
 
 def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any]:
@@ -143,8 +162,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
 
     node = session.node
     with session.looking() as host:
-        if host.about.source != "live":
-            raise CannotSmoke(NOT_HERE)
+        live = host.about.source == "live"
         work = smoke.Session(
             catalog=node.catalog,
             host=host,
@@ -158,7 +176,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
             options=node.selection.options,
             fail_on=node.selection.fail_on,
         )
-        events = work.run()
+        events = work.run() if live else _paced(work.played(), stop)
         try:
             for event in events:
                 yield event
@@ -169,6 +187,14 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
         finally:
             if close := getattr(events, "close", None):
                 close()
+
+
+def _paced(events: Iterator[Any], stop: threading.Event) -> Iterator[Any]:
+    """As they came, but faster."""
+    began = time.monotonic()
+    for event in events:
+        stop.wait(max(0.0, began + event.at_s / PLAYED - time.monotonic()))
+        yield event
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:

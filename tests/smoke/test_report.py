@@ -65,7 +65,8 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--cards", "0,0"], "no list of different cards"),
         (["--deadline", "lunch=3"], "STAGE=SECONDS"),
-        (["--simulate", "seed-910b1"], "needs cards"),
+        (["--simulate", "seed-910b1", "--cards", "0"], "only a live one"),
+        (["--root", "/"], "none to train on"),
         (["--ranks", "0"], "no number above 0"),
         (["--timeout", "nan"], "no number of seconds"),
         (["--bandwidth-time", "-1"], "no number of seconds"),
@@ -80,3 +81,24 @@ def test_what_is_asked_wrongly_is_one_line(argv: list[str], said: str, capsys: p
         code = int(ended.code or 0)
     assert code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "said"),
+    [
+        ("healthy-a3", 0, "simulated: 16 ranks"),
+        ("new-node", 1, "all 8 ranks failed in launch, at import torch_npu: ImportError: libhccl.so"),
+        ("bare-host", 3, "there is no card on this node"),
+    ],
+)
+def test_a_simulated_node_tells_of_a_run(node: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["smoke", "--simulate", node]) == code
+    assert said in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_a_recorded_run_is_judged_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "--simulate", "seed-910b1", "--profile", "full", f"{tmp_path}/node/"]) == 0
+    capsys.readouterr()
+    assert main(["smoke", "--replay", str(tmp_path / "node"), "--json"]) == 0
+    report = SmokeReport.model_validate_json(capsys.readouterr().out)
+    assert len(report.ranks) == 8 and len(report.results) == 9

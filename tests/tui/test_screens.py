@@ -293,12 +293,21 @@ def test_a_report_is_saved_from_any_screen(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(saved.read_text())["schema"] == "npudoctor.report/1"
 
 
-def test_a_smoke_run_wants_a_node_that_is_there() -> None:
+def test_a_simulated_node_plays_its_smoke_run() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        await press(pilot, "5", "d", "g")
-        await until(pilot, lambda: "needs a node that is there" in text(app))
+        await press(pilot, "5", "g")
+        await until(pilot, lambda: "loss by step" in text(app) and "simulated: ok after 20 s" in text(app))
 
-    play("new-node", acts)
+    play("healthy-a3", acts, size=(100, 40))
+
+
+def test_where_no_smoke_run_can_be_made_the_choice_stays_in_sight() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "5", "g")
+        await until(pilot, lambda: "there is no card on this node" in text(app))
+        assert "launcher" in text(app)
+
+    play("bare-host", acts)
 
 
 def test_a_smoke_run_is_followed_rank_by_rank_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

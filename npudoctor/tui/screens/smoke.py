@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
@@ -130,10 +133,12 @@ class Smoke(NodeScreen):
     def _show(self) -> None:
         smoke = self._smoke
         said: list[Paragraph] = []
+        gap = [Paragraph(Content())] * self.app.screen.has_class("-tall")
         if self._problem:
             said.append(Paragraph(Content.styled(self._problem, "bold"), Content.styled("! ", "bold $warning"), "  "))
-        elif smoke.state is State.PENDING:
-            said = [Paragraph(Content(text)) for text in _ABOUT]
+            said.append(Paragraph(Content()))
+        if smoke.state is State.PENDING:
+            said += [Paragraph(Content(text)) for text in _ABOUT]
             said += [
                 Paragraph(
                     Content.assemble((f"{value:<14}", "bold"), (about, "$muted")),
@@ -147,9 +152,9 @@ class Smoke(NodeScreen):
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
             cross = Content.styled("✖ ", "bold $error")
             said += [Paragraph(Content.styled(problem, "bold"), cross, "  ") for problem in smoke.problems]
-            said += [Paragraph(Content()), *_ranks(smoke)]
+            said += [*gap, *_ranks(smoke)]
             said += [
-                Paragraph(Content()),
+                *gap,
                 *(Paragraph(Content.styled(text, "$muted"), "• ", "  ") for text in smoke.said),
             ]
         self.query_one("#page", Page).show(said)
@@ -158,20 +163,29 @@ class Smoke(NodeScreen):
     def _plot(self) -> None:
         losses, bandwidths = self._smoke.mean_losses, self._smoke.bandwidths
         self.query_one("#plots").set_class(bool(losses or bandwidths), "-there")
-        if losses:
-            self._draw("#loss", "loss by step", list(range(1, len(losses) + 1)), losses)
-        if bandwidths:
-            sizes = [size / (1 << 20) for size, _ in bandwidths]
-            self._draw("#bandwidth", "bus GB/s over MiB", sizes, [speed for _, speed in bandwidths])
+        steps = list(range(1, len(losses) + 1))
+        self._draw("#loss", "loss by step", steps, losses, [(step, str(step)) for step in smoking.ticks(steps)])
+        powers = [math.log2(size) for size, _ in bandwidths]
+        sizes = smoking.ticks([size for size, _ in bandwidths])
+        marks = [(math.log2(size), smoking.size_text(size)) for size in sizes]
+        self._draw("#bandwidth", "bus bandwidth in GB/s by size", powers, [speed for _, speed in bandwidths], marks)
 
-    def _draw(self, where: str, title: str, across: list[float] | list[int], up: list[float]) -> None:
+    def _draw(
+        self, where: str, title: str, across: Sequence[float], up: Sequence[float], marks: Sequence[tuple[float, str]]
+    ) -> None:
         from textual_plotext import PlotextPlot
 
         widget: PlotextPlot = self.query_one(where, PlotextPlot)
-        widget.plt.clear_figure()
-        widget.plt.title(title)
-        widget.plt.plot(across, up, marker="braille")
-        widget.refresh()
+        widget.display = bool(up)
+        if up:
+            plot = widget.plt
+            plot.clear_figure()
+            plot.title(title)
+            plot.xaxes(False, False)
+            plot.yaxes(True, False)
+            plot.xticks([place for place, _ in marks], [text for _, text in marks])
+            plot.plot(across, up, marker="braille", color=Color.parse(self.app.theme_variables["accent"]).rgb)
+            widget.refresh()
 
     # What is asked for
 
@@ -206,15 +220,17 @@ _GO = Content.styled("  g  ", "bold $accent")
 
 
 def _ranks(smoke: SmokeRun) -> list[Paragraph]:
-    head = f"{'rank':<6}{'on':<10}" + "".join(f"{name:<6}" for name in _SHORT) + "  loss"
+    head = f"{'rank':<6}{'on':<9}" + "".join(f"{name:<6}" for name in _SHORT) + "  loss"
     rows = [Paragraph(Content.styled(head, "$muted"))]
+    told = set()
     for rank in smoke.ranks.values():
-        line = Content.assemble((f"{rank.number:<6}", "bold"), f"{rank.device[:9]:<10}")
+        line = Content.assemble((f"{rank.number:<6}", "bold"), f"{rank.device[:8]:<9}")
         for stage in STAGES:
             state = rank.at(stage)
             line += Content.styled(f"{GLYPHS[state]:<6}", STYLES[state])
         line += Content("" if rank.loss is None else f"  {rank.loss:.4f} at {rank.step}")
         rows.append(Paragraph(line))
-        if rank.failed:
-            rows.append(Paragraph(Content.styled(rank.failed, "bold $error"), "      ", "      "))
+        if rank.failed and rank.failed not in told:  # once for all ranks that end alike
+            told.add(rank.failed)
+            rows.append(Paragraph(Content.styled(rank.failed, "$error"), "      ", "      "))
     return rows
