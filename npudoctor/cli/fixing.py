@@ -102,20 +102,28 @@ def with_sudo(words: Sequence[str]) -> str:
 
 def follow(events: Iterable[Event], words: Sequence[str]) -> Ended:
     """Consume the events of one run, telling how it goes; the last one."""
-    for event in events:
-        if isinstance(event, Begun):
-            say(f"{event.fix}: {event.steps} step{'s' * (event.steps != 1)}, journalled as {event.run}")
-        elif isinstance(event, StepBegun):
-            say(f"  {event.number}. {_first_line(event.preview)}")
-        elif isinstance(event, Proving):
-            where = "in a new login" if event.effect is Effect.NEW_LOGIN else "again"
-            say(f"  running {', '.join(event.checks[:4])}{' …' * (len(event.checks) > 4)} {where}")
-        elif isinstance(event, Undoing):
-            say(f"  undoing step {event.number}" + (f": {_first_line(event.preview)}" if event.preview else ""))
-        elif isinstance(event, Ended):
-            tell_end(event, words)
-            return event
+    try:
+        for event in events:
+            if isinstance(event, Ended):
+                tell_end(event, words)
+                return event
+            _tell(event)
+    except (KeyboardInterrupt, SystemExit):
+        say("✖ interrupted: what was begun is taken back; to be sure of it:\n  $ npudoctor fix --recover")
+        raise
     raise AssertionError("a run has an end")
+
+
+def _tell(event: Event) -> None:
+    if isinstance(event, Begun):
+        say(f"{event.fix}: {event.steps} step{'s' * (event.steps != 1)}, journalled as {event.run}")
+    elif isinstance(event, StepBegun):
+        say(f"  {event.number}. {_first_line(event.preview)}")
+    elif isinstance(event, Proving):
+        where = "in a new login" if event.effect is Effect.NEW_LOGIN else "again"
+        say(f"  running {', '.join(event.checks[:4])}{' …' * (len(event.checks) > 4)} {where}")
+    elif isinstance(event, Undoing):
+        say(f"  undoing step {event.number}" + (f": {_first_line(event.preview)}" if event.preview else ""))
 
 
 def tell_end(ended: Ended, words: Sequence[str]) -> None:

@@ -313,14 +313,17 @@ class LocalHost(Changes):
             self._running.add(process)
         except OSError as problem:
             raise Unavailable(_why_not_started(argv[0], problem), because=_because(problem)) from problem
+        except BaseException:
+            _end_marked(mark)
+            raise
         finally:
             self._starting.discard(mark)
+        output, timed_out = _Output(process, stream), True
         try:
-            output = _Output(process, stream)
             timed_out = output.collect(started + timeout)
-            if timed_out or output.left_open or output.truncated:
-                _end(process, mark)
         finally:
+            if timed_out or output.left_open or output.truncated:  # or interrupted: it must not go on beside an undoing
+                _end(process, mark)
             self._running.discard(process)
             for pipe in filter(None, (process.stdout, process.stderr)):
                 pipe.close()
@@ -448,6 +451,11 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
     _signal(process, signal.SIGKILL)
+    _end_marked(mark)
+
+
+def _end_marked(mark: str) -> None:
+    """End what a call has started, wherever it went, also where an interrupt came before its process was known."""
     needle = f"NPUDOCTOR_CALL={mark}".encode()
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():

@@ -7,6 +7,7 @@ point, after one about the scene. FAULT is
   of npudoctor; at point N just before the operation, or, for even N, just after;
 - the name of an errno: the operation fails with it;
 - `tool`, `tool-undo`: SIGKILL for npudoctor and for the tool that it runs, at each file operation of the tool;
+- `tool-interrupt`: Ctrl-C while the tool is at that operation;
 - `tool-alone`: SIGKILL for the tool only; `tool-ENOSPC` and the like: the tool's operation fails;
 - `race`: two at once.
 """
@@ -145,6 +146,8 @@ class Play:
                 elif number:
                     point = armed(number, fault)
                 said = self.act(what, gate)
+            except KeyboardInterrupt:
+                said = "interrupted"
             except BaseException as problem:
                 said = f"crashed: {type(problem).__name__}: {problem}"
             write(writing, json.dumps([said, point.count if point else 0]).encode())
@@ -156,7 +159,8 @@ class Play:
         how = fault.rpartition("-")[2]
         os.environ["SCENE_COUNT"] = f"{self.folder}/count"
         os.environ["SCENE_AT"] = str(number)
-        os.environ["SCENE_HOW"] = str(getattr(errno, how, 0))
+        os.environ["SCENE_HOW"] = "-1" if how == "interrupt" else str(getattr(errno, how, 0))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
         os.environ["SCENE_FIXER"] = "0" if how == "alone" else str(os.getpid())
         os.environ["LD_PRELOAD"] = os.environ["SCENE_STRIKER"]
 

@@ -1,8 +1,8 @@
 /* Loaded into the tools that a fix runs: strikes at the Nth of their operations on files.
 
    SCENE_COUNT is a file that grows by a byte at each operation, over all processes. At the SCENE_AT-th, SCENE_HOW is
-   done in its place: 0 kills the tool with all of its group, and SCENE_FIXER (if not 0) before that; any other number
-   is the errno with which the operation fails. */
+   done in its place: 0 kills the tool with all of its group, and SCENE_FIXER (if not 0) before that; -1 interrupts
+   SCENE_FIXER and goes on a while later; any other number is the errno with which the operation fails. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,6 +36,11 @@ static int struck(void) {
     syscall(SYS_close, handle);
     errno = saved;
     if (there != number("SCENE_AT")) return 0;
+    if (number("SCENE_HOW") == -1) {
+        kill(number("SCENE_FIXER"), SIGINT);
+        usleep(400000);
+        return 0;
+    }
     if (number("SCENE_HOW") != 0) {
         errno = number("SCENE_HOW");
         return 1;

@@ -33,7 +33,7 @@ WITH_TOOLS = [name for name, scene in SCENES.items() if OF_STEPS & set(scene.kin
 SOME = ("reserve", "kinds", "service-again", "tls", "logs", "release", "command", "pair", "system")
 """Scenes that together take every kind of step."""
 
-IN_TOOLS = ("tool", "tool-undo", "tool-alone", "tool-ENOSPC", "tool-EIO")
+IN_TOOLS = ("tool", "tool-undo", "tool-alone", "tool-interrupt", "tool-ENOSPC", "tool-EIO")
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +139,9 @@ def test_a_kill_while_undoing_is_made_good_by_the_next_recovery(fault: str, tmp_
     judge("kinds", *struck("kinds", fault, tmp_path, first=1, step=7))
 
 
-@pytest.mark.parametrize(("scene", "fault"), [("pair", "tool"), ("system", "tool-undo"), ("tls", "tool-alone")])
+@pytest.mark.parametrize(
+    ("scene", "fault"), [("pair", "tool"), ("pair", "tool-interrupt"), ("system", "tool-undo"), ("tls", "tool-alone")]
+)
 def test_a_kill_in_the_midst_of_a_tool_leaves_the_old_node_or_the_new_one(
     scene: str, fault: str, tmp_path: Path, striker: str
 ) -> None:
