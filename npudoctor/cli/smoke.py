@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"what starts the ranks: {', '.join(LAUNCHERS)} (default: direct)",
     )
-    nodes = parser.add_argument_group("several nodes")
+    nodes = parser.add_argument_group("several nodes", "the same command on each of them, with --launcher torchrun")
     nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="how many nodes take part")
     nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="which of them this is, from 0")
     nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first node")

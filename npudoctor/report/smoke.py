@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from rich.text import Text
@@ -49,9 +49,20 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
 
 
+def _well(report: SmokeReport) -> str:
+    """What a run without a finding has shown."""
+    if report.plan is not None and "training" not in report.plan.deadlines_s:
+        return "all ranks compute together, and the result is right"
+    if report.plan is not None and report.plan.world_size == 1:
+        return "the one rank trained, and the result is right"
+    return "all ranks trained together, and the result is right"
+
+
 def _why_skipped(result: Result) -> str:
     """The same for neighbours that were skipped for the same reason; else the check's own name."""
-    return f"see {result.blocked_by}" if result.status is Status.SKIPPED and result.blocked_by else result.check
+    if result.status is not Status.SKIPPED:
+        return result.check
+    return f"see {result.blocked_by}" if result.blocked_by else result.reason or result.check
 
 
 class _Page:
@@ -65,12 +76,16 @@ class _Page:
     def render(self, report: SmokeReport) -> str:
         self._last = list(report.plan.deadlines_s)[-1] if report.plan else None
         self._headline(report)
-        self._table(["rank", "card", "reached", "start", "step", "alone", "loss", ""], map(self._rank, report.ranks))
+        self._table(
+            ["rank", "card", "reached", "start", "step", "alone", "loss", ""],
+            map(self._rank, report.ranks),
+            right=(3, 4, 5),
+        )
         self._loss(report)
         if report.bandwidth:
             self._console.print()
             rows = map(self._bandwidth, report.bandwidth)
-            self._table(["all-reduce", "time", "GB/s", "bus GB/s"], rows)
+            self._table(["all-reduce", "time", "GB/s", "bus GB/s"], rows, right=range(4))
         large = report.plan is not None and report.plan.size == "large"
         if large and report.speedup is not None and len(report.ranks) > 1:
             share = f" ({100 * (report.efficiency or 0):.0f} % of ideal)" if report.efficiency else ""
@@ -102,7 +117,7 @@ class _Page:
             for finding in result.findings
             if finding.severity is severity
         ]
-        said = worst[0].summary if worst else "all ranks trained together, and the result is right"
+        said = worst[0].summary if worst else _well(report)
         if not worst and report.verdict.value == "undetermined":
             said = "could not determine whether this node can train"
         self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
@@ -113,14 +128,16 @@ class _Page:
             self._line("  ", Text(f"{what}, size {plan.size}, {report.duration_s:.1f} s; {plan.python}", style="dim"))
         self._console.print()
 
-    def _table(self, titles: Sequence[str], rows: object) -> None:
+    def _table(self, titles: Sequence[str], rows: object, *, right: Collection[int] = ()) -> None:
+        """Rows below their titles; the columns of `right` hold numbers."""
         listed = [[Text(title, style="dim") for title in titles], *rows]  # type: ignore[misc]
         widths = [max(cell.cell_len for cell in column) for column in zip(*listed, strict=True)]
         for row in listed:
             line = Text("  ")
-            for cell, width in zip(row, widths, strict=True):
-                cell.pad_right(width - cell.cell_len + 2)
-                line += cell
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+                room = width - cell.cell_len
+                cell.pad_left(room) if column in right else cell.pad_right(room)
+                line += cell + "  "
             line.rstrip()
             self._console.print(line, soft_wrap=True)
 

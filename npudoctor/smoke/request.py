@@ -59,7 +59,9 @@ def must_make_sense(request: Request) -> None:
     if request.strategy in ("zero2", "zero3") and request.dtype != "fp32":
         raise Misused(f"{request.strategy} is tested in fp32 only; leave out --dtype {request.dtype}")
     if not 0 <= request.node_rank < request.nnodes:
-        raise Misused(f"--node-rank {request.node_rank}: of {request.nnodes} nodes the last is {request.nnodes - 1}")
+        raise Misused(
+            f"--node-rank {request.node_rank}: with --nnodes {request.nnodes} the last is {request.nnodes - 1}"
+        )
     if request.nnodes == 1:
         return
     host, _, port = (request.rdzv_endpoint or "").rpartition(":")

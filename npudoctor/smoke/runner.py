@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -18,6 +19,12 @@ from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
 from npudoctor.smoke.plan import Misused, Plan, Refused
 from npudoctor.smoke.watch import RankState, Watch, log_tail
+
+FOLDER = "npudoctor-smoke-"
+"""How the folder of a run is called; it goes with the run."""
+
+PLACE_LIMIT = 70
+"""The path of a socket has at most 107 bytes."""
 
 TICK_S = 0.1
 SETTLE_S = 0.3
@@ -54,7 +61,7 @@ def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
             os.makedirs(plan.request.keep_logs, exist_ok=True)
         except OSError as problem:
             raise Misused(f"--keep-logs {plan.request.keep_logs}: {problem.strerror}") from problem
-    folder = tempfile.mkdtemp(prefix="npudoctor-smoke-")
+    folder = _folder()
     try:
         yield from _Run(plan, folder, sample).events()
     finally:
@@ -62,6 +69,33 @@ def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
             with contextlib.suppress(OSError):
                 shutil.copytree(folder, plan.request.keep_logs, dirs_exist_ok=True, ignore=_sockets)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder() -> str:
+    """A new folder for a run, in /tmp where the usual place has a name too long for a socket in it."""
+    try:
+        place = tempfile.gettempdir()
+        place = place if len(os.fsencode(place)) <= PLACE_LIMIT else "/tmp"  # noqa: S108 - mkdtemp makes it ours
+        sweep(place)
+        return tempfile.mkdtemp(prefix=FOLDER, dir=place)
+    except OSError as problem:
+        raise Refused(f"no folder for the run can be made: {problem}") from problem
+
+
+def sweep(place: str) -> None:
+    """Remove what runs whose npudoctor was killed have left: their folders, in whose socket nobody listens."""
+    left: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        left = [one.path for one in entries if one.name.startswith(FOLDER) and one.is_dir(follow_symlinks=False)]
+    for folder in left:
+        with socket.socket(socket.AF_UNIX) as knock:
+            try:
+                if os.stat(folder).st_uid == os.getuid():
+                    knock.connect(os.path.join(folder, "socket"))
+            except ConnectionRefusedError:
+                shutil.rmtree(folder, ignore_errors=True)
+            except OSError:
+                continue
 
 
 def _sockets(_: str, names: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -75,7 +75,8 @@ class Session:
         """Everything that happens; the last event is `Done`. Raises Refused before anything is started."""
         started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         made = plan.make(self.request, self.look())
-        sample = self._sample if made.planned.device == "npu" and self._sample() else None
+        before = self._sample() if made.planned.device == "npu" else {}
+        sample = self._sample if before else None
         seen: list[Event] = []
         for event in runner.run(made, sample=sample):
             seen.append(event)
@@ -84,7 +85,7 @@ class Session:
         assert isinstance(ended, Ended)
         if sample is not None:
             yield Said(at_s=ended.at_s, text="waiting for the driver to let go of the cards, up to 20 s")
-            yield (said := Said(at_s=ended.at_s, text=let_go(before_of(seen), sample)))
+            yield (said := Said(at_s=ended.at_s, text=let_go(_on_cards_of(made.planned, before), sample)))
             seen.append(said)
         folder = self.state or history.default_folder()
         if sample is not None and (usual := history.usual_bus_gb_s(made.planned, folder)) is not None:
@@ -213,12 +214,9 @@ class Session:
         )
 
 
-def before_of(seen: Iterable[Event]) -> dict[str, float]:
+def _on_cards_of(planned: Planned, before: Mapping[str, tuple[float, tuple[int, ...]]]) -> dict[str, float]:
     """The memory that was in use on each card of the run before it began, in MB."""
-    events = list(seen)
-    cards = {one.card for event in events if isinstance(event, Planned) for one in event.ranks}
-    values = [event.value for event in events if isinstance(event, Measured) and event.name == "card-memory"]
-    return {one["card"]: one["before_mb"] for one in values if one["card"] in cards and one["before_mb"] is not None}
+    return {one.card: before[one.card][0] for one in planned.ranks if one.card is not None and one.card in before}
 
 
 def let_go(before: Mapping[str, float], sample: runner.Sample, *, patience_s: float = LET_GO_S) -> str:

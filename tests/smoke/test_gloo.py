@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.smoke import launch, plan
+from npudoctor.smoke import launch, plan, runner
 from npudoctor.smoke.events import Ended, Loss
 from npudoctor.smoke.plan import Refused
 
@@ -249,3 +250,19 @@ def test_whoever_ends_npudoctor_ends_its_launcher_too(torch_python: Path, number
         process.send_signal(number)
         process.communicate(timeout=60)
     assert all_gone(pids)
+
+
+def test_the_folder_of_a_run_that_was_killed_goes_with_the_next_one(tmp_path: Path) -> None:
+    dead, alive, other = (tmp_path / name for name in (f"{runner.FOLDER}dead", f"{runner.FOLDER}alive", "other"))
+    listeners = []
+    for folder in (dead, alive, other):
+        folder.mkdir()
+        listeners.append(socket.socket(socket.AF_UNIX))
+        listeners[-1].bind(str(folder / "socket"))
+    listeners[1].listen()
+    listeners[0].close()
+    listeners[2].close()
+    (tmp_path / f"{runner.FOLDER}new").mkdir()
+    runner.sweep(str(tmp_path))
+    listeners[1].close()
+    assert {path.name.removeprefix(runner.FOLDER) for path in tmp_path.iterdir()} == {"alive", "other", "new"}

@@ -60,6 +60,16 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(json.loads(report_of("two-ranks.jsonl").model_dump_json(by_alias=True))) <= set(schema["properties"])
 
 
+def test_a_run_without_training_does_not_claim_it() -> None:
+    report = report_of("two-ranks.jsonl")
+    assert report.plan is not None
+    inferred = report.plan.model_copy(update={"deadlines_s": {"launch": 1.0, "collectives": 1.0}})
+    said = page.render(report.model_copy(update={"plan": inferred}))
+    assert "all ranks compute together, and the result is right" in said
+    one = report.plan.model_copy(update={"world_size": 1})
+    assert "the one rank trained" in page.render(report.model_copy(update={"plan": one}))
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
