@@ -184,10 +184,11 @@ def _holder(handle: int) -> str:
         with open("/proc/locks", encoding="utf-8") as file:
             rows = [line.split() for line in file]
         pid = next(int(row[4]) for row in rows if row[1] == "FLOCK" and int(row[5].rpartition(":")[2]) == inode)
-        if not os.path.exists(f"/proc/{pid}"):
+        command = ""  # of a process that is gone, or that its parent has not collected yet
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline", "rb") as line:
+            command = line.read().decode("utf-8", "replace").replace("\0", " ").strip()
+        if not command:
             return f"process {pid} was killed, and what it has started still runs"
-        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-            command = file.read().replace("\0", " ").strip()
         return f"process {pid} of user {os.stat(f'/proc/{pid}').st_uid}: {command[:120]}"
     return "a process that this user cannot see"
 

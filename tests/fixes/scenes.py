@@ -138,7 +138,7 @@ case $1 in
   is-active) [ -e "$SCENE_ROOT/active/$unit" ] && echo active || { echo inactive; exit 3; } ;;
   enable) [ -e "$SCENE_ROOT/etc/systemd/system/$unit" ] && : >"$SCENE_ROOT/enabled/$unit" ;;
   disable) rm -f "$SCENE_ROOT/enabled/$unit" ;;
-  restart) cp "$SCENE_ROOT/etc/systemd/system/$unit" "$SCENE_ROOT.unit" &&
+  restart) rm -f "$SCENE_ROOT.unit"; cp "$SCENE_ROOT/etc/systemd/system/$unit" "$SCENE_ROOT.unit" &&
     mv "$SCENE_ROOT.unit" "$SCENE_ROOT/active/$unit" ;;
   stop) rm -f "$SCENE_ROOT/active/$unit" ;;
 esac
@@ -242,7 +242,8 @@ def with_python(root: str) -> None:
         wheel, stem = f"{packed}/{name}-{version}", f"{name}-{version}.dist-info"
         files = {
             f"{module}/__init__.py": f"# {name} {version}\n",
-            f"{module}/only_{version[2]}.py": "x = 1\n",
+            f"{module}/deep/only_{version[2]}.py": "x = 1\n",
+            f"an_extra_{version[2]}/{name}.py": "x = 1\n",
             f"{stem}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n",
         }
         rows = "".join(f"{path},,{len(text)}\n" for path, text in files.items()) + f"{stem}/RECORD,,\n"

@@ -66,18 +66,19 @@ def _record(site: str, entry: str) -> "list[str]":
 
 
 def _files(names: "set[str]") -> "list[str]":
-    found = []
+    """All paths that the RECORDs of these distributions list, there or not; what lists them comes last."""
+    found = set()
     for site in _sites():
         for name, entries in _metadata(site).items():
             if name in names:
                 for entry in entries:
-                    found.extend(path for path in _record(site, entry) if os.path.lexists(path))
-    return sorted(set(found))
+                    found.update(_record(site, entry))
+    return sorted(found, key=lambda path: (".dist-info" + os.sep in path, os.path.basename(path) == "RECORD", path))
 
 
 def keep(archive: str, names: "set[str]") -> None:
     """Write the files of these distributions into an archive."""
-    files = _files(names)
+    files = [path for path in _files(names) if os.path.lexists(path)]
     folders = sorted({os.path.dirname(path) for path in files})
     beside = "%s.%d" % (archive, os.getpid())
     with open(beside, "wb") as raw:
@@ -104,6 +105,8 @@ def done(archive: str) -> None:
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass  # what was compiled of it may be there
     except OSError:
         return
     folder, name = os.path.split(path)
@@ -122,6 +125,8 @@ def _prune(folder: str, stop: "set[str]") -> None:
             if os.path.isdir(cache) and not os.listdir(cache):
                 os.rmdir(cache)
             os.rmdir(folder)
+        except FileNotFoundError:
+            pass
         except OSError:
             return
         folder = os.path.dirname(folder)
@@ -145,6 +150,17 @@ def _leftovers(since: float) -> "list[str]":
     return found
 
 
+def _hollow(since: float) -> None:
+    """Remove the empty folders that an installer has made before it was cut off: one of metadata is half a package."""
+    for site in _sites():
+        for folder, _, _ in os.walk(site, topdown=False):
+            if folder != site and os.path.basename(folder) != "__pycache__" and os.lstat(folder).st_ctime >= since:
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    pass  # something is in it
+
+
 def restore(archive: str, names: "set[str]") -> None:
     """Remove what is there of these distributions, and put back what was kept."""
     if not os.path.exists(archive):
@@ -157,10 +173,14 @@ def restore(archive: str, names: "set[str]") -> None:
         about = json.loads(manifest.read().decode())
         kept = {path.lstrip("/") for path in about["files"]}
         stop = set(_sites()) | {os.path.join(os.path.realpath(sys.prefix), name) for name in ("bin", "lib", "share")}
-        gone = _files(names) + (_leftovers(about["at"] - 1.0) if cut_off else [])
-        for path in sorted(set(gone), reverse=True):
+        gone = (_leftovers(about["at"] - 1.0) if cut_off else []) + _files(names)
+        for path in dict.fromkeys(gone):
             _remove(path)
             _prune(os.path.dirname(path), stop)
+        for site in _sites():
+            for name, entries in _metadata(site).items():
+                for entry in entries if name in names else ():
+                    _prune(os.path.join(site, entry), stop)
         for site in _sites() if cut_off else ():  # pip moves what it replaces to names that begin with ~
             for entry in os.listdir(site):
                 path = os.path.join(site, entry)
@@ -169,6 +189,8 @@ def restore(archive: str, names: "set[str]") -> None:
                         shutil.rmtree(path, ignore_errors=True)
                     else:
                         os.unlink(path)
+        if cut_off:
+            _hollow(about["at"] - 1.0)
         prefix = os.path.realpath(sys.prefix).lstrip("/") + "/"
         for member in tar.getmembers():
             if member.name in kept and member.name.startswith(prefix) and ".." not in member.name.split("/"):
