@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeGuard
 
 from npudoctor import __version__, schedule
 from npudoctor.facts.container import Container
@@ -133,6 +133,7 @@ class _Run:
         self.add_facts(fact for fact in context if fact in catalog.probes)
         if any(PREFLIGHT in check.tags for check in chosen) and Service in catalog.probes:
             self.add_facts([Service])
+        self._let_cards_wait()
 
     # What is to be done, and after what
 
@@ -158,6 +159,23 @@ class _Run:
             needed = {need.fact for need in needs_of(probe) if need.fact is not Host} if probe else set()
             self._graph[fact] = {*self._unknown(needed)}
             self.add_facts(needed)
+
+    def _let_cards_wait(self) -> None:
+        """What computes on cards goes one after another, and after the checks whose errors would make it idle."""
+        earlier: set[_Node] = set()
+        for fact in sorted(filter(self._is_on_cards, self._graph), key=lambda fact: self.catalog.probes[fact].name):
+            causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.yields_to)}
+            self._graph[fact] |= {id for id in causes if id in self._graph} | earlier
+            earlier.add(fact)
+
+    def _is_on_cards(self, node: _Node) -> TypeGuard[type]:
+        return not isinstance(node, str) and node in self.catalog.probes and self.catalog.probes[node].on_cards
+
+    def _first_askers(self, fact: type) -> list[Check]:
+        """The checks of this run that ask for a fact, without those that stand behind another of them."""
+        asking = {node for node, before in self._graph.items() if isinstance(node, str) and fact in before}
+        checks = [self.catalog.checks[id] for id in self.catalog.checks if id in asking]
+        return [check for check in checks if asking.isdisjoint((*check.after, *check.yields_to))]
 
     def _unknown(self, facts: Iterable[type]) -> list[type]:
         """Those that have to be obtained; what the person who asked has decided is known from the start."""
@@ -224,6 +242,9 @@ class _Run:
         probe = self.catalog.probes.get(fact)
         if probe is None:
             return Crash(f"no probe provides {fact.__name__}", "")
+        asking = self._first_askers(fact) if probe.on_cards else []
+        if asking and all(self._blocker(check.after) for check in asking):
+            return Unavailable("every check that asks for it stands behind an error")
         try:
             return probe(**self._arguments(needs_of(probe)))
         except Unavailable as why:

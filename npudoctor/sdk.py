@@ -173,10 +173,14 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """Obtains one fact. Made by `@probe`; `provides` is the return type of the function."""
+    """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
+
+    `on_cards`: it computes on the cards, made by `@probe_on_cards`.
+    """
 
     function: Callable[..., Any]
     provides: type
+    on_cards: bool = False
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
@@ -334,6 +338,11 @@ def probe(function: Callable[..., Any]) -> Probe:
     return Probe(function, provides)
 
 
+def probe_on_cards(function: Callable[..., Any]) -> Probe:
+    """Make a probe that computes on the cards: one runs at a time, and none whose checks stand behind an error."""
+    return Probe(function, probe(function).provides, on_cards=True)
+
+
 __all__ = [
     "HEALTH",
     "PREFLIGHT",
@@ -382,6 +391,7 @@ __all__ = [
     "fix",
     "others_hand",
     "probe",
+    "probe_on_cards",
     "real_path",
     "run_each",
     "text_of",

@@ -16,7 +16,17 @@ from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python_imports import TorchNpuImport
 from npudoctor.facts.target_python import TargetPython
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Threshold, Unavailable, probe
+from npudoctor.sdk import (
+    Because,
+    Host,
+    NotApplicable,
+    Options,
+    ParseError,
+    Threshold,
+    Unavailable,
+    probe,
+    probe_on_cards,
+)
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 FIRST = Threshold("device_math_first_s", 240, "s", "the first product on a card may compile its operator")
@@ -97,7 +107,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-@probe
+@probe_on_cards
 def device_math(
     host: Host,
     python: TargetPython,

@@ -10,7 +10,7 @@ from typing import Any
 
 from npudoctor.facts.target_python import TargetPython
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe_on_cards
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 RUN_TIMEOUT_S = 900.0
@@ -219,7 +219,7 @@ def parse(text: str) -> SmokeRun:
         raise ParseError(f"an event lacks what it should have: {problem}") from None
 
 
-@probe
+@probe_on_cards
 def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     """From `npudoctor smoke` on the idle cards; only in profile full, for it touches them."""
     if options.profile != "full":

@@ -11,7 +11,7 @@ from npudoctor import engine, plugins
 from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status, Verdict
 from npudoctor.host import Host
 from npudoctor.host.recorded import FakeHost
-from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe
+from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe, probe_on_cards
 from npudoctor.selection import Selection, UnknownName, select
 
 
@@ -116,6 +116,62 @@ def statuses(report: Report) -> dict[str, str]:
 
 
 NODE = {"/cards": "8", "/driver": "25.2.0"}
+
+
+@dataclass(frozen=True)
+class Product:
+    pass
+
+
+@dataclass(frozen=True)
+class Training:
+    pass
+
+
+@check("python.product", after=("npu.present",))
+def computes(product: Product) -> Iterator[Finding]:
+    """The cards compute."""
+    yield from ()
+
+
+@check("smoke.launch", after=("npu.present",))
+def starts(training: Training) -> Iterator[Finding]:
+    """The ranks start."""
+    yield from ()
+
+
+@check("smoke.training", after=("smoke.launch",))
+def learns(training: Training) -> Iterator[Finding]:
+    """The model learns."""
+    yield from ()
+
+
+@pytest.mark.parametrize(("number", "turns", "status"), [("8", ["begins", "ends"] * 2, "ok"), ("0", [], "skipped")])
+def test_what_computes_on_cards_goes_one_by_one_and_only_where_nothing_stands_before_it(
+    number: str, turns: list[str], status: str
+) -> None:
+    seen = []
+
+    def at_work() -> None:
+        seen.append("begins")
+        time.sleep(0.05)
+        seen.append("ends")
+
+    @probe_on_cards
+    def product(host: Host) -> Product:
+        at_work()
+        return Product()
+
+    @probe_on_cards
+    def training(host: Host) -> Training:
+        at_work()
+        return Training()
+
+    catalog = plugins.assemble([*QUICK, product, training, computes, starts, learns])
+    names = ("python.product", "smoke.launch", "smoke.training")
+    report = run(*names, files={**NODE, "/cards": number}, catalog=catalog)
+    assert statuses(report) == dict.fromkeys(names, status)
+    assert seen == turns
 
 
 def test_a_healthy_node_is_ok_and_says_what_it_saw() -> None:
