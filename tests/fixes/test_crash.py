@@ -36,22 +36,6 @@ SOME = ("reserve", "kinds", "service-again", "tls", "logs", "release", "command"
 IN_TOOLS = ("tool", "tool-undo", "tool-alone", "tool-interrupt", "tool-ENOSPC", "tool-EIO")
 
 
-@pytest.fixture(scope="session")
-def striker(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The library that strikes inside of tools, compiled here."""
-    return compiled(tmp_path_factory.mktemp("striker"))
-
-
-def compiled(folder: Path) -> str:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("there is no C compiler here")
-    made = folder / "striker.so"
-    source = Path(__file__).with_name("striker.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(made), str(source), "-ldl"], check=True)
-    return str(made)
-
-
 def struck(
     name: str, fault: str, folder: Path, *, first: int, step: int, striker: str = ""
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:

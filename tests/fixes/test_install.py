@@ -243,6 +243,17 @@ def test_nobody_recovers_while_an_installer_still_runs_whose_npudoctor_was_kille
     raise AssertionError("the lock is still held")
 
 
+def recovered(state: Path) -> Ended:
+    """What the recovery says, once that has ended which a killed process had started."""
+    for _ in range(600):
+        *_, last = runner.recover(LocalHost(), state=str(state))
+        assert isinstance(last, Ended)
+        if last.outcome is not Outcome.REFUSED:
+            break
+        time.sleep(0.05)
+    return last
+
+
 @pytest.mark.slow
 def test_an_install_that_is_killed_at_any_moment_is_made_good(
     catalog: Catalog, ready: Path, wheels: Path, tmp_path: Path
@@ -268,19 +279,46 @@ def test_an_install_that_is_killed_at_any_moment_is_made_good(
         if moment < 0:
             after = fingerprint(target)
             continue
-        for _ in range(600):
-            *_, event = runner.recover(LocalHost(), state=str(tmp_path / "state"))
-            assert isinstance(event, Ended)
-            last = event
-            if last.outcome is not Outcome.REFUSED:
-                break
-            time.sleep(0.05)
+        last = recovered(tmp_path / "state")
         there = fingerprint(target)
         assert there in (before, after), (moment, last, set(there.items()) ^ set(before.items()))
         which = f"{last.outcome.value}: {'old' if there == before else 'new'}"
         ends[which] = ends.get(which, 0) + 1
     print(ends)
     assert ends.get("undone: old")
+
+
+@pytest.mark.slow
+def test_a_pip_that_is_killed_at_its_operations_on_files_is_made_good(
+    catalog: Catalog, ready: Path, wheels: Path, tmp_path: Path, striker: str
+) -> None:
+    target, count = tmp_path / "env/bin/python", tmp_path / "count"
+    ends: dict[str, int] = {}
+    number, last = 1 << 30, 0
+    while number > 0:
+        for left in (tmp_path / "env", tmp_path / "state", count):
+            shutil.rmtree(left, ignore_errors=True) if left != count else left.unlink(missing_ok=True)
+        shutil.copytree(ready, tmp_path / "env", symlinks=True)
+        before = fingerprint(target)
+        node = Target(catalog, target, tmp_path / "state")
+        made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+        pid = os.fork()
+        if pid == 0:
+            struck = {"COUNT": str(count), "AT": str(number), "HOW": "0", "FIXER": str(os.getpid())}
+            os.environ.update({"LD_PRELOAD": striker, **{f"SCENE_{name}": value for name, value in struck.items()}})
+            node.apply(made)
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(status) is bool(last)
+        if not last:
+            last = number = count.stat().st_size
+            continue
+        event = recovered(tmp_path / "state")
+        assert fingerprint(target) == before, (number, event)
+        ends[event.outcome.value] = ends.get(event.outcome.value, 0) + 1
+        number -= max(1, last // 40)
+    print(f"of {last} operations of pip: {ends}")
+    assert sum(ends.values()) >= 40
 
 
 UV = """#!/bin/sh

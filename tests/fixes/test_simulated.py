@@ -58,8 +58,8 @@ NOT_HERE = {
     "npu.release": "test_a_process_is_ended_only_on_a_word_of_its_own",
     "system.clean-logs": "tests/fixes/test_real.py: real files have an age",
     "container.run-command": "test_how_a_container_is_started_is_said_and_nothing_changed",
-    "service.install": "tests/daemon",
-    "service.remove": "tests/daemon",
+    "service.install": "tests/deploy/test_service.py",
+    "service.remove": "tests/deploy/test_service.py",
 }
 CATALOG = plugins.load(folder="")
 
