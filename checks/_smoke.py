@@ -9,6 +9,9 @@ from npudoctor import knowledge
 from npudoctor.facts.smoke import STAGES, SmokeFailure, SmokeRun
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Severity, Unavailable
 
+AT_WORK_S = 2.0
+"""Whoever was heard of so short a time before is not stuck."""
+
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 TRIED = "what the ranks of `npudoctor smoke` reported"
@@ -36,6 +39,8 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
         one = run.failures[0]
         where = f"{stage}, at {one.doing}" if one.doing else stage
         said = f"{everybody(run)} are stuck in {where}, and none is ahead of the others"
+        if one.since_s is not None and one.since_s < AT_WORK_S:
+            said = f"the time of {where} was up with {everybody(run)} at work; --deadline {stage}=S gives it more"
         if run.timed_out:
             said = f"the time of the whole run was up in {where}; give it more with --timeout if nothing else is wrong"
         yield _finding(run.failures, said, stage)

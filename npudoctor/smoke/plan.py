@@ -343,6 +343,7 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "warm_ups": 5 if on_card else 2,
         "calls": 21 if on_card else 31,
         "bandwidth_s": request.bandwidth_s or (10.0 if on_card else 1.5),
+        "scaling_s": planned.deadlines_s.get("scaling", 0.0) / 6,
         "reference_steps": request.steps if planned.size == "small" else 5,
         "reference_threads": os.cpu_count() or 1,
         "memory_bytes": CARD_MEMORY_BYTES,

@@ -95,7 +95,7 @@ class Rank(object):
         self.fault = Fault(os.environ.get("NPUDOCTOR_SMOKE_FAULT", ""), rank)
         self.large = told["size"] == "large"
         self.batch, self.steps = (64 if self.large else 32), told["steps"]
-        self.model = self.data = None
+        self.model = self.data = self.step_s = None
         self.grouped = told["backend"] != "none"
 
     # Stages
@@ -341,7 +341,7 @@ class Rank(object):
         optimizer = torch.optim.SGD(self.model.parameters(), 0.02 if self.large else 0.1)
         if self.told["strategy"] in ("zero2", "zero3"):
             engine = self.model = self.sharded_by_deepspeed(self.model, optimizer)
-        seen = []
+        seen, times = [], []
         for step, (images, labels, numbers) in enumerate(self.batches(self.rank)):
             self.link.at("step %d" % step)
             start = time.perf_counter()
@@ -365,8 +365,10 @@ class Rank(object):
             value = loss.item()
             seen += numbers.tolist() if step < min(self.steps, 10) else []
             spent = time.perf_counter() - start
+            times.append(spent)
             self.losses.append(value)
             self.link.say("loss", step=step, loss=value if math.isfinite(value) else None, s=spent)
+        self.step_s = sorted(times)[len(times) // 2]
         self.link.say("measured", name="samples", value=sorted(seen))
         if self.device.type == "npu":
             self.link.say("measured", name="memory_mb", value=torch.npu.max_memory_allocated() / 1048576.0)
@@ -425,11 +427,16 @@ class Rank(object):
             self.link.at("barrier after the reference")
             dist.barrier()
 
-    def timed_steps(self, model):
+    def timed_steps(self, model, count):
+        """The median of so many steps after two; npudoctor hears of a long time of them."""
         optimizer = torch.optim.SGD(model.parameters(), 1e-4)
         images, labels, _ = next(self.batches(self.rank))
         images, labels, times = images.to(self.device), labels.to(self.device), []
-        for _ in range(22):
+        heard = time.time()
+        for _ in range(2 + count):
+            if time.time() > heard + 1:
+                self.link.say("pulse")
+                heard = time.time()
             start = time.perf_counter()
             if self.fault("slow", "scaling") or self.fault("slow", "training"):
                 time.sleep(self.fault.seconds)
@@ -440,19 +447,25 @@ class Rank(object):
             optimizer.step()
             self.synchronize()
             times.append(time.perf_counter() - start)
-        return sorted(times[2:])[10]
+        return sorted(times[2:])[count // 2]
 
     def scaling(self):
+        self.link.at("how long a step takes")
+        slowest = torch.tensor([self.step_s], device=self.device)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+        count = int(max(3, min(20, self.told.get("scaling_s", 10.0) / max(slowest.item(), 1e-6) - 2)))
         self.link.at("steps of all ranks, each by itself")
         alone = self.make_model(self.device)
-        self.link.say("measured", name="local_step_s", value=self.timed_steps(alone))
+        local = self.timed_steps(alone, count)
+        if count >= 20:  # fewer are too few to call a rank slow
+            self.link.say("measured", name="local_step_s", value=local)
         self.link.at("steps of rank 0 alone")
         dist.barrier()
         if self.rank == 0:
-            self.link.say("measured", name="alone_s", value=self.timed_steps(alone))
+            self.link.say("measured", name="alone_s", value=self.timed_steps(alone, count))
         self.link.at("steps of all ranks together")
         dist.barrier()
-        self.link.say("measured", name="together_s", value=self.timed_steps(self.model))
+        self.link.say("measured", name="together_s", value=self.timed_steps(self.model, count))
 
     def memory_seen(self):
         """Hold what is allocated until npudoctor has looked at the cards."""

@@ -172,6 +172,21 @@ def test_nobody_is_blamed_where_all_stand_at_the_same_place() -> None:
     ]
 
 
+def test_ranks_at_work_when_a_stage_is_over_its_time_are_not_called_stuck() -> None:
+    more = [failed(rank, "training", "hang", first=False, doing="step 7", since_s=0.2) for rank in range(4)]
+    (finding,) = findings(more=more)["smoke.training"]
+    assert (
+        finding[2]
+        == "the time of training, at step 7 was up with all 4 ranks at work; --deadline training=S gives it more"
+    )
+
+
+def test_too_few_steps_call_no_rank_slow() -> None:
+    events = [event for event in stream() if event.get("name") != "local_step_s"]
+    result = judged(of_events(events))["smoke.scaling"]
+    assert (result.status, result.leaves_undetermined) == (Status.SKIPPED, False)
+
+
 def test_a_run_that_was_cut_off_leaves_what_it_did_not_reach_undetermined() -> None:
     events = [event for event in stream() if event.get("stage") not in ("scaling", "memory-seen")]
     results = judged(of_events(events))
