@@ -55,6 +55,8 @@ def struck(
     )
     assert done.returncode == 0, done.stderr
     head, *rows = map(json.loads, done.stdout.splitlines())
+    if os.geteuid() != 0 and head["said"].startswith("refused"):
+        pytest.skip(f"only root can play this scene: {head['said']}")
     assert head["said"].startswith("applied")
     assert head["before"] != head["after"]
     assert set(scene.kinds) <= set(head["kinds"])
