@@ -61,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
             if args.recover:
                 events = runner.recover(fixing.changeable(host), state=args.state)
                 return fixing.exit_code([fixing.follow(events, ["fix", "--recover"]).outcome])
+            if (args.ids or args.all_safe) and (code := fixing.made_good(host, args)) is not None:
+                return code
             requests = _requests(args, catalog, host, options)
             if requests is None:
                 return 0

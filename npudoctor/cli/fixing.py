@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from npudoctor.cli import UsageError
 from npudoctor.fixer import runner
+from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.fixer.runner import Begun, Ended, Event, Outcome, Proving, StepBegun, Undoing
 from npudoctor.host import Host, MutableHost, Refused
@@ -86,6 +87,24 @@ def asked(question: str) -> bool | None:
 def listed(ids: Sequence[str]) -> str:
     """Some fixes in a question."""
     return "this" if len(ids) == 1 else " and ".join(filter(None, (", ".join(ids[:-1]), ids[-1])))
+
+
+def made_good(host: Host, args: argparse.Namespace) -> int | None:
+    """Undo first what a crash has cut off, if the person says so; the exit code where it stays, None to go on."""
+    if host.about.source == "bundle" or not isinstance(host, MutableHost):
+        return None
+    left = Journal(host, args.state).cut_off()
+    if not left:
+        return None
+    say(f"cut off, and to be undone before anything else: {', '.join(left)}")
+    if args.dry_run:
+        say("  $ npudoctor fix --recover")
+        return None
+    if not args.yes and not asked("Undo it?"):
+        say("refused; to undo it:\n  $ npudoctor fix --recover")
+        return REFUSED
+    outcome = follow(runner.recover(host, state=args.state), ["fix", "--recover"]).outcome
+    return None if outcome in GOOD else exit_code([outcome])
 
 
 def own_command() -> str:

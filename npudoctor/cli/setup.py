@@ -145,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
         try:
             if not args.dry_run:
                 fixing.changeable(host)
+            if (stands := fixing.made_good(host, args)) is not None:
+                return stands
             setup = Setup(args, catalog, host, node.options(args, config))
             report = setup.run()
         except Refused as why:

@@ -161,6 +161,11 @@ class Journal:
         except Unavailable:
             return ()
 
+    def cut_off(self) -> tuple[str, ...]:
+        """The runs that were begun and not ended: a crash cut them off, or somebody is at work."""
+        statuses = ((run, self.status(run)) for run in self.runs())
+        return tuple(run for run, found in statuses if found is not None and found.status in (APPLYING, UNDOING))
+
     def record(self, run: str) -> RunRecord:
         """What a run was; raises Refused for data that is not ours."""
         data = self._read(run, "run.json")

@@ -54,6 +54,28 @@ def test_a_fix_is_kept_in_the_history_and_undone_by_its_name(kept: Any, capsys: 
     assert main(["fix", "--recover", *NODE]) == 0
 
 
+@pytest.mark.parametrize("again", [["fix", "hccl.reserve-ports"], ["fix", "--all-safe"], ["setup"]])
+def test_what_was_cut_off_is_undone_before_the_next_fix(
+    kept: Any, capsys: pytest.CaptureFixture[str], again: list[str]
+) -> None:
+    """Killed just before it was done: the node looks mended, and the journal says that it is not."""
+    assert main(["fix", "hccl.reserve-ports", *NODE, "--yes"]) == 0
+    (run,) = kept.list_dir("/var/lib/npudoctor/runs")
+    path = f"/var/lib/npudoctor/runs/{run}/status.json"
+    kept.write_file(path, kept.read(path).replace("applied", "applying", 1).encode())
+    capsys.readouterr()
+    assert main([*again, *NODE, "--dry-run"]) in (0, 1)
+    assert f"cut off, and to be undone before anything else: {run}" in capsys.readouterr().err
+    assert main([*again, *NODE]) == 7
+    assert "$ npudoctor fix --recover" in capsys.readouterr().err
+    assert main([*again, *NODE, "--yes"]) in (0, 1)
+    capsys.readouterr()
+    assert main(["history", *NODE, "--json"]) == 0
+    ran = {one["fix"]: one["status"] for one in json.loads(capsys.readouterr().out)[1:]}
+    assert (json.loads(kept.read(path))["status"], ran["hccl.reserve-ports"]) == ("rolled-back", "applied")
+    assert kept.read("/proc/sys/net/ipv4/ip_local_reserved_ports") == "60000-60031\n"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
