@@ -14,6 +14,9 @@ from npudoctor.smoke.events import Cause, RankFailed
 from npudoctor.smoke.plan import Plan
 from npudoctor.smoke.watch import RankState, log_tail
 
+GUESS = 0.2
+"""A suspect of no more weight has nothing but words in its favour that many failures have."""
+
 _FOLLOWS = re.compile(
     r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
     r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.*(closed|timed? ?out)"
@@ -157,7 +160,8 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     spelled = (f"{seen.spelled}: {seen.code.meaning}" if seen.code else seen.spelled for d in found for seen in d.codes)
     plain = [any(suspect.weight >= diagnosis.STRONG for suspect in one.suspects) for one in found]
     order = found[::-1] if plain == [False, True] else found
-    suspected = next((one.suspects for one in order if one.suspects), ())
+    likely = [[suspect for suspect in one.suspects if suspect.weight > GUESS] for one in order]
+    suspected = next(filter(None, likely), [])
     own = (one for d in found for seen in d.codes if seen.code and not seen.code.generic for one in seen.code.pitfalls)
     pitfalls = [suspect.pitfall.id for suspect in suspected] or list(dict.fromkeys(own))
     return tuple(dict.fromkeys(spelled))[:4], tuple(pitfalls[:2])

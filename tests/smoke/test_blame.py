@@ -34,3 +34,16 @@ def test_a_rank_that_died_is_blamed_before_one_that_complained_at_once(tmp_path:
 
 def say(to: socket.socket, **said: object) -> None:
     to.sendall((json.dumps(said) + "\n").encode())
+
+
+@pytest.mark.parametrize(
+    ("message", "pitfalls"),
+    [
+        ("ImportError: libhccl.so: cannot open shared object file: No such file or directory", ("P001",)),
+        ("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory", ("P020",)),
+        ("ImportError: libsomebody.so.1: cannot open shared object file: No such file or directory", ()),
+        ("", ()),
+    ],
+)
+def test_a_message_that_fits_many_failures_is_no_cause(message: str, pitfalls: tuple[str, ...]) -> None:
+    assert blame.known_of("", message)[1] == pitfalls

@@ -1,6 +1,8 @@
 """The path of the cards: the real torch_npu with its real ProcessGroupHCCL, on stub CANN libraries."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,3 +199,30 @@ def test_a_cann_that_is_too_old_is_the_cause(on_cards: Smoke, torch_python: Path
     assert finding.summary.startswith("both ranks failed in launch")
     assert "libtorch_npu.so: undefined symbol: aclrtGetSocName" in finding.summary
     assert finding.pitfall == "P012"
+
+
+@pytest.mark.slow
+def test_a_torch_npu_that_was_built_for_another_torch_is_the_cause(
+    on_cards: Smoke, torch_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its library asks for a function that this torch has not: one of torch's names in it is another one."""
+    shutil.copytree(packages_of(torch_python) / "torch_npu", tmp_path / "torch_npu", copy_function=link)
+    library = tmp_path / "torch_npu/lib/libtorch_npu.so"
+    text = library.read_bytes()
+    name = re.search(rb"\0_ZN3c1010Dispatcher13realSingletonEv\0", text)
+    assert name is not None
+    library.unlink()
+    library.write_bytes(text.replace(name[0], name[0].replace(b"Ev", b"Ex")))
+    monkeypatch.setattr("tests.smoke.test_hccl.ON_CPU", f"{tmp_path}:{ON_CPU}")
+    ran = on_cards(fresh=True)
+    assert list(ran.errors) == ["smoke.launch"]
+    assert "undefined symbol: _ZN3c1010Dispatcher13realSingletonEx" in ran.errors["smoke.launch"]
+    assert ran.results["smoke.launch"].findings[0].pitfall == "P002"
+
+
+def link(source: str, target: str) -> None:
+    """A copy that takes no room where that can be had."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
