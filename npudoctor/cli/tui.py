@@ -51,6 +51,8 @@ def on_a_terminal() -> bool:
     """Whether there is a terminal that can show it, or a browser behind textual-serve."""
     if os.environ.get("TEXTUAL_DRIVER", "").startswith("textual."):
         return True
+    if sys.stdin is None or sys.stdout is None:  # closed by who started it
+        return False
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from npudoctor.tui import plain, themes
-from npudoctor.tui.background import Background
+from npudoctor.tui.keyboard import Keyboard
 from npudoctor.views import settings
 from npudoctor.views.diagnosis import Diagnosis
 from npudoctor.views.node import NodeLine
@@ -35,7 +35,7 @@ def _opening(name: str) -> Callable[[], Screen[Any]]:
     return opened
 
 
-class DoctorApp(Background):
+class DoctorApp(Keyboard):
     """`npudoctor` on a terminal."""
 
     TITLE = "npudoctor"

@@ -29,7 +29,8 @@ def _paragraph(block: Block) -> Paragraph:
     if block.kind is Kind.COMMAND:
         click = Style.from_meta({"@click": f"screen.copy_one({block.text!r})"})
         bar = Content.styled("▎ ", "$accent")
-        return Paragraph(Content(block.text).stylize(click), bar, bar, fold=True)
+        more = Content.styled("▎   ", "$accent")
+        return Paragraph(Content(block.text).stylize(click), bar, more, fold=True)
     if block.kind is Kind.FIX:
         offer = Content.assemble(("Fix  ", "bold $accent"), (block.text, "bold"), ("  press f", "$muted"))
         return Paragraph(offer.stylize(Style.from_meta({"@click": "screen.fix()"})))

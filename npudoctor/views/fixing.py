@@ -127,7 +127,8 @@ def _preview(planned: FixPlan, *, first: bool) -> Iterator[Line]:
     yield Line(Kind.TITLE, fix.title)
     rights = "needs root" if fix.root else "needs no rights of root"
     undo = "cannot be undone" if planned.irreversible else "can be undone"
-    yield Line(Kind.ABOUT, f"{fix.id} · {rights} · {undo} · takes effect {_WHEN[fix.effect.value]}")
+    change = f"{rights} · {undo} · takes effect {_WHEN[fix.effect.value]}" if planned.steps else "changes nothing"
+    yield Line(Kind.ABOUT, f"{fix.id} · {change}")
     for note in planned.notes:
         yield Line(Kind.NOTE, note)
     if planned.empty:
@@ -196,8 +197,8 @@ def _told(event: Any) -> Line:
 
 def _short(preview: str) -> str:
     lines = [line for line in preview.splitlines() if line.strip()]
-    named = next((line[4:] for line in lines if line.startswith("+++")), lines[0] if lines else "")
-    return named.removesuffix(" (then)")
+    named = [line[4:] for line in lines if line.startswith(("---", "+++")) and line[4:] != "/dev/null"]
+    return (named or lines or [""])[-1 if named else 0].removesuffix(" (then)").removesuffix(" (now)")
 
 
 # Afterwards

@@ -34,6 +34,7 @@ class NodeLine:
     state: str = ""
 
 
+_NO_CARD = "no card"
 _JUDGES = (
     ("driver", "driver.installed"),
     ("firmware", "driver.firmware"),
@@ -61,7 +62,13 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     with session.looking() as host:
         about = host.about
     platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
-    state = "" if service is None else "in service" if service.in_service else "idle"
+    state = (
+        ""
+        if service is None or _cards(session.known(Cards)) == _NO_CARD
+        else "in service"
+        if service.in_service
+        else "idle"
+    )
     system = (
         state,
         f"{container.runtime} container" if container else None,
@@ -82,7 +89,7 @@ def _cards(cards: Any) -> str:
     if cards is None:
         return ""
     if not cards.chips:
-        return "no card"
+        return _NO_CARD
     kinds = Counter(card.name or card.family or "unnamed" for card in cards.chips)
     return ", ".join(f"{number} × {name}" for name, number in kinds.items())
 

@@ -4,10 +4,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.widgets import Button, Input, OptionList
 
 from npudoctor import sim
@@ -23,6 +25,8 @@ from npudoctor.views import cards, detail, fixing, node, smoking
 from npudoctor.views.cards import ChipRow, Reading
 from npudoctor.views.diagnosis import State
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
+
+SHORT = ("Overview", "Cards", "Topo", "Environ", "Smoke", "History")
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +182,7 @@ def test_a_recorded_node_offers_no_change(tmp_path: Path) -> None:
     async def save(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "w")
         await until(pilot, lambda: isinstance(app.screen, Save))
-        await press(pilot, "end", "enter")
+        await press(pilot, "end", "tab")
         app.screen.query_one(Input).value = place
         await press(pilot, "enter")
         await until(pilot, Path(place).exists)
@@ -365,10 +369,10 @@ def test_every_shape_can_be_saved_and_a_file_that_exists_stays(tmp_path: Path, m
         shapes = app.screen.query_one(OptionList).option_count
         await press(pilot, "escape")
         for place in range(shapes):
-            await press(pilot, "w", *["down"] * place, "enter", "enter")
+            await press(pilot, "w", *["down"] * place, "enter")
         await until(pilot, lambda: said == ["Saved"] * shapes)
         before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-        await press(pilot, "w", "enter", "enter")
+        await press(pilot, "w", "enter")
         await until(pilot, lambda: "Not saved" in said)
         assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -418,3 +422,113 @@ def test_enter_on_a_part_that_could_not_be_judged_goes_to_its_cause() -> None:
         await until(pilot, lambda: app.screen.query_one(CheckList).chosen == "npu.present")
 
     play("bare-host", acts)
+
+
+# Keys that hands know from elsewhere
+
+
+def _filled(listed: OptionList) -> bool:
+    return listed.option_count > 2
+
+
+def _longer(pane: VerticalScroll) -> bool:
+    return pane.max_scroll_y > 0
+
+
+def test_j_k_g_and_capital_g_move_in_every_list() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for screen in ("1", "2", "4"):
+            await press(pilot, screen)
+            listed = app.screen.query_one(OptionList)
+            await until(pilot, partial(_filled, listed))
+            await press(pilot, "g")
+            first = listed.highlighted
+            await press(pilot, "j")
+            below = listed.highlighted
+            await press(pilot, "k")
+            assert first is not None and below is not None and below > first == listed.highlighted
+            await press(pilot, "G")
+            assert listed.highlighted == listed.option_count - 1
+        await press(pilot, "3", "G", "h")
+        grid = app.screen.query_one(GridView)
+        assert grid.place == (7, 0)
+        await press(pilot, "g", "l", "j", "k")
+        assert grid.place == (0, 1)
+
+    play("new-node", acts)
+
+
+def test_ctrl_c_leaves_but_not_in_the_middle_of_a_change() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        dialog = FixDialog(fixing.Job(title="x"))
+        app.push_screen(dialog)
+        await pilot.pause()
+        dialog.busy = True
+        await press(pilot, "ctrl+c")
+        await until(pilot, lambda: "is being changed" in text(app))
+        assert app.return_code is None
+        dialog.busy = False
+        await press(pilot, "ctrl+c")
+        await until(pilot, lambda: app.return_code == 0)
+
+    play("new-node", acts)
+
+
+def test_longer_text_scrolls_by_keys_on_every_screen_that_has_some() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for screen in ("2", "3", "4"):
+            await press(pilot, screen)
+            pane = app.screen.query(VerticalScroll).first()
+            await until(pilot, partial(_longer, pane))
+            await press(pilot, "space")
+            assert pane.scroll_y > 0, screen
+            await press(pilot, *["b"] * 9)
+            assert pane.scroll_y == 0
+
+    play("healthy-a3", acts, size=(60, 20))
+
+
+def test_what_stands_against_a_fix_is_said_before_its_steps() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        steps = tuple(fixing.Line(fixing.Kind.SAME, f"step {number}") for number in range(60))
+        app.push_screen(FixDialog(fixing.Job(title="x", obstacle="only root can", lines=steps)))
+        await pilot.pause()
+        assert "only root can" in text(app)
+
+    play("new-node", acts)
+
+
+def test_the_names_of_all_screens_are_in_sight_on_the_narrowest_terminal() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for key in "123456":
+            await press(pilot, key)
+            tabs = text(app).splitlines()[0]
+            assert all(f"{number} {name}" in tabs for number, name in enumerate(SHORT, 1)), tabs
+        await press(pilot, "question_mark")
+        rows = text(app).splitlines()
+        names = ("Topology", "Environment", "Smoke")
+        places = {row.index(name) for name in names for row in rows if f"  {name}" in row}
+        assert len(places) == 1, text(app)
+
+    play("new-node", acts, size=(60, 20))
+
+
+def test_a_smoke_run_can_be_started_where_none_goes_and_stopped_where_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    going = threading.Event()
+
+    def run(*_: Any) -> Iterator[Any]:
+        going.wait(20)
+        yield from ()
+
+    monkeypatch.setattr(smoking, "run", run)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "5")
+        screen = app.screen
+        assert screen.check_action("start", ()) and not screen.check_action("stop", ())
+        await press(pilot, "g")
+        assert screen.check_action("stop", ()) and not screen.check_action("start", ())
+        going.set()
+        await until(pilot, lambda: screen.check_action("start", ()))
+
+    play("new-node", acts)

@@ -285,7 +285,7 @@ def test_a_report_is_saved_from_any_screen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        await press(pilot, "3", "w", "down", "down", "enter", "enter")
+        await press(pilot, "3", "w", "down", "down", "enter")
         await until(pilot, lambda: list(tmp_path.glob("*.json")))
 
     play("new-node", acts)

@@ -1,6 +1,7 @@
 """On a real terminal: tmux holds it, keys are typed, the screen is read."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -157,3 +158,28 @@ def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: T
     left = subprocess.run(["pgrep", "-f", str(node)], capture_output=True, text=True, check=False).stdout.split()
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left if Path(f"/proc/{pid}").exists()]
     assert not [command for command in commands if b"npu-smi" in command]
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: Terminal) -> None:
+    terminal("new-session", "-d", "-x", "80", "-y", "24", "env PS1='ready:' bash --norc --noprofile")
+    terminal.shows("ready:")
+    words = f"LC_ALL=C.UTF-8 {sys.executable} -m npudoctor tui --simulate bare-host; echo ended with $?"
+    terminal("send-keys", words, "Enter")
+    terminal.shows("TO MEND", "there is no Ascend card on this host", "q Quit")
+    terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
+    before = terminal.screen
+    terminal.press("C-z")
+    terminal.shows("Stopped")
+    assert terminal("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{cursor_flag}").split() == [*"001"]
+    terminal("send-keys", "clear; fg", "Enter")
+    terminal.until(lambda seen: seen == before)
+    terminal.press("C-c")
+    terminal.until(lambda _: terminal("display-message", "-p", "#{alternate_on}").strip() == "0")
+
+
+@pytest.mark.parametrize("closed", ["0<&-", ">&-"])
+def test_a_closed_stdin_or_stdout_is_no_terminal_and_no_error(closed: str) -> None:
+    command = f"{sys.executable} -m npudoctor tui --simulate bare-host {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr  # as `check` ends where something is wrong
+    assert "internal error" not in done.stderr

@@ -1,6 +1,7 @@
 """What the screens show, without a screen."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from npudoctor import engine
 from npudoctor.findings import Finding, Result, Severity, Status
-from npudoctor.views import cards, detail, fixing, node, running, saving, settings, topology
+from npudoctor.views import cards, clock, detail, fixing, node, running, saving, settings, topology
 from npudoctor.views import environment as variables
 from npudoctor.views.diagnosis import BROKEN, WAITING, Diagnosis, Shown, State
 from npudoctor.views.session import Session
@@ -265,3 +266,33 @@ def _plan(*, irreversible: bool = False, root: bool = False) -> Any:
         steps=(Planned(step, "$ kill 1", inverse),),
         obstacle=Obstacle("only root can apply it", root=True) if root else None,
     )
+
+
+def test_times_are_those_of_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert clock.time_of_day("2026-11-21T19:17:17+00:00") == "03:17"
+        assert clock.day_and_time("2026-11-21T19:17:17+00:00") == "2026-11-22 03:17"
+        assert clock.day_and_time("long ago") == "long ago"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_step_that_removes_or_makes_a_file_names_that_file() -> None:
+    made = "--- /dev/null\n+++ /etc/a.conf (then)\n@@ -0,0 +1 @@\n+x\n"
+    removed = "--- /etc/a.conf (now)\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    assert [fixing._short(one) for one in (made, removed, "kernel.x: 1 → 2\n", "")] == [
+        "/etc/a.conf",
+        "/etc/a.conf",
+        "kernel.x: 1 → 2",
+        "",
+    ]
+
+
+def test_a_fix_without_steps_says_that_it_changes_nothing() -> None:
+    session, diagnosis = looked_at("container-broken", names=("container.devices",))
+    job = fixing.propose(session, diagnosis, ("container.devices",))
+    about = next(line.text for line in job.lines if line.kind is fixing.Kind.ABOUT)
+    assert about == "container.run-command · changes nothing"

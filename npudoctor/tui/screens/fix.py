@@ -74,7 +74,7 @@ class FixDialog(ModalScreen[None]):
         super().__init__()
         self._job = job
         self._told: list[Line] = []
-        self._busy = False
+        self.busy = False
 
     @property
     def _doctor(self) -> DoctorApp:
@@ -101,12 +101,12 @@ class FixDialog(ModalScreen[None]):
     def on_mount(self) -> None:
         """Show the preview."""
         job = self._job
-        lines = list(job.lines)
-        if job.obstacle:
-            lines += [Line(Kind.SAME), Line(Kind.BAD, job.obstacle)]
-        if job.obstacle and job.command:
-            lines.append(Line(Kind.NOTE, job.command_line))
-        self.query_one("#lines", Page).show(lines_of(lines))
+        lines: list[Line] = []
+        if job.obstacle:  # first, so that it is in sight whatever stands below
+            lines.append(Line(Kind.BAD, job.obstacle))
+            lines += [Line(Kind.NOTE, job.command_line)] if job.command else []
+            lines += [Line(Kind.SAME)] if job.lines else []
+        self.query_one("#lines", Page).show(lines_of([*lines, *job.lines]))
         first = "#word" if job.word and job.ready else "#go" if job.ready else "#close"
         self.query_one(first).focus()
 
@@ -130,8 +130,8 @@ class FixDialog(ModalScreen[None]):
 
     @on(Button.Pressed, "#go")
     def _go(self) -> None:
-        if not self._busy:
-            self._busy = True
+        if not self.busy:
+            self.busy = True
             self.query(".buttons Button").set(disabled=True)
             self._doctor.beside(self._carry_out)
 
@@ -148,8 +148,8 @@ class FixDialog(ModalScreen[None]):
         self.call_after_refresh(self._fit)
 
     def _ended(self) -> None:
-        self._busy = False
-        self.query("#go, #sudo, #word").set(display=False)
+        self.busy = False
+        self.query("#go, #sudo, #word, #copy").set(display=False)
         close = self.query_one("#close", Button)
         close.disabled = False
         close.focus()
@@ -183,7 +183,7 @@ class FixDialog(ModalScreen[None]):
     @on(Button.Pressed, "#close")
     def action_close(self) -> None:
         """Close, unless something is being changed."""
-        if not self._busy:
+        if not self.busy:
             self.dismiss()
 
 

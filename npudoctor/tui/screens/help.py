@@ -17,7 +17,9 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "esc", "plus,equals_sign": "+", "minus": "-"}
 
-_COLUMN = 34
+_MOVES = (("↑ ↓ j k", "move"), ("g G", "first, last"), ("tab", "next field"))
+_EVERYWHERE = ("ctrl+p all actions by name", "ctrl+c leave", "ctrl+z to the shell")
+_COLUMN, _GAP = 34, 4
 
 
 class Help(ModalScreen[None]):
@@ -26,6 +28,8 @@ class Help(ModalScreen[None]):
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss", "Close"),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
     ]
 
     def __init__(self, of: Screen[Any]) -> None:
@@ -36,6 +40,7 @@ class Help(ModalScreen[None]):
         """One box."""
         with VerticalScroll(classes="dialog") as box:
             box.border_title = f"Keys of {type(self._of).__name__}"
+            box.border_subtitle = "esc closes"
             yield Page()
 
     def on_mount(self) -> None:
@@ -43,12 +48,20 @@ class Help(ModalScreen[None]):
         from npudoctor.tui.app import DoctorApp
 
         assert isinstance(self.app, DoctorApp)
-        move = Content("↑ ↓ move    tab next field    ctrl+p all actions by name    esc back")
-        columns = zip_longest(_rows(keys(self._of)), _rows(keys(self.app)), fillvalue=Content())
-        rows = [left.pad_right(max(_COLUMN - left.cell_length, 0)) + right for left, right in columns]
+        taken = {key for one in keys(self._of) for key in one.key.split(",")}
+        moves = [f"{names} {word}" for names, word in _MOVES if not taken & set(names.split())]
+        known = [Content(f"{_GAP * ' '}".join(line)) for line in (moves, _EVERYWHERE)]
+        of_screen, of_all = _rows(keys(self._of)), _rows(keys(self.app))
+        column = min(_COLUMN, max(one.cell_length for one in of_screen) + _GAP)
+        columns = zip_longest(of_screen, of_all, fillvalue=Content())
+        rows = [left.pad_right(max(column - left.cell_length, 0)) + right for left, right in columns]
         marks = Content("  ").join(Content.assemble((GLYPHS[one], STYLES[one]), f" {one.value}") for one in GLYPHS)
-        said = [move, Content(), *rows, Content(), marks]
+        said = [*known, Content(), *rows, Content(), marks]
         self.query_one(Page).show([Paragraph(one) for one in said])
+
+    def action_scroll(self, way: int) -> None:
+        """Move through a page longer than the screen."""
+        self.query_one(VerticalScroll).scroll_relative(y=way, animate=False)
 
 
 def _rows(bindings: list[Binding]) -> list[Content]:

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from npudoctor.tui.screens.fix import FixDialog, lines_of
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import fixing
+from npudoctor.views import clock, fixing
 
 _STYLES = {"applied": "bold $success", "undone": "$muted", "rolled-back": "$warning"}
 
@@ -67,7 +67,7 @@ class History(NodeScreen):
         if run is None:
             page.show([Paragraph(Content.styled("npudoctor has changed nothing on this node.", "$muted"))])
             return
-        about = f"{run['fix']} · {run['status']} · {run['started_at']} · by {run['by']}"
+        about = f"{run['fix']} · {run['status']} · {_when(run)} · by {run['by']}"
         said = [Paragraph(Content.styled(str(run["title"]), "bold")), Paragraph(Content.styled(about, "$muted"))]
         said += [Paragraph(Content(str(run["reason"])))] if run.get("reason") else []
         for preview in run["preview"]:
@@ -91,4 +91,9 @@ class History(NodeScreen):
 
 def _line(run: Mapping[str, Any]) -> Content:
     status = str(run["status"])
-    return Content.assemble((f"{status:<12}", _STYLES.get(status, "bold $error")), str(run["fix"]))
+    mark = Content.styled(f"{status:<12}", _STYLES.get(status, "bold $error"))
+    return Content.assemble(mark, str(run["fix"]), (f"\n{'':12}{_when(run)}", "$muted"))
+
+
+def _when(run: Mapping[str, Any]) -> str:
+    return clock.day_and_time(str(run["started_at"]))

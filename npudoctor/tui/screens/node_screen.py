@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
 from npudoctor.tui.widgets.key_line import KeyLine
 from npudoctor.tui.widgets.masthead import Masthead, Tabs
+from npudoctor.views import clock
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp
@@ -19,7 +22,12 @@ LEAST_COLUMNS, LEAST_LINES = 60, 20
 
 
 class NodeScreen(Screen[None]):
-    """A screen about the node."""
+    """A screen about the node; its longer text is in its one VerticalScroll."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "page(1)", "Scroll on", show=False),
+        Binding("b", "page(-1)", "Scroll back", show=False),
+    ]
 
     @property
     def doctor(self) -> DoctorApp:
@@ -64,8 +72,13 @@ class NodeScreen(Screen[None]):
         if diagnosis.running:
             head.remark = f"{done} of {total}" if total else ""
         elif report is not None:
-            head.remark = f"{report.started_at[11:16]} · {report.duration_s:.1f} s"
+            head.remark = f"{clock.time_of_day(report.started_at)} · {report.duration_s:.1f} s"
         self.follow()
 
     def follow(self) -> None:
         """Show the run as it stands."""
+
+    def action_page(self, way: int) -> None:
+        """Scroll the longer text."""
+        pane = self.query_one(VerticalScroll)
+        pane.scroll_relative(y=way * max(pane.size.height - 2, 1), animate=False)

@@ -33,8 +33,6 @@ class Overview(CheckScreen):
         Binding("o", "toggle_ok", "Show/hide ok", show=False),
         Binding("s", "toggle_skipped", "Show/hide skipped", show=False),
         Binding("escape", "no_filter", "No filter", show=False),
-        Binding("space", "page(1)", "Scroll on", show=False),
-        Binding("b", "page(-1)", "Scroll back", show=False),
     ]
 
     def body(self) -> ComposeResult:
@@ -100,11 +98,6 @@ class Overview(CheckScreen):
         """Show or hide the checks that were skipped."""
         self.doctor.remember(skipped=not self.doctor.settings.skipped)
         self.follow()
-
-    def action_page(self, way: int) -> None:
-        """Scroll what is said about the check."""
-        pane = self.query_one("#detail", VerticalScroll)
-        pane.scroll_relative(y=way * max(pane.size.height - 2, 1), animate=False)
 
     def action_fix_all(self) -> None:
         """Preview all safe fixes together."""

@@ -24,14 +24,18 @@ class Save(ModalScreen[None]):
     """A shape, and a name."""
 
     CSS_PATH = "dialog.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close"),
+        Binding("j", "shape(1)", show=False),
+        Binding("k", "shape(-1)", show=False),
+    ]
 
     def compose(self) -> ComposeResult:
         """The shapes above the name."""
         self._shapes = saving.shapes()
         with Vertical(classes="dialog") as box:
             box.border_title = "Save"
-            box.border_subtitle = "enter saves · esc closes"
+            box.border_subtitle = "enter saves · tab to the name · esc closes"
             yield OptionList(*(Option(_line(shape)) for shape in self._shapes), compact=True)
             yield Input(id="path")
 
@@ -44,15 +48,17 @@ class Save(ModalScreen[None]):
         shape = self._shapes[event.option_index]
         self.query_one(Input).value = saving.name_for(self._doctor.diagnosis.report, shape)
 
-    @on(OptionList.OptionSelected)
-    def _to_name(self) -> None:
-        self.query_one(Input).focus()
+    def action_shape(self, way: int) -> None:
+        """The next shape, or the one before."""
+        listed = self.query_one(OptionList)
+        listed.highlighted = ((listed.highlighted or 0) + way) % len(self._shapes)
 
+    @on(OptionList.OptionSelected)
     @on(Input.Submitted)
-    def _save(self, event: Input.Submitted) -> None:
+    def _save(self) -> None:
         shape = self._shapes[self.query_one(OptionList).highlighted or 0]
         doctor = self._doctor
-        doctor.beside(partial(_write, doctor, shape, event.value))
+        doctor.beside(partial(_write, doctor, shape, self.query_one(Input).value))
         self.dismiss()
 
 

@@ -53,6 +53,11 @@ class Smoke(NodeScreen):
         self._stop: threading.Event | None = None
         self._problem = ""
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Offer the start where nothing goes, and the stop where something does."""
+        barred = {"start": self._stop is not None, "stop": self._stop is None}
+        return None if barred.get(action) else True
+
     def body(self) -> ComposeResult:
         """What is asked for, the ranks, the plots."""
         from textual_plotext import PlotextPlot
@@ -159,6 +164,7 @@ class Smoke(NodeScreen):
             ]
         self.query_one("#page", Page).show(said)
         self._plot()
+        self.refresh_bindings()
 
     def _plot(self) -> None:
         losses, bandwidths = self._smoke.mean_losses, self._smoke.bandwidths
@@ -183,6 +189,7 @@ class Smoke(NodeScreen):
             plot.title(title)
             plot.xaxes(False, False)
             plot.yaxes(True, False)
+            plot.yfrequency(3)
             plot.xticks([place for place, _ in marks], [text for _, text in marks])
             plot.plot(across, up, marker="braille", color=Color.parse(self.app.theme_variables["accent"]).rgb)
             widget.refresh()

@@ -15,15 +15,13 @@ from textual.widgets.option_list import Option
 from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.views.diagnosis import BROKEN, WAITING, Row, Section, State
 
-_MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k"})
+_MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "g", "G"})
 
 
 class CheckList(OptionList):
     """Keeps its place while results come in; until somebody moves, the place is the first row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "Down", show=False),
-        Binding("k", "cursor_up", "Up", show=False),
         Binding("enter", "screen.cause", "To its cause", show=False),
     ]
     DEFAULT_CSS = "CheckList { text-wrap: nowrap; text-overflow: ellipsis; }"

@@ -24,10 +24,12 @@ class GridView(Widget, can_focus=True):
     """Draws the links; the arrows and the mouse move over them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "move(0, -1)", "Left", show=False),
-        Binding("right", "move(0, 1)", "Right", show=False),
-        Binding("up", "move(-1, 0)", "Up", show=False),
-        Binding("down", "move(1, 0)", "Down", show=False),
+        Binding("left", "cursor_left", "Left", show=False),
+        Binding("right", "cursor_right", "Right", show=False),
+        Binding("up", "cursor_up", "Up", show=False),
+        Binding("down", "cursor_down", "Down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
     ]
     place: reactive[tuple[int, int]] = reactive((0, 1))
 
@@ -79,8 +81,31 @@ class GridView(Widget, can_focus=True):
         letters = [letter for letter, *_ in self.grid.legend()]
         return lambda letter: _SHADES[letters.index(letter) % len(_SHADES)] if letter in letters else ""
 
-    def action_move(self, down: int, right: int) -> None:
-        """Move the cursor."""
+    def action_cursor_left(self) -> None:
+        """To the left."""
+        self._move(0, -1)
+
+    def action_cursor_right(self) -> None:
+        """To the right."""
+        self._move(0, 1)
+
+    def action_cursor_up(self) -> None:
+        """To the chip above."""
+        self._move(-1, 0)
+
+    def action_cursor_down(self) -> None:
+        """To the chip below."""
+        self._move(1, 0)
+
+    def action_first(self) -> None:
+        """To the first chip."""
+        self._move(-self.place[0], 0)
+
+    def action_last(self) -> None:
+        """To the last chip."""
+        self._move(len(self.grid.devices), 0)
+
+    def _move(self, down: int, right: int) -> None:
         last = max(len(self.grid.devices) - 1, 0)
         row, column = self.place
         self.place = (max(0, min(row + down, last)), max(0, min(column + right, last)))

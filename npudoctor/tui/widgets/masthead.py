@@ -13,8 +13,13 @@ from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.views.diagnosis import Headline
 from npudoctor.views.node import Joint, NodeLine
 
+_SHORT = {"Topology": "Topo", "Environment": "Environ"}
 _LEAST = ("firmware", "Python", "driver")
 """What is left out first where there is little room."""
+
+
+_ROOM_FOR_BOTH = 50
+"""From how many columns on the verdict is cut short so that the number of others stays in sight."""
 
 
 class Tabs(Widget):
@@ -29,14 +34,14 @@ class Tabs(Widget):
         self._active = active
 
     def render(self) -> Content:
-        """The names; where there is too little room, only that of the screen in sight."""
+        """The names; where there is too little room, short ones alone."""
         wide = self.content_size.width >= 11 + sum(len(name) + 4 for name in self._names) - 2
-        parts: list[Content] = [Content.styled("npudoctor", "bold $accent")]
+        parts: list[Content] = [Content.styled("npudoctor", "bold $accent")] if wide else []
         for number, name in enumerate(self._names, 1):
             active = name == self._active
             style = "bold $foreground underline" if active else "$muted"
             click = Style.from_meta({"@click": f"app.go({name.lower()!r})"})
-            text = name if wide or active else name[:4]
+            text = name if wide else _SHORT.get(name, name)
             tab = Content.assemble((f"{number} ", "$accent"), (text, style)).stylize(click)
             parts.append(tab)
         return Content("  ").join(parts)
@@ -75,7 +80,11 @@ class Masthead(Widget):
         state = self.headline.state
         mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (self.headline.text, "bold"))
         more = f"  and {self.headline.more} more" if self.headline.more > 0 else ""
-        return mark + Content.styled(more, "$muted") if mark.cell_length + len(more) <= room else mark
+        if room < _ROOM_FOR_BOTH and mark.cell_length + len(more) > room:
+            return mark
+        if mark.cell_length + len(more) > room:
+            mark = mark.truncate(room - len(more), ellipsis=True)
+        return mark + Content.styled(more, "$muted")
 
 
 def _spread(left: Content, right: Content, width: int) -> Content:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 @dataclass(frozen=True)
 class Paragraph:
-    """One paragraph. `lead` stands before its first line, `rest` before the others; `fold` breaks within words."""
+    """One paragraph. `lead` stands before its first line, `rest` before the others; `fold` keeps all blanks."""
 
     content: Content
     lead: Content | str = ""
@@ -57,7 +57,20 @@ def _lines(paragraph: Paragraph, width: int) -> list[Content]:
     lead, rest = Content.from_text(paragraph.lead, markup=False), Content.from_text(paragraph.rest, markup=False)
     room = max(width - max(lead.cell_length, rest.cell_length), 4)
     if paragraph.fold:
-        pieces = [piece for line in paragraph.content.split("\n") for piece in line.fold(room)]
+        pieces = [piece for line in paragraph.content.split("\n") for piece in _folded(line, room)]
     else:
         pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in line.wrap(room)]
     return [(lead if number == 0 else rest) + piece.rstrip() for number, piece in enumerate(pieces)] or [lead]
+
+
+def _folded(line: Content, room: int) -> list[Content]:
+    """Between words; within one only where it would not fit on a line of its own."""
+    pieces = []
+    while line.cell_length > room:
+        most = max(len(line.fold(room)[0].plain), 1)
+        blank = line.plain.rfind(" ", 0, most + 1)
+        word = line.plain[blank + 1 :].split(" ", 1)[0]
+        cut = blank + 1 if line.plain[: max(blank, 0)].strip() and len(word) <= room else most
+        pieces.append(line[:cut])
+        line = line[cut:]
+    return [*pieces, line]
