@@ -60,6 +60,7 @@ class DoctorApp(Keyboard):
         self.session = Session(load)
         self.diagnosis = Diagnosis()
         self.node_line = NodeLine()
+        self.planning = False
         self.changed: Signal[None] = Signal(self, "diagnosis changed")
         for theme in themes.themes():
             self.register_theme(theme)

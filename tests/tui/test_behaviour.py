@@ -532,3 +532,65 @@ def test_a_smoke_run_can_be_started_where_none_goes_and_stopped_where_one_does(m
         await until(pilot, lambda: screen.check_action("start", ()))
 
     play("new-node", acts)
+
+
+def test_a_list_without_rows_says_why_and_offers_nothing() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "slash", *"zzz")
+        await until(pilot, lambda: "no check has these words" in text(app))
+        last = text(app).splitlines()[-1]
+        assert last.split() == ["enter", "Keep", "esc", "Show", "all"]
+        await press(pilot, "enter")
+        assert app.screen.check_action("fix", ()) is None and app.screen.query_one(CheckList).chosen is None
+        await press(pilot, "escape", "o", "s")
+        assert "TO MEND" in text(app) and "npu.present" not in text(app)
+
+    play("new-node", acts)
+
+
+def test_cards_that_come_late_can_be_moved_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    rows = tuple(ChipRow(subject=f"npu:{number}", label=str(number), name="910B3") for number in range(3))
+
+    def read(*_: Any) -> Reading:
+        answered.wait(20)
+        return Reading(rows, None, 5.02386)
+
+    monkeypatch.setattr(cards, "read", read)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "2")
+        await until(pilot, lambda: "asking npu-smi" in text(app))
+        answered.set()
+        await until(pilot, lambda: "every 25 s" in text(app))
+        await press(pilot, "down")
+        assert app.screen.query_one(OptionList).highlighted == 1
+        assert "npu:1" in text(app)
+
+    play("new-node", acts)
+
+
+def test_one_fix_is_asked_about_once_however_often_its_key_is_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = threading.Event()
+    propose = fixing.propose
+
+    def slowly(*about: Any) -> fixing.Job:
+        planned.wait(20)
+        return propose(*about)
+
+    monkeypatch.setattr(fixing, "propose", slowly)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "f", "f", "F")
+        await until(pilot, lambda: "looking what would be changed" in _toasts(app))
+        planned.set()
+        await until(pilot, lambda: isinstance(app.screen, FixDialog))
+        await press(pilot, "q")
+        await pilot.pause(0.3)
+        assert len(app.screen_stack) == 1
+
+    play("new-node", acts)
+
+
+def _toasts(app: DoctorApp) -> str:
+    return " ".join(note.message for note in app._notifications)

@@ -103,10 +103,14 @@ class Cards(NodeScreen):
 
     def _show(self) -> None:
         reading = self._reading
-        if reading is None or not self.query("#head"):
+        if not self.query("#head"):
+            return
+        self.query("#head, #chips").set(display=bool(reading and reading.rows))
+        if reading is None:
+            self.query_one("#page", Page).show([Paragraph(Content.styled("asking npu-smi", "$muted"), "… ")])
             return
         width = max(self.size.width - 3, 40)
-        pace = "paused" if self._paused else f"every {self._pace.wait_s:g} s"
+        pace = "paused" if self._paused else f"every {_seconds(self._pace.wait_s)} s"
         if self._headed != (width, pace):
             self._headed = (width, pace)
             self.query_one("#head", Static).update(_head(width))
@@ -121,6 +125,8 @@ class Cards(NodeScreen):
         else:
             listed.set_options(Option(prompt) for prompt in rows)
             listed.highlighted = _worst(reading.rows) if rows else None
+        if rows and self.focused is None:
+            listed.focus()
         self._show_chip()
 
     @on(OptionList.OptionHighlighted)
@@ -158,6 +164,10 @@ class Cards(NodeScreen):
         self._paused = not self._paused
         self._show()
         self._look()
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}".removesuffix(".0")
 
 
 def _worst(rows: tuple[ChipRow, ...]) -> int:

@@ -22,6 +22,8 @@ class CheckScreen(NodeScreen):
         result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
         if action == "copy":
             return bool(detail.commands(result)) or None
+        if action == "filter":
+            return not isinstance(self.focused, Input)  # there it is a letter like others
         if action == "fix":
             return bool(result and any(finding.fix for finding in result.findings)) or None
         if action == "fix_all":

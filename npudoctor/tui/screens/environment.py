@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
+from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page, Paragraph
 from npudoctor.views import detail, environment
 from npudoctor.views.environment import VariableRow
@@ -46,7 +47,7 @@ class Environment(CheckScreen):
         """The list at the left, one of it at the right."""
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield Input(placeholder="filter", id="filter")
+                yield FilterField()
                 yield OptionList(id="variables", compact=True)
             with VerticalScroll(id="detail", can_focus=False):
                 yield Page(id="page")

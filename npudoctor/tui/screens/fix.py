@@ -32,15 +32,32 @@ _STYLES = {
     Kind.DONE: "bold $success",
     Kind.BAD: "bold $error",
 }
+SLOW_S = 0.7
+"""From when on a plan that takes its time is announced."""
+
+_DIFF = (Kind.PLUS, Kind.MINUS, Kind.SAME)
 _LEADS = {Kind.DONE: "✔ ", Kind.BAD: "✖ ", Kind.PROOF: "… ", Kind.NOTE: "• "}
 
 
 def open_fix(doctor: DoctorApp, checks: tuple[str, ...]) -> None:
-    """Plan beside the screen, then ask."""
+    """Plan beside the screen, then ask; once, however often the key is pressed meanwhile."""
+    if doctor.planning:
+        return
+    doctor.planning = True
 
     def plan() -> None:
-        doctor.tell(doctor.push_screen, FixDialog(fixing.propose(doctor.session, doctor.diagnosis, checks)))
+        doctor.tell(ask, fixing.propose(doctor.session, doctor.diagnosis, checks))
 
+    def ask(job: Job) -> None:
+        doctor.planning = False
+        if len(doctor.screen_stack) == 1:  # nobody has opened something else meanwhile
+            doctor.push_screen(FixDialog(job))
+
+    def say_so() -> None:
+        if doctor.planning:
+            doctor.notify("looking what would be changed", timeout=3)
+
+    doctor.set_timer(SLOW_S, say_so)
     doctor.beside(plan)
 
 
@@ -50,8 +67,8 @@ def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
         Paragraph(
             Content.styled(line.text, _STYLES[line.kind]),
             Content.styled(line.head or _LEADS.get(line.kind, ""), _STYLES[Kind.STEP if line.head else line.kind]),
-            " " * len(line.head or _LEADS.get(line.kind, "")),
-            fold=line.kind in (Kind.PLUS, Kind.MINUS, Kind.SAME),
+            " " * (len(line.head or _LEADS.get(line.kind, "")) or 2 * (line.kind in _DIFF)),
+            fold=line.kind in _DIFF,
         )
         for line in lines
     ]
@@ -62,7 +79,7 @@ class FixDialog(ModalScreen[None]):
 
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close"),
+        Binding("escape,q", "close", "Close"),
         Binding("c", "copy", "Copy the command"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
@@ -85,6 +102,7 @@ class FixDialog(ModalScreen[None]):
         job = self._job
         with Vertical(classes="dialog") as box:
             box.border_title = job.title
+            box.border_subtitle = "↑ ↓ scroll · ← → choose · esc closes"
             with VerticalScroll(id="preview", can_focus=False):
                 yield Page(id="lines")
             if job.word and job.ready:

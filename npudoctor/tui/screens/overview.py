@@ -13,6 +13,7 @@ from textual.widgets import Input
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.check_list import CheckList
+from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page
 from npudoctor.views import detail
 from npudoctor.views.diagnosis import Shown
@@ -39,7 +40,7 @@ class Overview(CheckScreen):
         """The list at the left, the check at the right."""
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield Input(placeholder="filter", id="filter")
+                yield FilterField()
                 yield CheckList(id="checks")
             with VerticalScroll(id="detail", can_focus=False):
                 yield Page(id="page")
@@ -52,8 +53,10 @@ class Overview(CheckScreen):
     def follow(self) -> None:
         """Show the run as it stands."""
         settings = self.doctor.settings
-        shown = Shown(words=self.query_one("#filter", Input).value, ok=settings.ok, skipped=settings.skipped)
-        self.query_one(CheckList).show(self.doctor.diagnosis.sections(shown))
+        words = self.query_one("#filter", Input).value
+        shown = Shown(words=words, ok=settings.ok, skipped=settings.skipped)
+        empty = "no check has these words" if words else "all are hidden; o and s\nshow ok and skipped ones"
+        self.query_one(CheckList).show(self.doctor.diagnosis.sections(shown), empty)
         self._show_check()
 
     @on(CheckList.Chosen)

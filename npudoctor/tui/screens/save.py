@@ -25,7 +25,7 @@ class Save(ModalScreen[None]):
 
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close"),
+        Binding("escape,q", "dismiss", "Close"),
         Binding("j", "shape(1)", show=False),
         Binding("k", "shape(-1)", show=False),
     ]

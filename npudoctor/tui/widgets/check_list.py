@@ -39,9 +39,9 @@ class CheckList(OptionList):
         self._steered = False
         self._prompts: dict[str, Content] = {}
 
-    def show(self, sections: Sequence[Section]) -> None:
-        """Show these rows."""
-        prompts: dict[str, Content] = {}
+    def show(self, sections: Sequence[Section], empty: str = "") -> None:
+        """Show these rows; where there is none, why."""
+        prompts: dict[str, Content] = {} if sections else {"#": Content.styled(empty, "$muted")}
         for number, section in enumerate(sections):
             prompts[f"#{section.name}"] = _heading(section, spaced=number > 0)
             prompts |= {row.check: _row(row) for row in section.rows}
@@ -58,6 +58,8 @@ class CheckList(OptionList):
         checks = [key for key in prompts if key[0] != "#"]
         if checks:
             self.choose(self.chosen if self._steered and self.chosen in prompts else checks[0], steered=self._steered)
+        else:
+            self.chosen = None
 
     def choose(self, check: str | None, *, steered: bool = True) -> bool:
         """Go to a check; whether it is listed."""
