@@ -226,6 +226,7 @@ class Play:
             if killed and self._is_applying():
                 return
             self.late -= 1
+            assert self.late > 0, "it is nowhere cut off"
 
     def _is_applying(self) -> bool:
         runs = f"{self.root}{scenes.STATE}/runs"
@@ -264,6 +265,8 @@ def main(name: str, fault: str, folder: str, first: str, step: str) -> None:
         play.child("undo" if undoing else "apply", NEVER, fault)
         last = play.operations_of_tools()
     print(json.dumps({**head, "last": last}), flush=True)
+    if not said.startswith("applied"):
+        return
     for number in range(int(first), last + 1, int(step)):
         row = play.race(number) if fault == "race" else play.one(fault, number)
         print(json.dumps(row), flush=True)
