@@ -122,7 +122,7 @@ def test_a_kill_at_every_operation_leaves_the_old_node_or_the_new_one(scene: str
 
 @pytest.mark.parametrize("fault", ["kill-undo", "kill-recover"])
 def test_a_kill_while_undoing_is_made_good_by_the_next_recovery(fault: str, tmp_path: Path) -> None:
-    judge("kinds", *struck("kinds", fault, tmp_path, first=1, step=7))
+    judge("kinds", *struck("kinds", fault, tmp_path, first=1, step=13))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_kill_while_undoing_is_made_good_by_the_next_recovery(fault: str, tmp_
 def test_a_kill_in_the_midst_of_a_tool_leaves_the_old_node_or_the_new_one(
     scene: str, fault: str, tmp_path: Path, striker: str
 ) -> None:
-    judge(scene, *struck(scene, fault, tmp_path, first=3, step=8, striker=striker))
+    judge(scene, *struck(scene, fault, tmp_path, first=3, step=14, striker=striker))
 
 
 @pytest.mark.slow
