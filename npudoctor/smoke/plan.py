@@ -341,7 +341,7 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "dtypes": _dtypes(planned),
         "sizes": [8 << (2 * power) for power in range(13) if 3 + 2 * power <= top] + ([1 << 28] if top == 28 else []),
         "warm_ups": 5 if on_card else 2,
-        "calls": 21 if on_card else 31,
+        "calls": 21,
         "bandwidth_s": request.bandwidth_s or (10.0 if on_card else 1.5),
         "scaling_s": planned.deadlines_s.get("scaling", 0.0) / 6,
         "reference_steps": request.steps if planned.size == "small" else 5,
