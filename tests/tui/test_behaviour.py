@@ -594,3 +594,22 @@ def test_one_fix_is_asked_about_once_however_often_its_key_is_pressed(monkeypatc
 
 def _toasts(app: DoctorApp) -> str:
     return " ".join(note.message for note in app._notifications)
+
+
+def test_sixteen_chips_fit_the_narrowest_terminal_and_the_cursor_stays_in_sight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smoking, "PLAYED", 1000.0)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "3")
+        assert "Phy-ID0 → Phy-ID1" in text(app) and " 15\n" in text(app) and "H\n Phy-ID1 " in text(app)
+        await press(pilot, "G")
+        assert "Phy-ID15 → Phy-ID1" in text(app) and "\n Phy-ID15  " in text(app)
+        await press(pilot, "5", "g")
+        await until(pilot, lambda: "ok after" in text(app))
+        assert "\n 0  npu:0.0 ✔     ✔    ✔    ✔     ✔     ✔    ✔     ✔\n" in text(app)
+        lines = text(app).splitlines()
+        assert lines[2].startswith(" CANN 8.5.0") and not any("…" in line for line in lines[3:])
+
+    play("healthy-a3", acts, size=(60, 20), names=())

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.color import Color
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from textual_plotext import PlotextPlot
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling")
+ROOM_FOR_LOSS = 78
+"""From how many columns on the table of ranks shows the loss; below, the curve alone does."""
+
 _SHORT = ("start", "meet", "coll", "bandw", "train", "sync", "equal", "scale")
 
 
@@ -71,11 +74,24 @@ class Smoke(NodeScreen):
                 yield PlotextPlot(id="loss")
                 yield PlotextPlot(id="bandwidth")
 
+    @property
+    def _narrow(self) -> bool:
+        return self.size.width < ROOM_FOR_LOSS
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The table has another width."""
+        super().on_resize(event)
+        if self.query("#asked"):
+            self.follow()
+
     def follow(self) -> None:
         """Show what is asked for."""
-        asked = [Content.assemble((f"{name} ", "$muted"), (value, "bold")) for _, name, value, _ in self._fields()]
+        narrow = self._narrow
+        names = ("" if narrow else f"{name} " for _, name, _, _ in self._fields())
+        values = (value for _, _, value, _ in self._fields())
+        asked = [Content.assemble((name, "$muted"), (value, "bold")) for name, value in zip(names, values, strict=True)]
         line = self.query_one("#asked", Static)
-        line.update(Content("   ").join(asked))
+        line.update(Content(" · " if narrow else "   ").join(asked))
         line.display = self._smoke.state is not State.PENDING
         self._show()
 
@@ -157,7 +173,7 @@ class Smoke(NodeScreen):
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
             cross = Content.styled("✖ ", "bold $error")
             said += [Paragraph(Content.styled(problem, "bold"), cross, "  ") for problem in smoke.problems]
-            said += [*gap, *_ranks(smoke)]
+            said += [*gap, *_ranks(smoke, narrow=self._narrow)]
             said += [
                 *gap,
                 *(Paragraph(Content.styled(text, "$muted"), "• ", "  ") for text in smoke.said),
@@ -226,16 +242,19 @@ _ABOUT = (
 _GO = Content.styled("  g  ", "bold $accent")
 
 
-def _ranks(smoke: SmokeRun) -> list[Paragraph]:
-    head = f"{'rank':<6}{'on':<9}" + "".join(f"{name:<6}" for name in _SHORT) + "  loss"
-    rows = [Paragraph(Content.styled(head, "$muted"))]
+def _ranks(smoke: SmokeRun, *, narrow: bool) -> list[Paragraph]:
+    widths = [len(name) + 1 if narrow else 6 for name in _SHORT]
+    number, device = (3, 8) if narrow else (6, 9)
+    head = f"{'#' if narrow else 'rank':<{number}}{'on':<{device}}"
+    head += "".join(f"{name:<{width}}" for name, width in zip(_SHORT, widths, strict=True))
+    rows = [Paragraph(Content.styled(head if narrow else f"{head}  loss", "$muted"))]
     told = set()
     for rank in smoke.ranks.values():
-        line = Content.assemble((f"{rank.number:<6}", "bold"), f"{rank.device[:8]:<9}")
-        for stage in STAGES:
+        line = Content.assemble((f"{rank.number:<{number}}", "bold"), f"{rank.device[: device - 1]:<{device}}")
+        for stage, width in zip(STAGES, widths, strict=True):
             state = rank.at(stage)
-            line += Content.styled(f"{GLYPHS[state]:<6}", STYLES[state])
-        line += Content("" if rank.loss is None else f"  {rank.loss:.4f} at {rank.step}")
+            line += Content.styled(f"{GLYPHS[state]:<{width}}", STYLES[state])
+        line += Content("" if rank.loss is None or narrow else f"  {rank.loss:.4f} at {rank.step}")
         rows.append(Paragraph(line))
         if rank.failed and rank.failed not in told:  # once for all ranks that end alike
             told.add(rank.failed)

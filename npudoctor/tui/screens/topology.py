@@ -6,6 +6,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.widgets import Static
 
 from npudoctor.tui.marks import GLYPHS, STYLES
@@ -17,16 +18,16 @@ from npudoctor.views.diagnosis import State
 
 
 class Topology(NodeScreen):
-    """The matrix, what the cell under the cursor says, and the legend."""
+    """What the cell under the cursor says, always in sight; the matrix and the legend."""
 
     CSS_PATH = "topology.tcss"
     AUTO_FOCUS = "GridView"
 
     def body(self) -> ComposeResult:
         """The square above the words."""
+        yield Static(id="sentence")
         with VerticalScroll(id="body", can_focus=False):
             yield GridView()
-            yield Static(id="sentence")
             yield Page(id="page")
 
     def follow(self) -> None:
@@ -51,11 +52,19 @@ class Topology(NodeScreen):
             lead = Content.styled(f"{link:<9}", "$muted")
             said.append(Paragraph(Content(meaning), lead, " " * 9))
         self.query_one("#page", Page).show(said)
-        self._moved()
+        self._say()
 
     @on(GridView.Moved)
     def _moved(self) -> None:
+        self._say()
+        row = self.query_one(GridView).place[0]
+        place = Region(0, row + 1 if row else 0, 1, 1)  # the numbers stand above the first row
+        self.query_one("#body", VerticalScroll).scroll_to_region(place, animate=False)
+
+    def _say(self) -> None:
         view = self.query_one(GridView)
         row, column = view.place
         inside = max(row, column) < len(view.grid.devices)
-        self.query_one("#sentence", Static).update(Content(view.grid.sentence(row, column) if inside else ""))
+        sentence = self.query_one("#sentence", Static)
+        sentence.display = inside
+        sentence.update(Content(view.grid.sentence(row, column) if inside else ""))

@@ -65,7 +65,8 @@ class GridView(Widget, can_focus=True):
             line = Content.styled(f"{self.grid.devices[row]:<{_LABEL}}", "bold" if row == self.place[0] else "")
             for column in range(size):
                 line += self._cell(row, column, shade)
-            lines.append(line + Content.styled(f"   {self.grid.near[row]}", "$muted"))
+            near = self.grid.near[row]
+            lines.append(line + Content.styled(f"   {near}" if near else "", "$muted"))
         return Content("\n").join(lines)
 
     def _cell(self, row: int, column: int, shade: Callable[[str], str]) -> Content:

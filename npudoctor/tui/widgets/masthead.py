@@ -18,6 +18,9 @@ _LEAST = ("firmware", "Python", "driver")
 """What is left out first where there is little room."""
 
 
+_ROOM_FOR_ALL = 70
+"""From how many columns on it is said how long the run took."""
+
 _ROOM_FOR_BOTH = 50
 """From how many columns on the verdict is cut short so that the number of others stays in sight."""
 
@@ -58,11 +61,12 @@ class Masthead(Widget):
     def render(self) -> Content:
         """Three lines, the remarks at the right."""
         width = self.content_size.width
+        remark = self.remark if width >= _ROOM_FOR_ALL else self.remark.split(" · ")[0]
         badge = Content.styled(f" {self.node.badge} ", "bold $background on $warning") if self.node.badge else Content()
         lines = [
             _spread(self._who(), badge, width),
             _chain(self.node.chain, width),
-            _spread(self._verdict(width - len(self.remark) - 2), Content.styled(self.remark, "$muted"), width),
+            _spread(self._verdict(width - len(remark) - 2), Content.styled(remark, "$muted"), width),
         ]
         return Content("\n").join(lines)
 
@@ -99,10 +103,10 @@ def _chain(joints: Sequence[Joint], width: int) -> Content:
     line = Content()
     for left_out, between in ((0, " › "), (1, " › "), (1, "  "), (2, " › "), (2, "  "), (3, "  ")):
         line = Content()
-        for number, joint in enumerate(joints):
+        for joint in joints:
             if joint.name in _LEAST[:left_out] and not joint.broken:
                 continue
-            if number:
+            if line:
                 line += Content.styled(" ✖ ", "bold $error") if joint.broken else Content.styled(between, "$faint")
             known = (joint.version, "bold $error" if joint.broken else "") if joint.version else ("–", "$faint")
             line += Content.assemble((f"{joint.name} ", "$muted"), known)
