@@ -167,7 +167,7 @@ class Cards(NodeScreen):
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}".removesuffix(".0")
+    return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1f}"
 
 
 def _worst(rows: tuple[ChipRow, ...]) -> int:
