@@ -51,8 +51,8 @@ class Grid:
         meaning = KINDS.get(link, ("", "a link that npudoctor does not know"))[1]
         if row == column:
             return f"{self.devices[row]}: {meaning}"
-        odd = "; unlike the others" if (row, column) in self.odd else ""
-        return f"{self.devices[row]} → {self.devices[column]}: {link}, {meaning}{odd}"
+        odd = "unlike the others: " if (row, column) in self.odd else ""
+        return f"{self.devices[row]} → {self.devices[column]}: {link}, {odd}{meaning}"
 
     def legend(self) -> list[tuple[str, str, str, int]]:
         """Letter, name, meaning and number of every link that is there, the commonest first."""

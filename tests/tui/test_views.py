@@ -171,6 +171,8 @@ def test_the_pace_can_be_chosen() -> None:
 def test_the_one_link_that_is_unlike_its_mirror_is_odd() -> None:
     row = ("X", "HCCS", "HCCS"), ("HCCS", "X", "PIX"), ("HCCS", "HCCS", "X")
     assert (1, 2) in topology.odd_cells(row)
+    grid = topology.Grid(devices=("NPU0", "NPU1", "NPU2"), matrix=row, odd=topology.odd_cells(row))
+    assert grid.sentence(1, 2).startswith("NPU1 → NPU2: PIX, unlike the others: PCIe")  # in sight where it is cut
     assert topology.odd_cells((("X", "HCCS"), ("HCCS", "X"))) == frozenset()
     assert topology.odd_cells(()) == frozenset()
 
