@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from npudoctor.views.session import Session
 
 RECORDED = "this is a recorded node: nothing can be changed on it"
+_CUT_OFF = ("applying", "undoing")
 _WHEN = {"now": "at once", "new-login": "at a new login", "reboot": "at the next boot"}
 
 
@@ -49,7 +50,8 @@ class Job:
     """Something that a person is asked to confirm.
 
     `obstacle` says why it cannot be done here; `command` is what would do it instead, `sudo` that it needs root;
-    `word` has to be typed where nothing can undo it. `plans` is empty for an undo, whose run is `undoes`.
+    `word` has to be typed where nothing can undo it. `plans` is empty for an undo, whose run is `undoes`, and where
+    what a crash has cut off is undone (`recovers`).
     """
 
     title: str
@@ -61,12 +63,13 @@ class Job:
     word: str | None = None
     plans: tuple[Any, ...] = ()
     undoes: str | None = None
+    recovers: bool = False
     mends: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
         """Whether it can be confirmed."""
-        return self.obstacle is None and bool(self.plans or self.undoes)
+        return self.obstacle is None and bool(self.plans or self.undoes or self.recovers)
 
     @property
     def command_line(self) -> str:
@@ -89,6 +92,8 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
     }
     ids = [id for id in offered if checks or catalog.fixes[id].risk is Risk.SAFE]
     plans: list[FixPlan] = []
+    if cut_off := [run for run in history(session) if run["status"] in _CUT_OFF]:
+        return recovering(cut_off)
     with session.looking() as host:
         for id in ids:
             try:
@@ -167,12 +172,12 @@ def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iter
     catalog, options = session.node.catalog, session.node.selection.options
     with session.looking() as found:
         host = cast("MutableHost", found)  # a recording was refused before
+        if job.recovers:
+            yield from map(_told, runner.recover(host))
         if job.undoes:
-            for event in runner.undo(host, job.undoes):
-                yield _told(event)
+            yield from map(_told, runner.undo(host, job.undoes))
         for planned in job.plans:
-            for event in runner.apply(catalog, host, planned, options, irreversible=irreversible):
-                yield _told(event)
+            yield from map(_told, runner.apply(catalog, host, planned, options, irreversible=irreversible))
 
 
 def _told(event: Any) -> Line:
@@ -216,6 +221,8 @@ def history(session: Session) -> list[Mapping[str, Any]]:
 
 def undoing(run: Mapping[str, Any]) -> Job:
     """What a person is asked before a run is taken back."""
+    if run["status"] in _CUT_OFF:
+        return recovering([run])
     lines = [Line(Kind.TITLE, str(run["title"])), Line(Kind.ABOUT, f"{run['id']} · by {run['by']}"), Line(Kind.SAME)]
     lines.append(Line(Kind.NOTE, "Everything that it changed is brought back as it was:"))
     for preview in run["preview"]:
@@ -231,6 +238,17 @@ def undoing(run: Mapping[str, Any]) -> Job:
         undoes=str(run["id"]),
         command=("npudoctor", "undo", str(run["id"])),
     )
+
+
+def recovering(runs: Sequence[Mapping[str, Any]]) -> Job:
+    """What a person is asked where a crash has cut off runs: before anything else they are undone."""
+    lines = [Line(Kind.TITLE, "A crash or a power loss has cut off what npudoctor did here; it is undone first:")]
+    lines += [Line(Kind.NOTE, f"{run['fix']}, begun {run['started_at']} by {run['by']}") for run in runs]
+    for run in runs:
+        lines += [Line(Kind.SAME), Line(Kind.ABOUT, str(run["id"]))]
+        lines += [line for preview in run["preview"] for line in diff(preview)]
+    command = ("npudoctor", "fix", "--recover")
+    return Job(title="Undo what was cut off", verb="Undo", lines=tuple(lines), recovers=True, command=command)
 
 
 def in_terminal(argv: Sequence[str]) -> int:

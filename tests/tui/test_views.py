@@ -243,6 +243,22 @@ def test_a_fix_is_proposed_in_full_and_changes_nothing_before_it_is_carried_out(
     assert fixing.undoing(fixing.history(session)[0]).obstacle == "it is undone already"
 
 
+def test_what_a_crash_has_cut_off_is_undone_before_anything_else() -> None:
+    session, diagnosis = looked_at("new-node")
+    list(fixing.carry_out(session, fixing.propose(session, diagnosis, ("hccl.ports-reserved",))))
+    (run,) = fixing.history(session)
+    with session.looking() as found:
+        host: Any = found
+        path = f"/var/lib/npudoctor/runs/{run['id']}/status.json"
+        host.write_file(path, host.read(path).replace("applied", "applying", 1).encode())
+    job = fixing.propose(session, diagnosis, ("python.pairing",))
+    assert job.ready and job.recovers and "npudoctor fix --recover" in job.command_line
+    assert fixing.undoing(fixing.history(session)[0]) == job
+    assert list(fixing.carry_out(session, job))[-1].kind is fixing.Kind.DONE
+    assert fixing.history(session)[0]["status"] == "rolled-back"
+    assert not fixing.propose(session, diagnosis, ("python.pairing",)).recovers
+
+
 def test_what_cannot_be_undone_wants_its_name_typed_and_what_needs_root_names_the_command() -> None:
     plan: Any = _plan(irreversible=True)
     assert fixing.job_of([plan]).word == "npu.release"

@@ -176,7 +176,7 @@ class FixDialog(ModalScreen[None]):
             if planned.fix.effect.value != "now" and self._told and self._told[-1].kind is Kind.DONE:
                 for aim in planned.aims:
                     doctor.diagnosis.expect(aim.check, planned.fix.effect.value)
-        if job.undoes:
+        if job.undoes or job.recovers:
             doctor.diagnosis.waiting.clear()
         doctor.action_rerun()
 
