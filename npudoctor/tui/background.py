@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import sys
 import threading
 import time
 import traceback
@@ -14,6 +17,8 @@ from npudoctor.tui.typed_ahead import TypedAhead
 from npudoctor.views.session import CannotOpen, Session
 
 FRAMES_A_SECOND = 15
+LEAVING_S = 3.0
+"""How long leaving may take: a terminal that is gone, or takes no more letters, would hold it up forever."""
 
 
 class Background(TypedAhead):
@@ -35,6 +40,13 @@ class Background(TypedAhead):
                 changed()
 
         self.set_interval(1 / FRAMES_A_SECOND, tick)
+        if not self.is_headless:
+            self.set_interval(1.0, self._leave_with_the_terminal)
+
+    def _leave_with_the_terminal(self) -> None:
+        """Not everyone whose terminal vanishes is sent SIGHUP: who came by su or setsid is not."""
+        if sys.stdin is not None and _hung_up(sys.stdin.fileno()):
+            self.leave(128 + signal.SIGHUP)
 
     def beside(self, work: Callable[[], None]) -> None:
         """Do something that takes time."""
@@ -55,6 +67,10 @@ class Background(TypedAhead):
     def leave(self, code: int, message: str | None = None) -> None:
         """End what runs on the node, and the application."""
         self.session.close()
+        if not self.is_headless:
+            anyway = threading.Timer(LEAVING_S, os._exit, (code,))
+            anyway.daemon = True
+            anyway.start()
         self.exit(code, return_code=code, message=message)
 
     def _handle_exception(self, error: Exception) -> None:
@@ -65,6 +81,12 @@ class Background(TypedAhead):
         where = _log("".join(traceback.format_exception(error)))
         self._exception = self._exception or error
         self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
+
+
+def _hung_up(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
 def _log(text: str) -> str:

@@ -1,11 +1,15 @@
 """On a real terminal: tmux holds it, keys are typed, the screen is read."""
 
+import fcntl
 import os
+import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,3 +187,22 @@ def test_a_closed_stdin_or_stdout_is_no_terminal_and_no_error(closed: str) -> No
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr  # as `check` ends where something is wrong
     assert "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by SIGHUP", "by nobody"])
+def test_who_loses_the_terminal_leaves_no_process(tmp_path: Path, told: bool) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(tmp_path)}
+    words = [sys.executable, "-m", "npudoctor", "tui", "--simulate", "new-node"]
+    process = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
+    os.close(theirs)
+    seen = b""
+    while b"TO MEND" not in seen:
+        seen += os.read(ours, 1 << 16)
+    os.close(ours)
+    if told:
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=30) == 129
