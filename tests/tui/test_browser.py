@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from npudoctor.cli import main
+from npudoctor.cli.web import PAGE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -109,3 +110,15 @@ def test_the_overview_is_seen_in_a_browser_and_a_fix_applied_by_mouse(address: s
 def test_no_address_but_this_machine_s_own_is_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["web", "--host", "0.0.0.0", "--port", "9000"]) == 2
     assert "ssh -L 9000:127.0.0.1:9000 NODE" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("textual_serve", reason="textual-serve is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["web", "--port", str(taken.getsockname()[1])]) == 2
+    assert "Address already in use; name another one with --port" in capsys.readouterr().err
+
+
+def test_the_page_loads_nothing_from_elsewhere() -> None:
+    page = Path(PAGE, "app_index.html").read_text()
+    assert "//" not in page and all(name in page for name in ("app_websocket_url", "font_size", "-first-byte"))
