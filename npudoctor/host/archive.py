@@ -71,7 +71,8 @@ def _explained(path: str) -> Iterator[None]:
     except BundleError:
         raise
     except (BrokenTar, EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise BundleError(f"{path} is not a .tar.gz that can be read ({str(problem)[:80]})") from None
+        said = str(problem).partition(" (b'")[0]  # not the first bytes of what is no gzip file
+        raise BundleError(f"{path} is not a .tar.gz that can be read ({said[:80]})") from None
     except OSError as problem:
         raise BundleError(f"{path} cannot be unpacked: {problem.strerror or problem}") from None
 

@@ -11,6 +11,7 @@ import posixpath
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -65,7 +66,7 @@ def _about(notes: Notes) -> dict[str, Any]:
         "npudoctor_prefix": about.own_prefix,
         "hostname": about.hostname,
         "machine": about.machine,
-        "recorded_at": about.recorded_at,
+        "recorded_at": about.recorded_at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "environment": about.environment,
         "unrecorded": "unknown",
         "tools": notes.tools,

@@ -22,7 +22,7 @@ from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.ports import Sockets
 from npudoctor.facts.target_python import TargetPython
 from npudoctor.findings import Finding, HostSummary, Result, Severity, count, judge
-from npudoctor.host import Host, ParseError, Unavailable
+from npudoctor.host import Because, Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Options, Probe, check
@@ -105,11 +105,14 @@ class Session:
         try:
             told = facts.told(self.host, target)
             seen = [event for event in map(read, told.stdout.splitlines()) if not isinstance(event, (Judged, Done))]
-        except (Unavailable, ValueError) as why:
-            raise Refused(f"this node tells of no smoke run: {str(why).splitlines()[0]}") from why
+        except Unavailable as why:
+            reason = "record it with --profile full" if why.because is Because.NOT_RECORDED else str(why)
+            raise Refused(f"there is no smoke run in this recording: {reason}") from why
+        except ValueError as why:
+            raise Refused("there is a smoke run in this recording that this npudoctor cannot read") from why
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not begin, or did not end"])[-1]
-            raise Refused(f"this node tells of no smoke run: {said.removeprefix('npudoctor: ')}")
+            raise Refused(f"there can be no smoke run on this node: {said.removeprefix('npudoctor: ')}")
         yield from seen
         report = yield from self._judging(self.host.about.recorded_at or "", seen)
         yield Done(at_s=report.duration_s, report=report)

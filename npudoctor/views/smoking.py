@@ -95,14 +95,18 @@ class SmokeRun:
         getattr(self, f"_{event.event.replace('-', '_')}", lambda _: None)(event)
 
     def _planned(self, event: Any) -> None:
+        from npudoctor.smoke.events import STAGES
+
         self.state = State.RUNNING
         self._prefix = "simulated: " if event.simulated else ""
         self.headline = (
             f"{self._prefix}{event.world_size} ranks on {event.device} over {event.backend}, {event.launcher}"
         )
         self.said += event.notes
+        without = tuple((stage, State.SKIPPED) for stage in STAGES if stage not in event.deadlines_s)
         for one in event.ranks:
-            self.ranks[one.rank] = Rank(one.rank, (one.card or one.device).replace("/chip:", "."))
+            place = (one.card or one.device).replace("/chip:", ".")
+            self.ranks[one.rank] = Rank(one.rank, place, without)
 
     def _rank_stage(self, event: Any) -> None:
         rank = self.ranks.get(event.rank, Rank(event.rank))

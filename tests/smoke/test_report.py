@@ -106,6 +106,12 @@ def test_a_simulated_node_tells_of_a_run(node: str, code: int, said: str, capsys
     assert said in " ".join("".join(capsys.readouterr()).split())
 
 
+def test_a_recording_without_a_run_says_how_to_get_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "--simulate", "seed-910b1", f"{tmp_path}/node/"]) == 0
+    assert main(["smoke", "--replay", str(tmp_path / "node")]) == 3
+    assert "there is no smoke run in this recording: record it with --profile full" in capsys.readouterr().err
+
+
 def test_a_recorded_run_is_judged_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["record", "--simulate", "seed-910b1", "--profile", "full", f"{tmp_path}/node/"]) == 0
     capsys.readouterr()
