@@ -186,14 +186,15 @@ class _Columns:
     curve: int
     bar: int
     link: int
+    firmware: int
 
     @classmethod
     def of(cls, width: int) -> _Columns:
         """As many as fit."""
-        narrow = width < 75
-        spare = max(width - (50 if narrow else 67), 6)
+        narrow, firmware = width < 75, 15 if width >= 130 else 0
+        spare = max(width - (50 if narrow else 67) - firmware, 6)
         curve = min(spare // 2, 40)
-        return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6)
+        return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6, firmware)
 
 
 def _head(width: int) -> Content:
@@ -201,6 +202,7 @@ def _head(width: int) -> Content:
     model = f"{'model':<11}" if fit.model else ""
     core, memory = f"{'AI Core':<{fit.curve + 5}}", f"{'memory':<{fit.bar + 8}}"
     link = f"{'link':>6}" if fit.link else ""
+    link += f"{'firmware':>{fit.firmware}}" if fit.firmware else ""
     text = f"  {'NPU':<5}{model}{'health':<8}{'temp':>5}{'power':>7}  {core}  {memory}{'proc':>6}{link}"
     return Content.styled(text, "$muted")
 
@@ -230,6 +232,7 @@ def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
         f" {memory:>7}",
         f"{len(row.held) or '–':>6}",
         (f"{row.link or '–':>6}" if fit.link else "", "bold $error" if row.link not in ("UP", None) else ""),
+        f"{row.firmware or '–':>{fit.firmware}}" if fit.firmware else "",
     )
 
 
