@@ -59,8 +59,13 @@ def _lines(paragraph: Paragraph, width: int) -> list[Content]:
     if paragraph.fold:
         pieces = [piece for line in paragraph.content.split("\n") for piece in _folded(line, room)]
     else:
-        pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in line.wrap(room)]
+        pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in _wrapped(line, room)]
     return [(lead if number == 0 else rest) + piece.rstrip() for number, piece in enumerate(pieces)] or [lead]
+
+
+def _wrapped(line: Content, room: int) -> list[Content]:
+    too_long = any(len(word) > room for word in line.plain.split(" "))
+    return _folded(line, room) if too_long else list(line.wrap(room))
 
 
 def _folded(line: Content, room: int) -> list[Content]:
@@ -70,7 +75,13 @@ def _folded(line: Content, room: int) -> list[Content]:
         most = max(len(line.fold(room)[0].plain), 1)
         blank = line.plain.rfind(" ", 0, most + 1)
         word = line.plain[blank + 1 :].split(" ", 1)[0]
-        cut = blank + 1 if line.plain[: max(blank, 0)].strip() and len(word) <= room else most
+        cut = blank + 1 if line.plain[: max(blank, 0)].strip() and len(word) <= room else _within(line.plain, most)
         pieces.append(line[:cut])
         line = line[cut:]
     return [*pieces, line]
+
+
+def _within(text: str, most: int) -> int:
+    """Where a word that is too long is cut: behind the last part of a path that fits, unless that leaves much room."""
+    cut = text.rfind("/", 0, most) + 1
+    return cut if cut > most // 2 else most
