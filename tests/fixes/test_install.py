@@ -254,6 +254,17 @@ def recovered(state: Path) -> Ended:
         time.sleep(0.05)
 
 
+def as_it_was(catalog: Catalog, ready: Path, wheels: Path, folder: Path) -> tuple[Target, FixPlan, dict[str, str]]:
+    """A fresh environment with the old pair, the plan of the new one, and what is in its files."""
+    for left in (folder / "env", folder / "state"):
+        shutil.rmtree(left, ignore_errors=True)
+    shutil.copytree(ready, folder / "env", symlinks=True)
+    target = folder / "env/bin/python"
+    node = Target(catalog, target, folder / "state")
+    made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+    return node, made, fingerprint(target)
+
+
 @pytest.mark.slow
 def test_an_install_that_is_killed_at_any_moment_is_made_good(
     catalog: Catalog, ready: Path, wheels: Path, tmp_path: Path
@@ -262,12 +273,7 @@ def test_an_install_that_is_killed_at_any_moment_is_made_good(
     ends: dict[str, int] = {}
     after: dict[str, str] = {}
     for moment in range(-1, 20):
-        shutil.rmtree(tmp_path / "env", ignore_errors=True)
-        shutil.rmtree(tmp_path / "state", ignore_errors=True)
-        shutil.copytree(ready, tmp_path / "env", symlinks=True)
-        before = fingerprint(target)
-        node = Target(catalog, target, tmp_path / "state")
-        made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+        node, made, before = as_it_was(catalog, ready, wheels, tmp_path)
         pid = os.fork()
         if pid == 0:
             node.apply(made)
@@ -296,12 +302,8 @@ def test_a_pip_that_is_killed_at_its_operations_on_files_is_made_good(
     ends: dict[str, int] = {}
     number, last = 1 << 30, 0
     while number > 0:
-        for left in (tmp_path / "env", tmp_path / "state", count):
-            shutil.rmtree(left, ignore_errors=True) if left != count else left.unlink(missing_ok=True)
-        shutil.copytree(ready, tmp_path / "env", symlinks=True)
-        before = fingerprint(target)
-        node = Target(catalog, target, tmp_path / "state")
-        made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
+        count.unlink(missing_ok=True)
+        node, made, before = as_it_was(catalog, ready, wheels, tmp_path)
         pid = os.fork()
         if pid == 0:
             struck = {"COUNT": str(count), "AT": str(number), "HOW": "0", "FIXER": str(os.getpid())}
