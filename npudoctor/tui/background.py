@@ -17,6 +17,7 @@ from npudoctor.tui.typed_ahead import TypedAhead
 from npudoctor.views.session import CannotOpen, Session
 
 FRAMES_A_SECOND = 15
+CUT_OFF = "npudoctor: a change was cut off half way; to undo it: npudoctor fix --recover"
 LEAVING_S = 3.0
 """How long leaving may take: a terminal that is gone, or takes no more letters, would hold it up forever."""
 
@@ -67,6 +68,8 @@ class Background(TypedAhead):
     def leave(self, code: int, message: str | None = None) -> None:
         """End what runs on the node, and the application."""
         self.session.close()
+        if message is None and any(getattr(screen, "busy", False) for screen in self.screen_stack):
+            message = CUT_OFF
         if not self.is_headless:
             anyway = threading.Timer(LEAVING_S, os._exit, (code,))
             anyway.daemon = True

@@ -311,6 +311,18 @@ def test_a_job_with_more_ranks_than_cards_is_marked() -> None:
     play_on(lambda: replace(node_of("--simulate", "in-service"), open=lambda: nullcontext(host)), acts, size=(120, 40))
 
 
+def test_who_leaves_in_the_middle_of_a_change_is_told_how_to_undo_it(capsys: pytest.CaptureFixture[str]) -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "F")
+        await until(pilot, lambda: isinstance(app.screen, FixDialog))
+        assert isinstance(app.screen, FixDialog)
+        app.screen.busy = True
+        app.leave(143)
+
+    assert play("new-node", acts).return_code == 143
+    assert "npudoctor fix --recover" in capsys.readouterr().err
+
+
 # The other screens
 
 
