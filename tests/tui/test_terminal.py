@@ -60,6 +60,15 @@ class Terminal:
             time.sleep(0.1)
         raise AssertionError(f"it never came; the screen:\n{self.screen}")
 
+    def settled(self) -> str:
+        """The screen once it has not changed for half a second."""
+        before = self.screen
+        while True:
+            time.sleep(0.5)
+            if (seen := self.screen) == before:
+                return seen
+            before = seen
+
     def shows(self, *texts: str) -> str:
         return self.until(lambda seen: all(text in seen for text in texts))
 
@@ -171,7 +180,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
     terminal("send-keys", words, "Enter")
     terminal.shows("TO MEND", "there is no Ascend card on this host", "q Quit")
     terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
-    before = terminal.screen
+    before = terminal.settled()
     terminal.press("C-z")
     terminal.shows("Stopped")
     assert terminal("display-message", "-p", "#{alternate_on} #{mouse_any_flag} #{cursor_flag}").split() == [*"001"]
