@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     _free(args.host, args.port)
     words = [sys.executable, "-m", "npudoctor", "tui", *tui.words_of(args)]
     server = Server(shlex.join(words), host=args.host, port=args.port, title="npudoctor", templates_path=PAGE)
+    server.console.quiet = not args.debug  # its banner and each request: the line below says what a person needs
     address = f"[{args.host}]" if ":" in args.host else args.host
     print(f"npudoctor: http://{address}:{args.port}; ctrl+c ends it", file=sys.stderr)  # noqa: T201
     server.serve()
