@@ -27,6 +27,9 @@ from npudoctor.steps.packages import KeepPackages
 
 SYSTEM = "/var/lib/npudoctor"
 APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
+CUT_OFF = (APPLYING, UNDOING)
+"""What a run is that was begun and not ended: a crash cut it off, or somebody is at work."""
+
 _ENTRY = re.compile(r"\d{3}\.json")
 
 
@@ -162,9 +165,9 @@ class Journal:
             return ()
 
     def cut_off(self) -> tuple[str, ...]:
-        """The runs that were begun and not ended: a crash cut them off, or somebody is at work."""
+        """The runs that were begun and not ended."""
         statuses = ((run, self.status(run)) for run in self.runs())
-        return tuple(run for run, found in statuses if found is not None and found.status in (APPLYING, UNDOING))
+        return tuple(run for run, found in statuses if found is not None and found.status in CUT_OFF)
 
     def record(self, run: str) -> RunRecord:
         """What a run was; raises Refused for data that is not ours."""

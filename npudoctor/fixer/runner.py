@@ -20,7 +20,7 @@ from npudoctor.findings import Finding, Result, Status
 from npudoctor.fixer import forms, plan
 from npudoctor.fixer.journal import (
     APPLIED,
-    APPLYING,
+    CUT_OFF,
     ROLLED_BACK,
     SYSTEM,
     UNDOING,
@@ -381,11 +381,11 @@ def _cut_off(journal: Journal) -> Iterator[Event]:
         status = journal.status(run)
         if status is None:
             journal.drop(run)
-        elif status.status in (APPLYING, UNDOING):
+        elif status.status in CUT_OFF:
             record = journal.record(run)
             yield Begun(run, record.fix, len(journal.entries(run)))
             yield from taken_back(journal, run)
-            journal.mark(run, ROLLED_BACK if status.status == APPLYING else UNDONE, "it was cut off")
+            journal.mark(run, UNDONE if status.status == UNDOING else ROLLED_BACK, "it was cut off")
 
 
 def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str, Any]]:

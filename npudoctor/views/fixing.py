@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from npudoctor.views.session import Session
 
 RECORDED = "this is a recorded node: nothing can be changed on it"
-_CUT_OFF = ("applying", "undoing")
 _WHEN = {"now": "at once", "new-login": "at a new login", "reboot": "at the next boot"}
 
 
@@ -80,6 +79,7 @@ class Job:
 def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Job:
     """Plan the fixes that these checks offer; without checks, all safe ones. Nothing is changed by it."""
     from npudoctor.fixer import plan
+    from npudoctor.fixer.journal import CUT_OFF
     from npudoctor.host import Refused
     from npudoctor.sdk import Risk
 
@@ -92,7 +92,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
     }
     ids = [id for id in offered if checks or catalog.fixes[id].risk is Risk.SAFE]
     plans: list[FixPlan] = []
-    if cut_off := [run for run in history(session) if run["status"] in _CUT_OFF]:
+    if cut_off := [run for run in history(session) if run["status"] in CUT_OFF]:
         return recovering(cut_off)
     with session.looking() as host:
         for id in ids:
@@ -221,7 +221,9 @@ def history(session: Session) -> list[Mapping[str, Any]]:
 
 def undoing(run: Mapping[str, Any]) -> Job:
     """What a person is asked before a run is taken back."""
-    if run["status"] in _CUT_OFF:
+    from npudoctor.fixer.journal import CUT_OFF
+
+    if run["status"] in CUT_OFF:
         return recovering([run])
     lines = [Line(Kind.TITLE, str(run["title"])), Line(Kind.ABOUT, f"{run['id']} · by {run['by']}"), Line(Kind.SAME)]
     lines.append(Line(Kind.NOTE, "Everything that it changed is brought back as it was:"))
