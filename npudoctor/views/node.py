@@ -34,7 +34,6 @@ class NodeLine:
     state: str = ""
 
 
-_NO_CARD = "no card"
 _JUDGES = (
     ("driver", "driver.installed"),
     ("firmware", "driver.firmware"),
@@ -62,13 +61,10 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     with session.looking() as host:
         about = host.about
     platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
-    state = (
-        ""
-        if service is None or _cards(session.known(Cards)) == _NO_CARD
-        else "in service"
-        if service.in_service
-        else "idle"
-    )
+    cards = session.known(Cards)
+    state = "" if service is None else "in service" if service.in_service else "idle"
+    if cards is not None and not cards.chips:  # what is not there is not idle either
+        state = ""
     system = (
         state,
         f"{container.runtime} container" if container else None,
@@ -77,7 +73,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     )
     return NodeLine(
         hostname=about.hostname or "this node",
-        cards=_cards(session.known(Cards)),
+        cards=_cards(cards),
         system=tuple(part for part in system if part),
         badge=badge(about.source, about.recorded_at),
         chain=chain(session, diagnosis),
@@ -89,7 +85,7 @@ def _cards(cards: Any) -> str:
     if cards is None:
         return ""
     if not cards.chips:
-        return _NO_CARD
+        return "no card"
     kinds = Counter(card.name or card.family or "unnamed" for card in cards.chips)
     return ", ".join(f"{number} × {name}" for name, number in kinds.items())
 
