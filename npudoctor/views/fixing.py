@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.records import dataclass
+from npudoctor.views import clock
 
 if TYPE_CHECKING:
     from npudoctor.fixer.plan import FixPlan
@@ -245,7 +246,9 @@ def undoing(run: Mapping[str, Any]) -> Job:
 def recovering(runs: Sequence[Mapping[str, Any]]) -> Job:
     """What a person is asked where a crash has cut off runs: before anything else they are undone."""
     lines = [Line(Kind.TITLE, "A crash or a power loss has cut off what npudoctor did here; it is undone first:")]
-    lines += [Line(Kind.NOTE, f"{run['fix']}, begun {run['started_at']} by {run['by']}") for run in runs]
+    for run in runs:
+        begun = clock.day_and_time(str(run["started_at"]))
+        lines.append(Line(Kind.NOTE, f"{run['fix']}, begun {begun} by {run['by']}"))
     for run in runs:
         lines += [Line(Kind.SAME), Line(Kind.ABOUT, str(run["id"]))]
         lines += [line for preview in run["preview"] for line in diff(preview)]
