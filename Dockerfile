@@ -4,11 +4,13 @@
 #   docker run --rm --device=... -v=... --group-add=... npudoctor check --json
 #
 # `npudoctor fix container.run-command` prints the devices and mounts of a node; docs/provisioning.md has them all.
-ARG BASE=python:3.11-slim-bookworm
+# The index of python:3.11-slim-bookworm for amd64 and arm64 of 2026-09-19, as docker-library/repo-info lists it;
+# `docker buildx imagetools inspect python:3.11-slim-bookworm` prints the newest.
+ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY pyproject.toml MANIFEST.in README.md LICENSE ./
+COPY pyproject.toml requirements.lock MANIFEST.in README.md LICENSE ./
 COPY npudoctor npudoctor
 COPY checks checks
 COPY fixes fixes
@@ -16,7 +18,9 @@ COPY fixes fixes
 RUN --mount=type=secret,id=ca --mount=type=secret,id=pip \
     if [ -e /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi && \
     if [ -e /run/secrets/pip ]; then export PIP_CONFIG_FILE=/run/secrets/pip; fi && \
-    python3 -m venv /opt/npudoctor && /opt/npudoctor/bin/pip install --no-cache-dir '.[daemon]' && \
+    python3 -m venv /opt/npudoctor && \
+    /opt/npudoctor/bin/pip install --no-cache-dir --require-hashes -r requirements.lock && \
+    /opt/npudoctor/bin/pip install --no-cache-dir --no-deps --no-build-isolation . && \
     /opt/npudoctor/bin/pip uninstall --yes pip setuptools
 
 FROM ${BASE}

@@ -100,7 +100,7 @@ def _meaning(one: SmokeFailure) -> str | None:
 def _shortened(text: str, limit: int = 120) -> str:
     """The text up to its limit: where it is longer, without places in source and folders of paths, ended at a word."""
     if len(text) > limit:
-        text = re.sub(r"(?<![^\s'\"(])/\S*/", "", re.sub(r"\S+\.(?:cpp|h|cc):\d+ ", "", text))
+        text = re.sub(r"(?<![^\s'\"(])/\S{0,300}/", "", re.sub(r"(?<!\S)\S{1,300}\.(?:cpp|h|cc):\d{1,9} ", "", text))
     return text if len(text) <= limit else text[:limit].rpartition(" ")[0].rstrip(" ,;:(") + " …"
 
 

@@ -238,11 +238,14 @@ def _managers(nodes: DeviceNodes) -> list[str]:
     return [node.path for node in nodes.managers]
 
 
+_NUMBERS = r"(\d{1,4})(?:-(\d{1,4}))?|[A-Za-z]{1,20}\d{0,6}[A-Za-z]{0,8}\d{0,6}-(\d{1,4})"
+
+
 def device_numbers(text: str) -> set[int] | None:
     """The cards that a value names: `0,2`, `0-3`, `Ascend910-0`; None for another form."""
     found: set[int] = set()
     for part in text.split(","):
-        named = re.fullmatch(r"\s*(?:(\d{1,4})(?:-(\d{1,4}))?|[A-Za-z]+\d*[A-Za-z]*\d*-(\d{1,4}))\s*", part)
+        named = re.fullmatch(_NUMBERS, part.strip())
         if named is None:
             return None
         first = int(named[1] or named[3])

@@ -139,38 +139,40 @@ KINDS = (
         "a card's heartbeat was lost",
     ),
     Kind(
-        ("hccs",), r"\bhccs\b.*(?:link (?:is )?down|\bfail|\berror|\bcrc\b|\bfault\b|\bfatal\b)", "an HCCS link failed"
+        ("hccs",),
+        r"\bhccs\b.{0,300}(?:link (?:is )?down|\bfail|\berror|\bcrc\b|\bfault\b|\bfatal\b)",
+        "an HCCS link failed",
     ),
     Kind(_GONE, "link (?:is )?down|fell off|dropp?e?d? off|hot ?reset|surprise|device (?:is )?gone", "a card was lost"),
     Kind(
         ("bit", "uncorrect", "ecc error", "temperature"),
-        r"(?:multi|double)[- ]?bit.{0,24}(?:ecc|error)|\buncorrect\w*.{0,24}(?:ecc|error)"
-        r"|\bhbm\b.*(?:ecc error|over ?temp)",
+        r"(?:multi|double)[- ]?bit.{0,24}(?:ecc|error)|\buncorrect\w{0,64}.{0,24}(?:ecc|error)"
+        r"|\bhbm\b.{0,300}(?:ecc error|over ?temp)",
         "a card reported a memory error",
     ),
     Kind(
         ("fatal",),
-        r"(?:aer|pcieport|pcie bus error).*uncorrect\w*\W{0,3}fatal|aer:.*(?<!non-)(?<!non)\bfatal\b",
+        r"(?:aer|pcieport|pcie bus error).{0,300}uncorrect\w{0,64}\W{0,3}fatal|aer:.{0,300}(?<!non-)(?<!non)\bfatal\b",
         "the PCIe bus reported a fatal error",
         ours=False,
     ),
     Kind(
         ("hardware error", "machine check", "edac"),
-        r"hardware error.*(?:event severity: (?:fatal|recoverable)|\buncorrect|\bfatal\b)"
-        r"|machine check.*(?:\bfatal\b|\buncorrect)|\bedac\b.* [1-9]\d* ue ",
+        r"hardware error.{0,300}(?:event severity: (?:fatal|recoverable)|\buncorrect|\bfatal\b)"
+        r"|machine check.{0,300}(?:\bfatal\b|\buncorrect)|\bedac\b.{0,300} [1-9]\d{0,20} ue ",
         "the processor reported an uncorrected hardware error",
         ours=False,
     ),
     Kind(
         ("blocked for more than",),
-        r"task (?:npu-smi|npu_smi):\d+ blocked|\bblocked\b.*(?:davinci|devdrv|devmm)",
+        r"task (?:npu-smi|npu_smi):\d{1,20} blocked|\bblocked\b.{0,300}(?:davinci|devdrv|devmm)",
         "a process hung in the driver",
         ours=False,
     ),
     Kind(
         ("hang", "hung", "not respond", "fatal", "fault", "dead", "exception"),
         r"^(?!.*(?:init|register|success|enabl|page fault)).*"
-        r"\b(?:hang|hangs|hung|not respond\w*|fatal|fault|dead|exception)\b",
+        r"\b(?:hang|hangs|hung|not respond\w{0,64}|fatal|fault|dead|exception)\b",
         "the driver reported a fault of a card",
     ),
 )

@@ -214,7 +214,7 @@ def no_debugging_is_left_on(environment: JobEnvironment) -> Iterator[Finding]:
         value = (environment.filled(variable.name) or "").strip()
         if value in variable.slow:
             yield _leftover(variable, value, Severity(variable.severity))
-        elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"(\w+)=[01]\b", value)):
+        elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"\b(\w+)=[01]\b", value)):
             yield _leftover(
                 variable, value, Severity.WARNING, f"the log of {', '.join(loud)} is at debug or info level"
             )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor.facts.target_python import PythonEnvironment, package_folders
-from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable
+from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, others_hand
 
 RESOLVE_TIMEOUT_S = 900.0
 _REQUIREMENT = re.compile(
@@ -71,6 +71,9 @@ def _source(host: Host, offline: str) -> list[str]:
         return []
     if not offline.startswith("/") or not host.exists(offline) or host.stat(offline).kind != "dir":
         raise Refused(f"offline: {offline} is no folder; name it with its whole path")
+    for path in (offline, *(f"{offline}/{name}" for name in host.list_dir(offline))):
+        if host.user.uid == 0 and (problem := others_hand(host, path)):
+            raise Refused(f"offline: root installs nothing that others can change: {problem}")
     return ["--no-index", "--find-links", offline]
 
 
@@ -120,6 +123,7 @@ def _installed(python: PythonEnvironment, name: str) -> str:
 
 def _may_change(host: Host, python: PythonEnvironment) -> None:
     """Raise Refused for an environment that is somebody else's, or in use."""
+    _must_be_own(host, python)
     prefix = python.prefix or posixpath.dirname(posixpath.dirname(python.executable))
     folders = [folder for folder in package_folders(host, python.executable) if _is_there(host, folder)]
     minor = ".".join(python.version.split(".")[:2])
@@ -135,6 +139,17 @@ def _may_change(host: Host, python: PythonEnvironment) -> None:
         _made_otherwise(host, folder)
     if pid := _user_of(host, prefix):
         raise Refused(f"process {pid} has files of {prefix} loaded; end it first")
+
+
+def _must_be_own(host: Host, python: PythonEnvironment) -> None:
+    """Raise Refused where installing would run what another user can change: pip, its configuration, or a module."""
+    try:
+        user = host.target_user(python.executable)
+    except Unavailable as why:
+        raise Refused(why.reason) from why
+    if user.uid != host.user.uid:
+        where = python.prefix or python.executable
+        raise Refused(f"{where} belongs to {user.name}; run this as {user.name}: sudo -u {user.name} npudoctor fix")
 
 
 def _is_there(host: Host, path: str) -> bool:

@@ -50,8 +50,7 @@ def _may_end(process: Process, processes: Processes) -> None:
 
 
 def _what(process: Process) -> str:
-    command = " ".join(process.cmdline)[:80] or process.name
-    return f"{command} (user {process.username or 'unknown'})"
+    return f"{process.command[:80]} (user {process.username or 'unknown'})"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from npudoctor import clock
 from npudoctor.facts.container import Container
 from npudoctor.facts.storage import LogFolder, SharedMemory
 from npudoctor.records import dataclass, field
@@ -129,9 +130,7 @@ def _network(host: Host, folder: str) -> str | None:
 
 
 def _old(host: Host, folder: str, age_s: float) -> tuple[list[str], int]:
-    import time
-
-    latest = time.time() - age_s
+    latest = clock.timestamp() - age_s
     opened = _open_files(host)
     found: list[str] = []
     size, waiting = 0, [folder]

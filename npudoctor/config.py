@@ -1,7 +1,8 @@
 """The site's one configuration file, validated: what is silenced, how severities are judged, thresholds and limits.
 
 Looked for at `--config`, $NPUDOCTOR_CONFIG, ~/.config/npudoctor/config.toml and /etc/npudoctor/config.toml; the first
-that is there counts.
+that is there counts. It names what is run, so root believes only a file that nobody else could have written: one that
+was named, or lies in /etc, is refused otherwise; one in a home that is not root's (HOME kept by sudo) is passed over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from npudoctor import clock
 from npudoctor.findings import Severity, Silenced
+from npudoctor.host import accounts
+from npudoctor.host.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
 from npudoctor.sdk import Check
 
 if TYPE_CHECKING:
@@ -45,13 +49,21 @@ def _silence_by_id(said: object) -> object:
     return {"id": said} if isinstance(said, str) else said
 
 
+class Web(BaseModel):
+    """The section [web]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    enabled: bool = True
+
+
 class Config(BaseModel):
     """What a site may decide. Times are in seconds.
 
     `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks and
     tags whose findings count for nothing, `severity` the severity that the findings of a check get. `thresholds` are
     read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and `auto_fix` are
-    sections that only the daemon reads, as `for_daemon` and `policy`.
+    sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only `npudoctor web` reads.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -62,12 +74,13 @@ class Config(BaseModel):
     expect_idle: bool = False
     python: str | None = None
     user: str | None = None
-    timeout_s: float = Field(default=300.0, gt=0)
+    timeout_s: float = Field(default=300.0, gt=0, allow_inf_nan=False)
     tool_timeout_s: float = Field(default=10.0, gt=0, le=600)
     tools_at_once: int = Field(default=2, ge=1, le=16)
     silence: tuple[Annotated[Silence, BeforeValidator(_silence_by_id)], ...] = ()
     severity: Mapping[str, Severity] = Field(default_factory=dict)
     thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    web: dict[str, Any] = Field(default_factory=dict)
     daemon: dict[str, Any] = Field(default_factory=dict)
     auto_fix: dict[str, Any] = Field(default_factory=dict)
 
@@ -87,12 +100,12 @@ class Config(BaseModel):
 
     def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
         """What the engine takes: the ids and tags that are silenced today, with the reason."""
-        day = today or datetime.date.today()
+        day = today or clock.today()
         return {one.id: Silenced(reason=one.reason, until=one.until) for one in self.silence if one.holds(day)}
 
     def remarks(self, today: datetime.date | None = None) -> list[str]:
         """What the site should be told of its configuration: the silences that have ended."""
-        day = today or datetime.date.today()
+        day = today or clock.today()
         still = self.silenced(day)
         ended = [one for one in self.silence if not one.holds(day) and one.id not in still]
         return [
@@ -105,43 +118,80 @@ def find(explicit: str | None = None) -> str | None:
     """The file that counts; None without one. One that is named must be there."""
     if explicit or (explicit := os.environ.get("NPUDOCTOR_CONFIG")):
         return explicit
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return next(
-        (path for path in (os.path.join(home, "npudoctor", "config.toml"), SYSTEM) if os.path.isfile(path)), None
-    )
+    own = _in_home()
+    if own is not None and os.path.isfile(own) and passed_over(explicit) is None:
+        return own
+    return SYSTEM if os.path.lexists(SYSTEM) else None
 
 
-def load(explicit: str | None = None) -> Config:
-    """Read and validate the configuration; raises ConfigError."""
+def passed_over(explicit: str | None = None) -> str | None:
+    """Why root does not read the configuration in the home that it was given; None where it does, or there is none."""
+    own = _in_home()
+    if os.geteuid() != 0 or explicit or os.environ.get("NPUDOCTOR_CONFIG") or own is None or not os.path.isfile(own):
+        return None
+    reason = why_untrusted(own)
+    return reason and f"{own} is passed over, because root reads only what nobody else can write: {reason}"
+
+
+def _in_home() -> str | None:
+    home = os.environ.get("XDG_CONFIG_HOME")
+    if not home and (own := accounts.home()):
+        home = os.path.join(own, ".config")
+    return os.path.join(home, "npudoctor", "config.toml") if home else None
+
+
+def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
+    """Read and validate the configuration; raises ConfigError.
+
+    For root, and where `trusted`, nobody else may be able to write it.
+    """
     path = find(explicit)
     if path is None:
         return Config.model_construct()  # the model is built when there is something to validate
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        with open(path, "rb") as file:
-            data = tomllib.load(file)
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror}") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"{path}: not valid TOML: {problem}") from problem
+    data = _parsed(path, trusted=trusted or os.geteuid() == 0)
     try:
         config = Config.model_validate(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
-    for name in ("daemon", "auto_fix"):
+    for name in ("daemon", "auto_fix", "web"):
         if name in data:
             _section_is_right(path, name, data[name])
     return config
 
 
+def web_disabled_by(explicit: str | None = None) -> str | None:
+    """The file that turns `npudoctor web` off; None where none does. Raises ConfigError.
+
+    The site's file is asked whatever other file is named, so that only who can write it can turn web on again.
+    """
+    for path in (SYSTEM if os.path.lexists(SYSTEM) else None, find(explicit)):
+        if path and not Web.model_validate(load(path).web).enabled:
+            return path
+    return None
+
+
+def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        data: dict[str, Any] = tomllib.loads((read_trusted if trusted else read_bounded)(path).decode())
+        return data
+    except Unreadable as problem:
+        raise ConfigError(str(problem)) from problem
+    except RecursionError as problem:
+        raise ConfigError(f"{path}: not valid TOML: nested too deeply") from problem
+    except ValueError as problem:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise ConfigError(f"{path}: not valid TOML: {str(problem).partition(';')[0]}") from problem
+
+
 def _section_is_right(path: str, name: str, data: object) -> None:
-    """Raise ConfigError where a section that only the daemon reads is wrong: everybody is told, not it alone."""
+    """Raise ConfigError where a section that only one command reads is wrong: everybody is told, not it alone."""
     from npudoctor import policy
 
-    model: type[BaseModel] = policy.DaemonSettings if name == "daemon" else policy.AutoFix
+    models: dict[str, type[BaseModel]] = {"daemon": policy.DaemonSettings, "auto_fix": policy.AutoFix, "web": Web}
+    model = models[name]
     try:
         model.model_validate(data)
     except ValidationError as problem:
@@ -185,5 +235,8 @@ def explain(problem: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists
+        return "a value that is too long"
     return text if len(text) <= 60 else text[:57] + "..."

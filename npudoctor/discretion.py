@@ -1,21 +1,27 @@
 """What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
 
-Kept are the variables that npudoctor's own catalogue names, command lines without what looks like a credential, and
-those of other users' processes only where they hold a card or a port; root's are the system's, not a person's.
+Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_line.reduced` leaves;
+those of other users' processes only where they, or others of their job, hold a card or a port; root's are the system's,
+not a person's. What commands and files say is masked, as it is for the facts of a live node.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Mapping
+import stat
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from npudoctor import knowledge
-from npudoctor.facts import elf, launch, next_boot, npu_smi, startup_files
-from npudoctor.facts.credentials import masked, masked_by_shape, without_credentials
-from npudoctor.host import ParseError
+from npudoctor import command_line, recorded_sources
+from npudoctor.credentials import masked
+from npudoctor.facts import elf, hccl_whitelist, launch, next_boot, npu_smi, processes, rank_table, startup_files
+from npudoctor.facts.environment import kept_variables
+from npudoctor.host import ParseError, Unavailable
+from npudoctor.host.masked import masked_measure, without_credentials
+from npudoctor.host.named_paths import is_named, named_paths
 from npudoctor.host.recorder import Notes
+from npudoctor.recorded_sources import Source
 from npudoctor.records import dataclass, replace
 
 PLENTY_OF_BYTES = 16 << 30
@@ -25,62 +31,58 @@ PLENTY_OF_FILES = 1 << 20
 _FREE = {"free": ("total", PLENTY_OF_BYTES), "files_free": ("files_total", PLENTY_OF_FILES)}
 _AWAKE = ("running", "idle")
 _VARIABLES = re.compile(r"/proc/[0-9]+/environ")
-_SCRIPTS = (".sh", ".bash", ".zsh", ".csh")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """How much was left out: variables, command lines of other users, words that looked like credentials, and whole
-    commands because of such a word."""
+    """How much was left out: variables, command lines of other users, whole commands because of a word that looks like
+    a credential, and files of which nobody knows what they are for."""
 
     variables: int = 0
     command_lines: int = 0
-    words: int = 0
     commands: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def reduced(notes: Notes) -> tuple[Notes, LeftOut]:
     """The notes as they may be written down, and how much was left out of them."""
-    environ = {name: masked_by_shape(value) for name, value in (notes.environ or {}).items() if _may_be_kept(name)}
-    suspicious = tuple(key for key in notes.commands if without_credentials(key.split(" ")) != tuple(key.split(" ")))
-    commands = {
-        key: replace(done, stdout=masked_by_shape(done.stdout), stderr=masked_by_shape(done.stderr))
-        for key, done in notes.commands.items()
-        if key not in suspicious
-    }
-    measures = dict(notes.measures)
-    lines = words = 0
+    environ = kept_variables(notes.environ or {}, recording=True)
+    suspicious = tuple(key for key in notes.commands if masked(key) != key)
+    commands = {key: without_credentials(done) for key, done in notes.commands.items() if key not in suspicious}
+    measures = {key: masked_measure(key, value) for key, value in notes.measures.items()}
+    lines = 0
     if notes.about.source == "live":
         measures = {key: _in_steps(key, value) for key, value in measures.items()}
     if rows := measures.get("processes"):
         named = _named(notes)
         told = [_process(row, notes.user.name, named) for row in rows]
         lines = sum(bool(row.get("cmdline")) and "cmdline" not in kept for row, kept in zip(rows, told, strict=True))
-        words = sum(_masks(row, kept) for row, kept in zip(rows, told, strict=True))
-        measures["processes"] = told
-    if mounts := measures.get("mounts"):
-        measures["mounts"] = [{**row, "options": masked(str(row.get("options") or ""))} for row in mounts]
+        measures["processes"] = _labelled(told)
+    files = {path: _content(path, content, notes) for path, content in {**_libraries(notes), **notes.files}.items()}
     kept = replace(
         notes,
         environ=environ,
         commands=commands,
         measures=measures,
-        files={path: _content(path, content, notes) for path, content in {**_libraries(notes), **notes.files}.items()},
+        files={path: content for path, content in files.items() if content is not None},
         parts={},
+        failures={asked: _masked_reason(why) for asked, why in notes.failures.items()},
     )
     left_out = LeftOut(
-        variables=len(notes.environ or {}) - len(environ), command_lines=lines, words=words, commands=suspicious
+        variables=len(notes.environ or {}) - len(environ),
+        command_lines=lines,
+        commands=suspicious,
+        files=tuple(sorted(path for path, content in files.items() if content is None)),
     )
     return kept, left_out
 
 
-def _may_be_kept(name: str) -> bool:
-    known = knowledge.environment()
-    return name in known.recorded or known.misspelling_of(name) is not None
+def _masked_reason(why: Unavailable) -> Unavailable:
+    return Unavailable(masked(why.reason), because=why.because, blocked_by=why.blocked_by)
 
 
 def _named(notes: Notes) -> frozenset[int]:
-    """The processes that a finding may name: those that have a socket, and those that npu-smi lists."""
+    """The processes that a finding may name: those that have a socket, those that npu-smi lists, and their jobs."""
     pids = {row["pid"] for row in notes.measures.get("sockets") or () if row.get("pid") is not None}
     for key, done in notes.commands.items():
         if key == "npu-smi info":
@@ -88,18 +90,24 @@ def _named(notes: Notes) -> frozenset[int]:
                 rows = npu_smi.parse_info(done.stdout).processes
                 pids |= {pid for row in rows for pid in (row.pid, row.container_pid) if pid is not None}
         elif key.startswith("npu-smi info -t proc-mem"):
-            pids |= {int(pid) for pid in re.findall(r"(?i)process[ _]?id\D*(\d+)", done.stdout)}
-    return frozenset(pids)
+            pids |= {int(pid) for pid in re.findall(r"(?i)process[ _]?id\D{0,40}(\d{1,10})", done.stdout)}
+    known = processes.parse(notes.measures.get("processes") or ())
+    return frozenset(pids).union(*(known.job_of(pid) for pid in pids if known.get(pid)))
 
 
 def _process(row: Mapping[str, Any], user: str, named: frozenset[int]) -> dict[str, Any]:
     """A process with as much of its command line as may be kept."""
     kept = dict(row)
     if row.get("username") in (user, "root") or row["pid"] in named:
-        kept["cmdline"] = list(without_credentials(row.get("cmdline") or ()))
-    elif row.get("cmdline"):
-        del kept["cmdline"]
+        return kept
+    kept.pop("cmdline", None)
     return kept
+
+
+def _labelled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The processes with pids for the digests of their arguments, so that equal states give equal recordings."""
+    lines = command_line.labelled({row["pid"]: row["cmdline"] for row in rows if row.get("cmdline")})
+    return [{**row, "cmdline": list(lines[row["pid"]])} if row.get("cmdline") else dict(row) for row in rows]
 
 
 def _in_steps(key: str, value: Any) -> Any:
@@ -132,41 +140,65 @@ def _coarse(number: int, total: int | None, plenty: int) -> int:
     return int(number) // step * step
 
 
-def _masks(row: Mapping[str, Any], kept: Mapping[str, Any]) -> int:
-    return sum(word != shown for word, shown in zip(row.get("cmdline") or (), kept.get("cmdline") or (), strict=False))
-
-
-def _content(path: str, content: bytes, notes: Notes) -> bytes:
-    """A file as it may be kept: of the users and groups only what concerns the one who asks."""
-    users = {notes.user.name, "root", (notes.environ or {}).get("SUDO_USER", "")}
-    if path == "/etc/passwd":
-        return b"".join(line for line in content.splitlines(True) if _entry(line, 0) in users)
-    if path == "/etc/group":
-        return b"".join(_group(line, users) for line in content.splitlines(True))
+def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
+    """A file as it may be kept: what it is read for; None where nobody knows what that is."""
     if _VARIABLES.fullmatch(path):
         kept = launch.parse_variables(content.decode("utf-8", "replace"))
         return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"
-    if (boot := next_boot.reduced(path, content.decode("utf-8", "replace"))) is not None:
-        return boot.encode()
-    if startup_files.is_one(path):
-        return startup_files.reduced(content.decode("utf-8", "replace")).encode()
-    if path.endswith(_SCRIPTS):
-        return masked(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return content
+    source = recorded_sources.file(
+        path,
+        notes.asked.get(path, {path}),
+        notes.environ or {},
+        in_pieces=path in notes.parts and path not in notes.files,
+    )
+    if source is None and not _is_public(path, notes):
+        return None
+    if source is recorded_sources.LIBRARY or b"\0" in content:
+        return content if content.startswith(elf.MAGIC) else elf.known_beginning(content) or b"?"
+    text = content.decode("utf-8", "surrogateescape")
+    return masked(_reduced(path, text, source, notes)).encode("utf-8", "surrogateescape")
 
 
-def _entry(line: bytes, number: int) -> str:
-    fields = line.rstrip(b"\r\n").split(b":")
-    return fields[number].decode("utf-8", "replace") if number < len(fields) else ""
+def _reduced(path: str, text: str, source: Source | None, notes: Notes) -> str:
+    """Of the text of a file what concerns the one who asks, or what its reader understands."""
+    users = {notes.user.name, "root", (notes.environ or {}).get("SUDO_USER", "")}
+    if path == "/etc/passwd":
+        return "".join(line for line in text.splitlines(True) if line.partition(":")[0] in users)
+    if path == "/etc/group":
+        return "".join(_group(line, users) for line in text.splitlines(True))
+    if (boot := next_boot.reduced(path, text)) is not None:
+        return boot
+    if source is recorded_sources.CONDA_LIST:
+        return "".join(line for line in text.splitlines(True) if line.startswith("/"))
+    by_purpose = {
+        recorded_sources.STARTUP: startup_files.reduced,
+        recorded_sources.RANK_TABLE: rank_table.reduced,
+        recorded_sources.WHITELIST: hccl_whitelist.reduced,
+    }
+    reduce = by_purpose.get(source) if source else None
+    return reduce(text) if reduce else text
 
 
-def _group(line: bytes, users: Collection[str]) -> bytes:
+def _is_public(path: str, notes: Notes) -> bool:
+    """Whether everybody on the node may read a file, which no variable names and no link leads to."""
+    found = notes.stats.get(path)
+    asked = notes.asked.get(path, {path})
+    named = named_paths((notes.environ or {}), follow=False)
+    return (
+        found is not None
+        and found.uid == 0
+        and bool(found.mode & stat.S_IROTH)
+        and asked == {path}
+        and not is_named(path, named)
+    )
+
+
+def _group(line: str, users: Collection[str]) -> str:
     """A line of /etc/group with no other members than these."""
-    members = _entry(line, 3).split(",")
-    if not any(members):
+    head, _, members = line.rstrip("\r\n").rpartition(":")
+    if not members:
         return line
-    head = line.rstrip(b"\r\n").rpartition(b":")[0]
-    return head + b":" + ",".join(name for name in members if name in users).encode() + b"\n"
+    return f"{head}:{','.join(name for name in members.split(',') if name in users)}\n"
 
 
 def _libraries(notes: Notes) -> dict[str, bytes]:

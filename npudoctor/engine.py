@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
-from typing import Any, TypeGuard
+from datetime import datetime
+from typing import Any, TypeGuard, cast
 
-from npudoctor import __version__, schedule
+from npudoctor import __version__, clock, schedule
 from npudoctor.facts.container import Container
 from npudoctor.facts.context import Role, Service
 from npudoctor.facts.platform import Platform
-from npudoctor.facts.target_python import TargetPython
+from npudoctor.facts.target_python import PythonEnvironment, TargetPython
 from npudoctor.findings import (
     Because,
     Finding,
@@ -29,7 +29,8 @@ from npudoctor.findings import (
     judge,
     status_of,
 )
-from npudoctor.host import Host, ParseError, Unavailable
+from npudoctor.host import Host, ParseError, Unavailable, exhausted
+from npudoctor.host.masked import MaskedHost
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
@@ -121,6 +122,7 @@ class _Run:
         self.workers = schedule.WORKERS
         self.catalog = catalog
         self.host = host
+        self._asked = cast(Host, MaskedHost(host))
         self.selection = selection
         self.chosen = chosen
         self.values: dict[type, Any] = {Options: selection.options}
@@ -185,7 +187,7 @@ class _Run:
 
     def events(self) -> Iterator[Event]:
         """Obtain the facts, run the checks, and tell what happens."""
-        started_at = datetime.now(timezone.utc)
+        started_at = clock.now()
         began = time.monotonic()
         for result in self.catalog.broken:
             self.results[result.check] = result
@@ -254,12 +256,14 @@ class _Run:
         except _Crashed as crashed:
             return crashed.args[0]
         except Exception as problem:
+            if reason := exhausted(problem):
+                return Unavailable(f"{probe.name} could not be determined: {reason}", because=Because.FAILED)
             return _crash(problem, f"{probe.name} failed: ")
 
     def _arguments(self, needs: Iterable[Need]) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
         for need in needs:
-            value = self.host if need.fact is Host else self.values[need.fact]
+            value = self._asked if need.fact is Host else self.values[need.fact]
             if isinstance(value, (Unavailable, Crash)) and need.optional:
                 value = None
             elif isinstance(value, Unavailable):
@@ -349,6 +353,7 @@ class _Run:
 
     def _host_summary(self) -> HostSummary:
         platform, container, python = self._known(Platform), self._known(Container), self._known(TargetPython)
+        environment = self._known(PythonEnvironment)
         about = self.host.about
         return HostSummary(
             hostname=about.hostname,
@@ -357,6 +362,7 @@ class _Run:
             kernel=platform.kernel if platform else None,
             container=container.runtime if container else None,
             python=python.path if python else None,
+            python_user=environment.run_as if environment else None,
         )
 
 
@@ -365,9 +371,13 @@ class _Crashed(Exception):
 
 
 def _crash(problem: Exception, where: str = "") -> Crash:
-    import traceback  # costs two milliseconds that only a crash should pay
+    try:
+        import traceback  # costs two milliseconds that only a crash should pay
 
-    return Crash(f"{where}{type(problem).__name__}: {problem}", "".join(traceback.format_exception(problem)))
+        detail = "".join(traceback.format_exception(problem))
+    except OSError:  # no descriptor is left to read the module with
+        detail = ""
+    return Crash(f"{where}{type(problem).__name__}: {problem}", detail)
 
 
 def _ended(check: Check, status: Status, **rest: Any) -> Result:

@@ -8,13 +8,23 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator
 from pydantic.plugin import _loader
+
+from npudoctor.reasons import Because as Because
+from npudoctor.visible import all_visible, visible, visible_lines
 
 # Else it reads what every installed distribution says of itself, for plugins of its own: a fiftieth of a check.
 _loader._plugins = {}
+
+
+Line = Annotated[str, BeforeValidator(lambda value: visible(value) if isinstance(value, str) else value)]
+"""Text in one line, which may come from the node: whatever a terminal would obey or hide in it is escaped."""
+
+Lines = Annotated[str, BeforeValidator(lambda value: visible_lines(value) if isinstance(value, str) else value)]
+"""The same in several lines."""
 
 
 class Severity(str, Enum):
@@ -64,17 +74,6 @@ class Skip(str, Enum):
     COULD_NOT_LOOK = "could-not-look"
 
 
-class Because(str, Enum):
-    """What kept npudoctor from knowing a fact. TIMED_OUT and FAILED leave a run undetermined; the others do not."""
-
-    NOT_APPLICABLE = "not-applicable"
-    ABSENT = "absent"
-    NO_RIGHT = "no-right"
-    NOT_RECORDED = "not-recorded"
-    TIMED_OUT = "timed-out"
-    FAILED = "failed"
-
-
 class Verdict(str, Enum):
     """One word for a whole run."""
 
@@ -93,16 +92,21 @@ class Model(BaseModel):
 class Evidence(Model):
     """One observation: where it was made, what was expected there, and what was there."""
 
-    source: str
-    expected: str | None = None
-    actual: str | None = None
+    source: Line
+    expected: Line | None = None
+    actual: Line | None = None
 
 
 class FixOffer(Model):
     """A fix that would mend a finding, with the parameters that it would be given."""
 
-    id: str
+    id: Line
     params: dict[str, Any] = Field(default_factory=dict)
+
+    @field_serializer("params", when_used="json")
+    def _visible_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The fix itself is given the true names; what is printed can be read."""
+        return all_visible(params)
 
 
 class Finding(Model):
@@ -113,16 +117,16 @@ class Finding(Model):
     what an error of a check in `yields_to` explains: it is then not reported beside its cause.
     """
 
-    subject: str = "host"
+    subject: Line = "host"
     severity: Severity = Severity.ERROR
-    summary: str
-    detail: str | None = None
-    hint: str | None = None
-    commands: tuple[str, ...] = ()
+    summary: Line
+    detail: Lines | None = None
+    hint: Line | None = None
+    commands: tuple[Line, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fix: FixOffer | None = None
-    pitfall: str | None = None
-    links: tuple[str, ...] = ()
+    pitfall: Line | None = None
+    links: tuple[Line, ...] = ()
     of_live_job: bool = Field(default=False, exclude=True)
     symptom: bool = Field(default=False, exclude=True)
 
@@ -135,7 +139,7 @@ class Finding(Model):
 class Silenced(Model):
     """A site's decision not to hear of a check: why, and the last day on which it holds (None: for good)."""
 
-    reason: str | None = None
+    reason: Line | None = None
     until: datetime.date | None = None
 
     def __str__(self) -> str:
@@ -150,18 +154,18 @@ class Result(Model):
     `because` says what kept a `could-not-look` from looking. `duration_s` is in seconds.
     """
 
-    check: str
-    title: str
-    tags: tuple[str, ...] = ()
+    check: Line
+    title: Line
+    tags: tuple[Line, ...] = ()
     status: Status
-    reason: str | None = None
+    reason: Line | None = None
     skip: Skip | None = None
     because: Because | None = None
-    blocked_by: str | None = None
+    blocked_by: Line | None = None
     duration_s: float = 0.0
     findings: tuple[Finding, ...] = ()
     silenced: Silenced | None = None
-    detail: str | None = None
+    detail: Lines | None = None
 
     @property
     def worst(self) -> Severity | None:
@@ -179,32 +183,42 @@ class Result(Model):
 
 
 class HostSummary(Model):
-    """Which node was examined. `container` names the container's runtime, `python` the examined interpreter."""
+    """Which node was examined. `container` names the container's runtime, `python` the examined interpreter.
 
-    hostname: str | None = None
-    machine: str | None = None
-    os: str | None = None
-    kernel: str | None = None
-    container: str | None = None
-    python: str | None = None
+    `python_user` is the user as whom that interpreter was run, where it is not the one who ran npudoctor.
+    """
+
+    hostname: Line | None = None
+    machine: Line | None = None
+    os: Line | None = None
+    kernel: Line | None = None
+    container: Line | None = None
+    python: Line | None = None
+    python_user: Line | None = None
+
+    @property
+    def python_line(self) -> str | None:
+        """The interpreter and as whom it ran, for a reader; None where none was examined."""
+        who = f", run as {self.python_user}" if self.python_user else ""
+        return f"Python {self.python}{who}" if self.python else None
 
 
 class Report(Model):
     """The whole of one run: what `npudoctor check --json` prints."""
 
     schema_: str = Field(default="npudoctor.report/1", alias="schema")
-    tool_version: str
-    started_at: str
+    tool_version: Line
+    started_at: Line
     duration_s: float
     host: HostSummary
-    profile: str
+    profile: Line
     verdict: Verdict
     exit_code: int
-    role: str
+    role: Line
     in_service: bool | None
-    environment: str
+    environment: Line
     fail_on: Severity = Severity.ERROR
-    summary: dict[str, int]
+    summary: dict[Line, int]
     results: tuple[Result, ...]
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from npudoctor.findings import Result, Status
+from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import Check, Fix, Probe
@@ -114,22 +114,45 @@ def _bound(loading: Callable[[Any], Iterable[ModuleType]], what: Any) -> Callabl
 
 
 def _of_point(point: EntryPoint) -> list[ModuleType]:
+    trusted = (lambda _: None) if _is_ours(point) else _must_be_trusted
+    trusted(point.module)
     module = point.load()
     files = sorted(file for folder in getattr(module, "__path__", ()) for file in os.listdir(folder))
     names = [file.removesuffix(".py") for file in files if file.endswith(".py") and not file.startswith("_")]
+    for name in names:
+        trusted(f"{module.__name__}.{name}")
     return [module, *(importlib.import_module(f"{module.__name__}.{name}") for name in names)]
 
 
 def _of_file(path: str) -> list[ModuleType]:
-    _refuse_what_others_write(path)
+    """The module that a file holds, compiled from the text that was judged: no __pycache__ is read or written."""
+    source = _source_of(path)
     name = "npudoctor_plugin_" + "".join(letter if letter.isalnum() else "_" for letter in os.path.abspath(path))
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("it is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = path
     sys.modules[name] = module  # annotations are looked up there
-    spec.loader.exec_module(module)
+    exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - this is what a plug-in is
     return [module]
+
+
+def _source_of(path: str) -> bytes:
+    try:
+        return read_trusted(path)
+    except Unreadable as problem:
+        raise PluginRefused(str(problem)) from problem
+
+
+def _must_be_trusted(module: str) -> None:
+    """Root imports no module that another user could have put on its path (PYTHONPATH, a user's site-packages)."""
+    if os.geteuid() != 0:
+        return
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):  # the packages above it from the top: each is imported to find the next
+        spec = importlib.util.find_spec(".".join(parts[:count]))
+        places = [] if spec is None else [spec.origin, spec.cached, *(spec.submodule_search_locations or ())]
+        for place in filter(None, places):
+            if place.startswith("/") and (reason := why_untrusted(place)):
+                raise PluginRefused(f"{module} is refused: {reason}")
 
 
 def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list[ModuleType]]:
@@ -160,22 +183,6 @@ def _python_files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
     return [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".py")]
-
-
-def _refuse_what_others_write(path: str) -> None:
-    """Code is loaded only where nobody but root and this user could have put it."""
-    here = os.path.realpath(path)
-    while True:
-        found = os.stat(here)
-        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-        if found.st_mode & 0o022 and not sticky:
-            raise PluginRefused(f"{path} is refused: others can write {here}; chmod go-w {here}")
-        if found.st_uid not in (0, os.geteuid()):
-            raise PluginRefused(f"{path} is refused: {here} belongs to another user")
-        above = os.path.dirname(here)
-        if above == here:
-            return
-        here = above
 
 
 def _place(check: Check) -> tuple[int, str]:

@@ -47,7 +47,8 @@ class Schedule(Generic[Node]):
 
     One computes; others come in while it waits.
 
-    `work` must not raise. `stop`, where given, ends what is under way once the deadline has passed.
+    What `work` raises ends the run, and is raised by it. `stop`, where given, ends what is under way once the deadline
+    has passed.
     """
 
     def __init__(
@@ -89,7 +90,8 @@ class Schedule(Generic[Node]):
         self._sorter.prepare()
         self._left = len(self._weight)
         self._offer()
-        self._start()
+        with self._turn:
+            self._start()
         try:
             yield from self._until(deadline)
         finally:
@@ -116,13 +118,13 @@ class Schedule(Generic[Node]):
                     self._stop()
                 continue
             seen += 1
-            yield event
+            yield _whole(event)
 
     def _late(self) -> Iterator[tuple[str, Node, Any]]:
         until = time.monotonic() + GRACE_S
         while (left := until - time.monotonic()) > 0:
             try:
-                yield self._events.get(timeout=left)
+                yield _whole(self._events.get(timeout=left))
             except queue.Empty:
                 return
 
@@ -137,7 +139,11 @@ class Schedule(Generic[Node]):
                     return
                 node = self._take(me)
             self._events.put(("begun", node, None))
-            outcome = self._do(node)
+            try:
+                outcome = self._do(node)
+            except BaseException as problem:
+                self._events.put(("broken", node, problem))
+                return  # whoever follows the events hears of it
             self._events.put(("done", node, outcome))
             with self._turn:
                 self._finish(node, me)
@@ -176,10 +182,24 @@ class Schedule(Generic[Node]):
             self._turn.notify_all()
 
     def _start(self) -> None:
-        self._started += 1
-        threading.Thread(target=self._worker, daemon=True).start()
+        """Start one more thread; where no more are allowed, those that run do all the work."""
+        self._started += 1  # before it runs: it may want to start the next one at once
+        try:
+            threading.Thread(target=self._worker, daemon=True).start()
+        except RuntimeError:
+            self._started -= 1
+            if not self._started:
+                raise RuntimeError("no thread can be started: the limit of processes (ulimit -u) is reached") from None
+            self._workers = self._started
 
     def _offer(self) -> None:
         """Line up what may begin now."""
         for node in self._sorter.get_ready():
             heapq.heappush(self._ready, (-self._weight[node], next(self._order), node))
+
+
+def _whole(event: tuple[str, Any, Any]) -> tuple[str, Any, Any]:
+    """The event; raises what has broken a thread."""
+    if event[0] == "broken":
+        raise event[2]
+    return event

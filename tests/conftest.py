@@ -2,18 +2,25 @@
 
 import fcntl
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from npudoctor import clock
+
 # Whoever starts the suite in the background has it ignore these, and the processes that it starts after it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -22,6 +29,14 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, H
 settings.register_profile("default", patient, max_examples=60, derandomize=True)
 settings.register_profile("thorough", patient, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With $NPUDOCTOR_TEST_ORDER, a number: files in another order, and the tests in each of them."""
+    if number := os.environ.get("NPUDOCTOR_TEST_ORDER"):
+        chance = random.Random(number)
+        places = {item.path: chance.random() for item in items}
+        items.sort(key=lambda item: (places[item.path], chance.random()))
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +55,30 @@ def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         monkeypatch.delenv(name, raising=False)
 
 
+NOON = 1795262400.0
+"""2026-11-21 12:00 UTC, of which the pictures of the terminal interface are."""
+
+
+@pytest.fixture
+def noon() -> Iterator[None]:
+    """The clock stands still at `NOON`, and this machine's time zone is UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "timestamp", lambda: NOON)
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """An empty folder that plain users can pass through, unlike tmp_path; it is root's (or the test user's) own."""
+    folder = Path(tempfile.mkdtemp(prefix="npudoctor test "))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 TORCH = "2.13.0"
 """The torch and the torch_npu that the tests marked `torch` use."""
 
@@ -52,7 +91,7 @@ def torch_python() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npudoctor-tests"
     folder = cache / f"torch-{TORCH}-python{sys.version_info[0]}.{sys.version_info[1]}"
     cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / "lock", "w") as lock:
+    with open(os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             _install_torch(folder)

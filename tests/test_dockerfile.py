@@ -55,6 +55,11 @@ def test_the_health_check_is_npudoctors_and_answers_before_docker_gives_up() -> 
     assert parser.parse_args(argv).timeout < int(limit[1])
 
 
+def test_the_base_is_named_by_its_digest() -> None:
+    [base] = [rest for word, rest in instructions() if word == "ARG"]
+    assert re.fullmatch(r"BASE=python:3\.1\d-slim-\w+@sha256:[0-9a-f]{64}", base)
+
+
 def test_a_build_asks_no_registry_for_anything_but_its_base() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert not re.search(r"^#\s*syntax=", text, re.MULTILINE)

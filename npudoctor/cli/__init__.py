@@ -12,9 +12,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from npudoctor import __version__
+from npudoctor.cli import limits
 
 COMMANDS = {
     "tui": ("npudoctor.cli.tui", "open the terminal interface; so does `npudoctor` alone, on a terminal"),
@@ -111,7 +112,7 @@ def parser_of(name: str) -> Parser:
     )
     module.configure(parser)
     add_common(parser)
-    parser.set_defaults(run=module.run)
+    parser.set_defaults(run=module.run, give_up=getattr(module, "give_up", None))
     return parser
 
 
@@ -152,14 +153,37 @@ def overview() -> str:
 
 def console() -> NoReturn:
     """The console script: run, and leave at once; taking an interpreter down bit by bit costs a tenth of a check."""
-    code = main()
+    words = sys.argv[1:]
+    name = _named(words)
+    code = limits.run(lambda limit: main(limit=limit), lambda why: _give_up(words, why)) if name in LIMITED else main()
     with contextlib.suppress(BrokenPipeError, ValueError, OSError):
         sys.stderr.flush()
     os._exit(code)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+LIMITED = ("check", "facts", "healthcheck", "smoke")
+"""The commands that have a time limit."""
+
+
+def _named(words: Sequence[str]) -> str | None:
+    """The command that these words are about, as far as that shows without importing anything."""
+    name = next((word for word in words if word not in ("--debug", "--no-color")), "--")
+    if name.startswith("--"):
+        return None if name in ("--version", "--help") or (os.isatty(0) and os.isatty(1)) else "check"
+    return name
+
+
+def _give_up(words: Sequence[str], reason: str) -> int:
+    """Print why a command with a time limit has no answer, in the format that was asked for; the exit code."""
+    rest = [word for word in words if word not in ("--debug", "--no-color")]
+    name = rest.pop(0) if rest and rest[0] in LIMITED else "check"
+    args = parser_of(name).parse_args([*rest, *(["--no-color"] if "--no-color" in words else [])])
+    code: int = args.give_up(args, reason)
+    return code
+
+
+def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unheld) -> int:
+    """Run one command; its exit code. `limit` is how the command's time limit is held."""
     gc.disable()  # a command lives for less than a second; collecting would be a twentieth of it
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the caller closed it
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -170,10 +194,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         hoisted.append(words.pop(0))
     debug = "--debug" in hoisted or "--debug" in words
     try:
-        return _dispatch(words, hoisted)
+        return _dispatch(words, hoisted, limit)
     except UsageError as problem:
-        print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
-        return _as_protocol(asked, str(problem)) or USAGE
+        return _refuse(asked, str(problem), USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -181,14 +204,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as problem:
         if debug:
-            raise
-        print(  # noqa: T201
-            f"npudoctor: internal error: {type(problem).__name__}: {problem}; --debug shows where", file=sys.stderr
-        )
-        return _as_protocol(asked, f"internal error: {type(problem).__name__}: {problem}") or INTERNAL
+            import traceback
+
+            say(traceback.format_exc())
+        return _refuse(asked, f"internal error: {type(problem).__name__}: {problem}; --debug shows where", INTERNAL)
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError, OSError):
             sys.stdout.flush()
+
+
+def _refuse(words: Sequence[str], problem: str, code: int) -> int:
+    """Say in one line, and to a monitor in its own words, why there is no answer; the exit code."""
+    from npudoctor.visible import visible
+
+    line = visible(problem)
+    say(f"npudoctor: {line}")
+    return _as_protocol(words, line) or code
 
 
 def _as_protocol(words: Sequence[str], problem: str) -> int | None:
@@ -206,7 +237,7 @@ def _as_protocol(words: Sequence[str], problem: str) -> int | None:
     return None
 
 
-def _dispatch(words: list[str], hoisted: list[str]) -> int:
+def _dispatch(words: list[str], hoisted: list[str], limit: limits.Limit) -> int:
     if not words or (words[0].startswith("--") and words[0] not in ("--version", "--help")):
         from npudoctor.cli import tui
 
@@ -231,7 +262,9 @@ def _dispatch(words: list[str], hoisted: list[str]) -> int:
         raise UsageError(f"there is no command {name!r}; {hint}")
     args = parser_of(name).parse_args([*words, *hoisted])
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminated)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP for us
+            signal.signal(number, _terminated)
+    args.limit = limit
     code: int = args.run(args)
     return code
 
@@ -240,11 +273,35 @@ def _terminated(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def write(text: str) -> None:
-    """Print data on stdout, whatever its encoding can say, even where the reader has gone."""
+def say(text: str = "", *, end: str = "\n") -> None:
+    """Talk to the person, on stderr; nobody has to listen. Control characters in the text are shown escaped."""
+    from npudoctor.visible import visible_lines
+
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{visible_lines(text)}{end}")
+        sys.stderr.flush()
+
+
+def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> None:
+    """Print a JSON document on stdout; what cannot be seen stands in its strings as \\u202e."""
+    import json
+
+    from npudoctor.visible import visible_json
+
+    write(visible_json(json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)) + "\n")
+
+
+def write(text: str, *, colored: bool = False) -> None:
+    """Print data on stdout, whatever its encoding can say, even where the reader has gone.
+
+    Control characters are shown escaped, except line breaks, tabs and, where the text was `colored` by us, colours.
+    """
+    from npudoctor.visible import visible_lines, visible_screen
+
+    shown = visible_screen(text) if colored else visible_lines(text)
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()

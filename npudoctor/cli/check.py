@@ -18,10 +18,13 @@ import argparse
 import importlib
 import os
 import sys
+import time
 
-from npudoctor import engine, plugins
-from npudoctor.cli import UsageError, node, write
-from npudoctor.findings import Report, Severity
+from npudoctor import __version__, clock, engine, plugins
+from npudoctor.cli import UsageError, limits, node, write
+from npudoctor.config import Config
+from npudoctor.findings import HostSummary, Report, Result, Severity, Status, count, judge
+from npudoctor.host import Refused
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, UnknownName, select
 
@@ -89,8 +92,27 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--cards does not go with jsonl, which tells of each check before the run has ended")
     if args.metrics_file:
         _must_be_writable(args.metrics_file)
+    config = node.load_config(args)
+    limit_s = args.timeout or config.timeout_s
+    with args.limit(limit_s):
+        report, done = _examined(args, config, time.monotonic() + limit_s)
+    if args.format != "jsonl":
+        write(_render(report, args), colored=args.format in (None, "text"))
+    if args.metrics_file:
+        from npudoctor.daemon import textfile
+
+        try:
+            textfile.write(args.metrics_file, done)
+        except (OSError, Refused) as problem:
+            reason = problem.reason if isinstance(problem, Refused) else problem.strerror
+            raise UsageError(f"--metrics-file {args.metrics_file}: {reason}") from problem
+    return _exit_code(report, args.format)
+
+
+def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[Report, engine.Done]:
+    """The report to print, and the last event of the run; `until` is when it must end, a time of `time.monotonic`."""
     catalog = plugins.load(args.plugin)
-    config = node.load_config(args, catalog)
+    node.compare_names(args, config, catalog)
     selection = Selection(
         names=tuple(args.names),
         skip=tuple(args.skip),
@@ -98,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
         severities=config.severity,
         silenced=config.silenced(),
-        deadline_s=args.timeout or config.timeout_s,
+        deadline_s=_left_s(args.timeout or config.timeout_s, until),
     )
     with node.opened(args, config) as host:
         try:
@@ -108,16 +130,41 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
-        report, done = _follow(events, args, len(chosen))
-    if args.format != "jsonl":
-        write(_render(report, args))
-    if args.metrics_file:
-        from npudoctor.daemon import textfile
+        return _follow(events, args, len(chosen))
 
-        try:
-            textfile.write(args.metrics_file, done)
-        except OSError as problem:
-            raise UsageError(f"--metrics-file {args.metrics_file}: {problem.strerror}") from problem
+
+def _left_s(limit_s: float, until: float) -> float:
+    """The limit; less where loading the plug-ins took more of it than the run may take over."""
+    left_s = until - time.monotonic()
+    return limit_s if limit_s - left_s < limits.GRACE_S / 2 else max(0.1, round(left_s, 1))
+
+
+def give_up(args: argparse.Namespace, reason: str) -> int:
+    """Print a report that holds nothing but why there is none, in the format that was asked for; its exit code."""
+    problem = Result(
+        check="run.time-limit", title="Run completed within its time limit", status=Status.CRASHED, reason=reason
+    )
+    verdict, exit_code = judge([problem])
+    report = Report(
+        tool_version=__version__,
+        started_at=clock.now().isoformat(timespec="seconds"),
+        duration_s=0.0,
+        host=HostSummary(hostname=os.uname().nodename, machine=os.uname().machine),
+        profile=args.profile or "standard",
+        verdict=verdict,
+        exit_code=exit_code,
+        role=args.role or "auto",
+        in_service=None,
+        environment=args.environment or "process",
+        summary=count([problem]),
+        results=(problem,),
+    )
+    if args.format == "jsonl":
+        from npudoctor.report import json
+
+        write(json.line(problem) + json.last_line(report))
+    else:
+        write(_render(report, args))
     return _exit_code(report, args.format)
 
 

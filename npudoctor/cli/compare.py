@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import os
 import signal
 import sys
@@ -22,11 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from npudoctor import compare, traits
-from npudoctor.cli import UsageError, write
+from npudoctor.cli import UsageError, write, write_json
+from npudoctor.host.safe_files import Unreadable, read_bounded
 from npudoctor.traits import Node, Parts
+from npudoctor.visible import all_visible, visible
 
 SIDE_BY_SIDE_FROM = 12
 """So many recordings are worth further processes, which take a moment to start."""
+
 
 MOST_SHOWN = 10
 MOST_NAMED = 5
@@ -57,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
     golden = nodes.pop(0) if args.golden else None
     found = compare.compare(nodes, golden=golden)
     names = _names([*nodes, *([golden] if golden else [])])
-    write(_as_json(found, names) if args.json else _as_text(found, names, verbose=args.verbose))
+    if args.json:
+        write_json(_as_json(found, names))
+    else:
+        write(_as_text(found, names, verbose=args.verbose))
     return 0 if found.alike else 1
 
 
@@ -127,9 +132,14 @@ def _of_report(path: str) -> Node:
     from pydantic import ValidationError
 
     from npudoctor.findings import Report
+    from npudoctor.host import bundle_reader
 
-    with open(path, "rb") as file:
-        text = file.read()
+    try:
+        text = read_bounded(path, bundle_reader.MAX_JSON_BYTES)
+    except Unreadable as problem:
+        raise UsageError(str(problem)) from None
+    if refused := bundle_reader.too_much(text):
+        raise UsageError(f"{path} is refused: {refused}")
     try:
         report = Report.model_validate_json(text)
     except ValidationError as problem:
@@ -153,7 +163,7 @@ def _of_recording(path: str) -> Node:
     from npudoctor.host import bundle
     from npudoctor.selection import Selection
 
-    host = bundle.open_held(path)
+    host = bundle.open_bundle(path)
     try:
         selection = Selection(deadline_s=TIME_FOR_ONE_S)
         for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
@@ -211,7 +221,7 @@ def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bo
         titles = [split.trait.title for split in found.splits]
         more = f" and {len(titles) - MOST_SHOWN} more" if len(titles) > MOST_SHOWN else ""
         lines += ["", f"Between them differ {', '.join(titles[:MOST_SHOWN])}{more} (--verbose shows how)."]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(visible, lines)) + "\n"
 
 
 def _headline(found: compare.Comparison, names: Mapping[str, str]) -> str:
@@ -304,7 +314,7 @@ def _kind(group: Sequence[Node]) -> str:
     return ": " + ", ".join(words) if words else ""
 
 
-def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> str:
+def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, Any]:
     def named(nodes: Sequence[Node]) -> list[str]:
         return [names[node.path] for node in nodes]
 
@@ -340,4 +350,4 @@ def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> str:
             for split in found.splits
         ],
     }
-    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    return all_visible(said)

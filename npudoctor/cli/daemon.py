@@ -24,15 +24,22 @@ import contextlib
 import errno
 import fcntl
 import gc
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, cast
 
 from npudoctor import config as site_config
-from npudoctor import plugins
 from npudoctor.cli import UsageError, node
 from npudoctor.daemon import state
-from npudoctor.plugins import Catalog
+from npudoctor.host import accounts
+
+if TYPE_CHECKING:
+    from npudoctor.daemon.seen import Known
+    from npudoctor.daemon.site import Site
+    from npudoctor.host import Host
+    from npudoctor.sdk import Check
 
 RUN = "/run/npudoctor"
 LIBRARY = "/var/lib/npudoctor"
@@ -67,44 +74,47 @@ def run(args: argparse.Namespace) -> int:
     if args.replay:
         raise UsageError("--replay: a recording does not change; use `npudoctor check --replay`")
     try:
-        from npudoctor.daemon import rounds, service
+        from npudoctor.daemon import service
+        from npudoctor.daemon.child import Child
         from npudoctor.daemon.listening import CannotListen
+        from npudoctor.daemon.seen import Lost, Refused
+        from npudoctor.daemon.site import Places
     except ImportError as problem:
         raise UsageError(f"{problem.name} is not installed: pip install 'npudoctor[daemon]'") from problem
-    catalog = plugins.load(args.plugin)
-    site = _site(args, catalog)
-    socket, state_file, folder = _places(args)
-    places = rounds.Places(
-        socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir
-    )
-    with node.opened(args, site.config):
-        pass  # what cannot be opened is told before anything is bound
-    _stay_small()
-    with _alone(os.path.dirname(socket), folder):
-        daemon = service.Daemon(
-            site,
-            places,
-            catalog,
-            open_host=lambda now: node.opened(args, now.config),
-            reload=lambda: _site_again(args, catalog),
-        )
-        try:
-            return daemon.run()
-        except (CannotListen, state.Untrusted) as problem:
-            raise UsageError(str(problem)) from problem
+    site = _site(args, None)
+    child = Child(_looks_command(args))
+    try:
+        child.prepare(site.config)
+    except Lost as problem:  # a plug-in that hangs or crashes: it is tried again at each look, and told
+        print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
+    except Refused as problem:
+        child.end()
+        raise UsageError(str(problem)) from problem
+    try:
+        site = _site(args, child.known)
+        socket, state_file, folder = _places(args)
+        places = Places(socket=socket, state=state_file, history=os.path.join(folder, HISTORY), journal=args.state_dir)
+        _stay_small()
+        with _alone(os.path.dirname(socket), folder):
+            return service.Daemon(site, places, child, reload=lambda: _site_again(args, child.known)).run()
+    except (CannotListen, state.Untrusted) as problem:
+        raise UsageError(str(problem)) from problem
+    finally:
+        child.end()
 
 
-def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]
-    """The configuration with what the command line says before it; raises UsageError."""
-    from npudoctor.daemon import autofix, rounds
+def _site(args: argparse.Namespace, known: Known | None) -> Site:
+    """The configuration with what the command line says before it; raises UsageError.
+
+    The names in it are compared with what is known of the catalogue, once that is loaded.
+    """
+    from npudoctor.daemon.site import Site
     from npudoctor.policy import anywhere, loopback
 
     path = site_config.find(args.config)
-    if path is not None:
-        _must_be_trusted(path)
-    config = node.load_config(args, catalog)
-    if mistake := config.policy.mistake(catalog.fixes, autofix.safe_ones(catalog.fixes.values())):
-        raise UsageError(f"{path}: in [auto_fix]: {mistake}")
+    config = node.load_config(args, trusted=True)
+    if known is not None and known.checks:
+        _must_name_what_is_there(config, known, path or "")
     settings = config.for_daemon
     for option, name, judge in (("--listen", "listen", loopback), ("--metrics-listen", "metrics_listen", anywhere)):
         if said := getattr(args, name):
@@ -113,26 +123,67 @@ def _site(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untype
             except ValueError as problem:
                 raise UsageError(f"{option} {said}: {problem}") from problem
     config = config.model_copy(update={"tools_at_once": 1})
-    return rounds.Site(config=config, options=node.options(args, config), settings=settings)
+    return Site(config=config, options=node.options(args, config), settings=settings)
 
 
-def _site_again(args: argparse.Namespace, catalog: Catalog):  # type: ignore[no-untyped-def]
+def _must_name_what_is_there(config: site_config.Config, known: Known, path: str) -> None:
+    """Raise UsageError where the configuration names an unknown check or fix, or a fix that is not safe."""
+    checks = cast("Collection[Check]", known.checks)  # the same names under the same attributes
+    try:
+        site_config.names_are_known(config, checks, path, complete=known.complete)
+    except site_config.ConfigError as problem:
+        raise UsageError(str(problem)) from problem
+    if mistake := config.policy.mistake(known.fixes, known.safe):
+        raise UsageError(f"{path}: in [auto_fix]: {mistake}")
+    for remark in config.remarks():
+        print(f"npudoctor: {path}: {remark}", file=sys.stderr)  # noqa: T201
+
+
+def _site_again(args: argparse.Namespace, known: Known) -> Site:
     """The same later on; raises ConfigError, for there is nobody to be told how the command is used."""
     try:
-        return _site(args, catalog)
+        return _site(args, known)
     except UsageError as problem:
         raise site_config.ConfigError(str(problem)) from problem
 
 
-def _must_be_trusted(path: str) -> None:
-    """Refuse a configuration that somebody else could have written: it names what is run as this user."""
-    try:
-        state.must_be_ours(os.stat(path))
-        state.must_be_ours(os.stat(os.path.dirname(os.path.abspath(path))), folder=True)
-    except state.Untrusted as problem:
-        raise UsageError(f"{path} {problem}; chown and chmod go-w it") from problem
-    except OSError as problem:
-        raise UsageError(f"{path}: {problem.strerror}") from problem
+# The process that looks
+
+_LOOK = (
+    "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from npudoctor.cli import daemon; daemon.serve_looks()"
+)
+
+
+def _looks_command(args: argparse.Namespace) -> list[str]:
+    """The command that starts `serve_looks`: isolated, with the places from which this process imports added last."""
+    told = {name: value for name, value in vars(args).items() if name not in ("run", "give_up", "limit")}
+    return [sys.executable, "-I", "-c", _LOOK, json.dumps([path for path in sys.path if path]), json.dumps(told)]
+
+
+def serve_looks() -> None:
+    """Be the process in which the looks run: its arguments are those of the command, two pipes, and its parent."""
+    from npudoctor import plugins
+    from npudoctor.daemon import worker
+    from npudoctor.daemon.seen import Refused
+    from npudoctor.daemon.site import Site
+
+    told, requests, answers, parent = sys.argv[1:]
+    args = argparse.Namespace(**json.loads(told))
+
+    @contextlib.contextmanager
+    def opened(site: Site) -> Iterator[Host]:
+        with contextlib.ExitStack() as stack:
+            try:
+                host = stack.enter_context(node.opened(args, site.config))
+            except UsageError as problem:
+                raise Refused(str(problem)) from problem
+            yield host
+
+    def site_of(config: site_config.Config) -> Site:
+        return Site(config=config, options=node.options(args, config), settings=config.for_daemon)
+
+    worker.serve(int(requests), int(answers), int(parent), lambda: plugins.load(args.plugin), site_of, opened)
+    os._exit(0)
 
 
 def _places(args: argparse.Namespace) -> tuple[str, str, str]:
@@ -143,14 +194,14 @@ def _places(args: argparse.Namespace) -> tuple[str, str, str]:
         raise UsageError("XDG_RUNTIME_DIR is not set, so nobody knows where the socket may lie: give --socket PATH")
     socket = os.path.abspath(args.socket or os.path.join(str(runtime), "" if root else "npudoctor", SOCKET))
     state_file = os.path.abspath(args.state or os.path.join(os.path.dirname(socket), "state.json"))
-    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(accounts.home() or "/", ".local/state")
     folder = os.path.abspath(args.state_dir or (LIBRARY if root else os.path.join(home, "npudoctor")))
     for one in dict.fromkeys((os.path.dirname(socket), os.path.dirname(state_file), folder)):
         try:
             os.makedirs(one, mode=0o755, exist_ok=True)
-            state.must_be_ours(os.stat(one), folder=True)
+            state.must_be_ours(one, folder=True)
         except state.Untrusted as problem:
-            raise UsageError(f"{one} {problem}".replace("lies in a folder that", "is a folder that")) from problem
+            raise UsageError(str(problem)) from problem
         except OSError as problem:
             raise UsageError(f"{one} cannot be made: {problem.strerror}; see --socket and --state-dir") from problem
     return socket, state_file, folder
@@ -165,12 +216,16 @@ def _alone(*folders: str) -> Iterator[None]:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, handle)
+                state.must_be_ours(path)  # one that another user has made could be locked by him
+                os.fchmod(handle, 0o600)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.truncate(handle, 0)
                 os.write(handle, f"{os.getpid()}\n".encode())
             except BlockingIOError:
                 holder = _holder(path)
                 raise UsageError(f"another daemon{holder} has {path}; only one can look after a node") from None
+            except state.Untrusted as problem:
+                raise UsageError(str(problem)) from problem
             except OSError as problem:
                 if problem.errno == errno.ENOSPC:
                     continue

@@ -6,9 +6,8 @@ The same as `npudoctor check --simulate new-node`. Nothing on this machine is re
 from __future__ import annotations
 
 import argparse
-import sys
 
-from npudoctor.cli import check
+from npudoctor.cli import check, say
 
 ABOUT = """\
 This is a simulated node, as a person finds it who has just installed it: eight 910B cards and all the software, but
@@ -26,5 +25,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Say what is shown, and show it."""
     if args.format in (None, "text"):
-        print(ABOUT, file=sys.stderr)  # noqa: T201
+        say(ABOUT)
     return check.run(args)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.cli import UsageError, node, say, write
 from npudoctor.findings import Severity
 from npudoctor.fixer import plan
 from npudoctor.fixer.plan import Request
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             catalog, host, Request(FIX, {**params, "scope": "file", "path": NOWHERE, "shell": shell}), told
         )
     if isinstance(planned.refused, Refused):
-        fixing.say(f"npudoctor: {planned.refused.reason}")
+        say(f"npudoctor: {planned.refused.reason}")
         return 1
     text = "".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile))
     write("# What a job's environment wants on this node, by `npudoctor env`.\n" + text.partition("\n")[2])

@@ -13,7 +13,6 @@ exit codes: 0 explained, 1 nothing known is in the log, 2 usage.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -21,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, write
+from npudoctor.cli import UsageError, say, write, write_json
+from npudoctor.visible import visible
 
 if TYPE_CHECKING:
     from npudoctor.explain.diagnosis import Diagnosis
@@ -63,69 +63,34 @@ def _explain_topics(args: argparse.Namespace) -> int:
         raise UsageError(str(problem)) from problem
     document = documents.of_topics(found, catalog)
     if args.json:
-        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_json(document)
     else:
         from npudoctor.cli import explained
 
-        write(explained.topics(document, no_color=args.no_color))
+        write(explained.topics(document, no_color=args.no_color), colored=True)
     return 0
 
 
 def _explain_log(args: argparse.Namespace) -> int:
+    from npudoctor.cli import logfiles
     from npudoctor.explain import diagnosis, documents, scan
 
-    paths = [path for name in args.log for path in _files(name)]
-    sizes = [_size(path) for path in paths]
-    with Progress(None if None in sizes else sum(filter(None, sizes)), color=not args.no_color) as progress:
+    logs = logfiles.Logs(args.log)
+    with Progress(logs.total_bytes, color=not args.no_color) as progress:
         scanner = scan.Scanner(progress=progress.add)
-        for path in paths:
-            scanner.read("stdin" if path == "-" else path, _blocks(path, scan.BLOCK))
+        for name, blocks in logs.read(scan.BLOCK):
+            scanner.read(visible(name), blocks)
     found = diagnosis.diagnose(scanner)
     document = documents.of_log(found, plugins.load().checks)
     if args.json:
-        write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_json(document)
     elif found.knows:
         from npudoctor.cli import explained
 
-        write(explained.log(document, no_color=args.no_color))
-    for line in _remarks(found):
-        print(f"npudoctor explain: {line}", file=sys.stderr)  # noqa: T201
+        write(explained.log(document, no_color=args.no_color), colored=True)
+    for line in (*logs.skipped(), *_remarks(found)):
+        say(f"npudoctor explain: {line}")
     return 0 if found.knows else NOTHING_KNOWN
-
-
-def _files(name: str) -> Iterator[str]:
-    """The file of this name; of a folder all files below it."""
-    if not os.path.isdir(name):
-        yield name
-        return
-    for folder, inner, files in os.walk(name):
-        inner.sort()
-        yield from (os.path.join(folder, file) for file in sorted(files))
-
-
-def _size(path: str) -> int | None:
-    """Bytes to read; None where that is not known beforehand. Raises UsageError for what cannot be read."""
-    if path == "-":
-        if sys.stdin is None:
-            raise UsageError("--log -: there is no stdin")
-        return None
-    try:
-        with open(path, "rb") as file:
-            return os.fstat(file.fileno()).st_size or None
-    except OSError as problem:
-        raise UsageError(f"{path}: {problem.strerror}") from problem
-
-
-def _blocks(path: str, length: int) -> Iterator[bytes]:
-    descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY)
-    try:
-        while block := os.read(descriptor, length):
-            yield block
-    except OSError as problem:
-        raise UsageError(f"{path}: {problem.strerror}") from problem
-    finally:
-        if path != "-":
-            os.close(descriptor)
 
 
 def _remarks(found: Diagnosis) -> Iterator[str]:

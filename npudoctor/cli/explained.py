@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -65,7 +64,11 @@ class _Page:
         """A labelled paragraph, wrapped below its own beginning; nothing where there is nothing to say."""
         if not text:
             return
-        body = text if isinstance(text, Text) else Text(re.sub(r"\s*\n\s*", " ", text))
+        body = (
+            text
+            if isinstance(text, Text)
+            else Text(" ".join(line.strip() for line in text.splitlines() if line.strip()))
+        )
         lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan")
         for number, piece in enumerate(body.wrap(self._console, max(self._width - indent - LABEL, 20))):
             piece.rstrip()

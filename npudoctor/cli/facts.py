@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from npudoctor import engine, knowledge, plugins
-from npudoctor.cli import UsageError, node, write
+from npudoctor.cli import UsageError, node, write, write_json
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.host import Unavailable
+from npudoctor.sdk import Probe
+from npudoctor.visible import visible, visible_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,28 +31,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the facts."""
+    if args.timeout is None:
+        known = _gathered(args)
+    else:
+        with args.limit(args.timeout):
+            known = _gathered(args)
+    shown = {probe.name: value for probe, value in known.items() if not args.names or probe.name in args.names}
+    if args.json:
+        write_json({name: _as_json(value) for name, value in shown.items()}, sort_keys=True)
+    else:
+        write("".join(_as_text(name, value) for name, value in shown.items()))
+    return 0
+
+
+def give_up(_: argparse.Namespace, reason: str) -> int:
+    """Say in one line why no fact is known; the exit code is that of a check."""
+    print(f"npudoctor: could not determine: {reason}", file=sys.stderr)  # noqa: T201
+    return 3
+
+
+def _gathered(args: argparse.Namespace) -> dict[Probe, Any]:
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     names = {probe.name for probe in catalog.probes.values()}
     if unknown := next((name for name in args.names if name not in names), None):
         raise UsageError(f"there is no fact {unknown!r}; there are {', '.join(sorted(names))}")
     with node.opened(args, config) as host:
-        known = engine.gather(catalog, host, node.options(args, config), deadline_s=args.timeout)
-    shown = {probe.name: value for probe, value in known.items() if not args.names or probe.name in args.names}
-    if args.json:
-        write(json.dumps({name: _as_json(value) for name, value in shown.items()}, indent=2, sort_keys=True) + "\n")
-    else:
-        write("".join(_as_text(name, value) for name, value in shown.items()))
-    return 0
+        return engine.gather(catalog, host, node.options(args, config), deadline_s=args.timeout)
 
 
 def _as_json(value: Any) -> dict[str, Any]:
     from npudoctor.facts.kinds import to_json
 
     if isinstance(value, Unavailable):
-        return {"unavailable": value.reason, "because": value.because.value}
+        return {"unavailable": visible(value.reason), "because": value.because.value}
     if isinstance(value, engine.Crash):
-        return {"crashed": value.reason}
+        return {"crashed": visible(value.reason)}
     if isinstance(value, JobEnvironment):
         return {"value": _variables(value)}
     return {"value": to_json(value)}
@@ -58,12 +75,13 @@ def _as_json(value: Any) -> dict[str, Any]:
 def _variables(environment: JobEnvironment) -> dict[str, Any]:
     """Those that the catalogue names; of the others, which may hold secrets, only how many there are."""
     known = knowledge.environment().recorded
-    shown = {name: value for name, value in sorted(environment.items()) if name in known}
-    return {"whose": environment.whose, "variables": shown, "others": len(environment) - len(shown)}
+    shown = {name: visible_lines(value) for name, value in sorted(environment.items()) if name in known}
+    others = environment.others + len(environment) - len(shown)
+    return {"whose": visible(environment.whose), "variables": shown, "others": others}
 
 
 def _as_text(name: str, value: Any) -> str:
     if isinstance(value, (Unavailable, engine.Crash)):
-        return f"{name:<28}  – {value.reason}\n"
+        return f"{name:<28}  – {visible(value.reason)}\n"
     text = json.dumps(_as_json(value)["value"], ensure_ascii=False)
     return f"{name:<28}  {text if len(text) <= 400 else text[:397] + '...'}\n"

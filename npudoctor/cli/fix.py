@@ -17,7 +17,7 @@ import argparse
 from collections.abc import Sequence
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.cli import UsageError, fixing, node, say, write
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Outcome
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             plans = [plan.make(catalog, host, request, options) for request in requests]
             return _go(args, catalog, host, options, plans)
         except Refused as why:
-            fixing.say(f"npudoctor: refused: {why.reason}")
+            say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
 
 
@@ -125,7 +125,7 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
         if args.dry_run or one.refused is None:
             write(fixing.shown(one))
     if not plans:
-        fixing.say("nothing safe is offered by a finding here")
+        say("nothing safe is offered by a finding here")
         return 0
     if args.dry_run:
         return 0 if all(one.refused is None for one in plans) else fixing.REFUSED
@@ -146,11 +146,11 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
     if not args.yes:
         answer = fixing.asked(f"Apply {fixing.listed([one.fix.id for one in changing])}?")
         if answer is None:
-            fixing.say("refused: nobody is at a terminal to say yes; to apply it without being asked:")
-            fixing.say(f"  $ npudoctor {' '.join([*words, '--yes'])}")
+            say("refused: nobody is at a terminal to say yes; to apply it without being asked:")
+            say(f"  $ npudoctor {' '.join([*words, '--yes'])}")
             return fixing.REFUSED
         if not answer:
-            fixing.say("nothing was changed")
+            say("nothing was changed")
             return fixing.REFUSED
     for one in changing:
         events = runner.apply(catalog, mutable, one, options, irreversible=args.irreversible, state=args.state)

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from npudoctor.cli import UsageError
+from npudoctor.cli import UsageError, say
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan
@@ -38,11 +38,6 @@ def changeable(host: Host) -> MutableHost:
     if host.about.source == "bundle" or not isinstance(host, MutableHost):
         raise Refused("a recording cannot be changed; run this on the node itself")
     return host
-
-
-def say(text: str = "") -> None:
-    """Talk to the person, on stderr."""
-    print(text, file=sys.stderr)  # noqa: T201
 
 
 def title(plan: FixPlan) -> str:
@@ -80,7 +75,7 @@ def asked(question: str) -> bool | None:
     """What the person at the terminal says; None where there is none."""
     if not (sys.stdin and sys.stdin.isatty()):
         return None
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    say(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -93,7 +88,11 @@ def made_good(host: Host, args: argparse.Namespace) -> int | None:
     """Undo first what a crash has cut off, if the person says so; the exit code where it stays, None to go on."""
     if host.about.source == "bundle" or not isinstance(host, MutableHost):
         return None
-    left = Journal(host, args.state).cut_off()
+    try:
+        left = Journal(host, args.state).cut_off()
+    except Refused as why:
+        say(f"npudoctor: refused: {why.reason}")
+        return REFUSED
     if not left:
         return None
     say(f"cut off, and to be undone before anything else: {', '.join(left)}")
@@ -108,10 +107,12 @@ def made_good(host: Host, args: argparse.Namespace) -> int | None:
 
 
 def own_command() -> str:
-    """The absolute path of the console script, as sudo needs it."""
+    """The console script with its absolute path, as sudo needs it, or what does the same in any folder."""
     script = os.path.join(os.path.dirname(sys.executable), "npudoctor")
     found = script if os.access(script, os.X_OK) else shutil.which("npudoctor")
-    return found or f"{sys.executable} -m npudoctor"
+    if found and os.path.isabs(found):
+        return shlex.quote(found)
+    return f"{shlex.quote(sys.executable)} -I -m npudoctor"
 
 
 def with_sudo(words: Sequence[str]) -> str:

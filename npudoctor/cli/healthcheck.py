@@ -10,6 +10,7 @@ examples:
   npudoctor healthcheck                                in a Dockerfile: HEALTHCHECK CMD ["npudoctor", "healthcheck"]
   npudoctor healthcheck --require npu.health           unhealthy where the chips' own health cannot be known
   npudoctor healthcheck --require daemon               only the host's daemon is trusted
+  npudoctor healthcheck --ask livez                    a probe of the daemon itself, over its Unix socket
 
 exit codes: 0 fit, 1 anything else.
 """
@@ -18,11 +19,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from npudoctor.cli import UsageError, write
-from npudoctor.daemon import state
+from npudoctor.daemon import asking, state
+from npudoctor.visible import visible
 
 LINE_BYTES = 200
 HEALTH = ("npu.present", "npu.count", "npu.health", "driver.access", "container.devices")
@@ -47,6 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", default=state.PATH, metavar="FILE", help=f"the daemon's state (default: {state.PATH})"
     )
+    parser.add_argument(
+        "--ask",
+        choices=("livez", "readyz"),
+        help="check nothing here, and ask the daemon: whether it works (livez), or whether the cards are fit (readyz)",
+    )
+    parser.add_argument(
+        "--socket", default=asking.SOCKET, metavar="PATH", help=f"where to ask it (default: {asking.SOCKET})"
+    )
     parser.add_argument("--no-daemon", action="store_true", help="look here, whatever the daemon says")
     parser.add_argument("--config", metavar="FILE", help="another configuration than the site's own")
     parser.add_argument("--root", metavar="DIR", help="a node's files and tools below DIR, as `sim tools` writes them")
@@ -56,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the line; 0 where the cards are fit."""
     fit, line = _answer(args)
-    text = "".join(letter if letter.isprintable() else " " for letter in line).encode()
+    text = visible(line).encode()
     cut = text if len(text) < LINE_BYTES else text[: LINE_BYTES - 4].decode(errors="ignore").encode() + b"..."
     write(f"{cut.decode()}\n")
     return 0 if fit else 1
@@ -66,16 +75,34 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
     try:
         if not 0 < args.timeout < 86400:
             raise UsageError("--timeout wants seconds, above 0")
+        if args.ask:
+            return _asked(args)
         said = None if args.no_daemon else _from_daemon(args)
         if said is None and DAEMON in args.require:
             return False, f"unhealthy: no daemon answers here: there is no {args.state}"
-        return said or _from_here(args)
+        if said is None:
+            with args.limit(args.timeout):
+                said = _from_here(args)
+        return said
     except UsageError as problem:
         return False, f"unhealthy: {problem}"
     except Exception as problem:
         if args.debug:
             raise
         return False, f"unhealthy: internal error: {type(problem).__name__}: {problem}"
+
+
+# From the daemon itself
+
+
+def _asked(args: argparse.Namespace) -> tuple[bool, str]:
+    try:
+        yes, said = asking.ask(args.socket, args.ask, timeout_s=args.timeout)
+    except asking.NoAnswer as problem:
+        return False, f"unhealthy: {problem}"
+    if yes:
+        return True, "healthy: the daemon works" if args.ask == "livez" else "healthy: says the daemon"
+    return False, f"unhealthy: {said.get('reason') or said.get('error') or 'the daemon says no'}"
 
 
 # From the daemon's state
@@ -86,7 +113,7 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
     try:
         known = state.read(args.state)
     except state.Untrusted as problem:
-        return False, f"unhealthy: the daemon's state {args.state} {problem}"
+        return False, f"unhealthy: the daemon's state {problem}"
     if known is None:
         return None
     if known.boot_id != state.boot_id():
@@ -193,7 +220,12 @@ def _cards(count: int) -> str:
     return "1 chip" if count == 1 else f"{count} chips"
 
 
+def give_up(_: argparse.Namespace, reason: str) -> int:
+    """What a look that did not end comes to."""
+    return refuse(f"could not determine: {reason}")
+
+
 def refuse(problem: str) -> int:
     """What a mistake on the command line comes to: one line, and unhealthy."""
-    print(f"unhealthy: {problem}"[:LINE_BYTES], file=sys.stdout)  # noqa: T201
+    write(f"unhealthy: {problem}"[:LINE_BYTES] + "\n")
     return 1

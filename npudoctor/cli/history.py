@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from npudoctor.cli import fixing, node, write
+from npudoctor.cli import fixing, node, say, write, write_json
 from npudoctor.fixer import runner
 from npudoctor.host import Refused
+from npudoctor.visible import all_visible, visible_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
         try:
             runs = runner.history(fixing.changeable(host), state=args.state)
         except Refused as why:
-            fixing.say(f"npudoctor: refused: {why.reason}")
+            say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
     if args.json:
-        write(json.dumps(runs, indent=2, default=list) + "\n")
+        write_json(all_visible([dict(one) for one in runs], show=visible_lines))
         return 0
-    for one in runs:
+    for one in all_visible(runs):
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
         if one["reason"]:
             write(f"    {one['reason']}\n")

@@ -6,13 +6,12 @@ import argparse
 import contextlib
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 
 from npudoctor import config as site
-from npudoctor.cli import UsageError
+from npudoctor.cli import UsageError, say
 from npudoctor.facts import target_python
-from npudoctor.host import Because, Host, Unavailable, real_path
+from npudoctor.host import Because, Host, Unavailable, accounts, real_path
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
@@ -75,21 +74,31 @@ def words_of(args: argparse.Namespace) -> str:
     return shlex.join(words) if words else ""
 
 
-def load_config(args: argparse.Namespace, catalog: Catalog | None = None) -> site.Config:
+def load_config(args: argparse.Namespace, catalog: Catalog | None = None, *, trusted: bool = False) -> site.Config:
     """The site's configuration; raises UsageError with the one line that says what is wrong in it.
 
     With a catalogue the names in it are compared, and what the site should know of its configuration is told.
     """
     try:
-        config = site.load(args.config)
-        if catalog is not None:
-            where = site.find(args.config) or ""
-            site.names_are_known(config, catalog.checks.values(), where, complete=not catalog.broken)
-            for remark in config.remarks():
-                print(f"npudoctor: {where}: {remark}", file=sys.stderr)  # noqa: T201
+        if reason := site.passed_over(args.config):
+            say(f"npudoctor: {reason}")
+        config = site.load(args.config, trusted=trusted)
     except site.ConfigError as problem:
         raise UsageError(str(problem)) from problem
+    if catalog is not None:
+        compare_names(args, config, catalog)
     return config
+
+
+def compare_names(args: argparse.Namespace, config: site.Config, catalog: Catalog) -> None:
+    """Raise UsageError for a name that the catalogue lacks; say what the site should know of its configuration."""
+    where = site.find(args.config) or ""
+    try:
+        site.names_are_known(config, catalog.checks.values(), where, complete=not catalog.broken)
+    except site.ConfigError as problem:
+        raise UsageError(str(problem)) from problem
+    for remark in config.remarks():
+        say(f"npudoctor: {where}: {remark}")
 
 
 def options(args: argparse.Namespace, config: site.Config) -> Options:
@@ -116,6 +125,8 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     finally:
         if close := getattr(host, "close", None):
             close()
+        if problem := accounts.problem():
+            say(f"npudoctor: {problem}")
 
 
 def _must_be_a_python(host: Host, told: Options) -> None:
@@ -178,7 +189,7 @@ def _open_live(args: argparse.Namespace, config: site.Config) -> Host:
         except ValueError as problem:
             raise UsageError(str(problem)) from problem
     try:
-        whose, variables = job.resolve(args.environment, local.LocalHost(), user=config.user)
+        whose, variables, owner = job.resolve(args.environment, local.LocalHost(), user=config.user)
     except job.BadEnvironment as problem:
         raise UsageError(str(problem)) from problem
-    return local.LocalHost(environ=variables, environment=whose, at_once=config.tools_at_once)
+    return local.LocalHost(environ=variables, environment=whose, owner=owner, at_once=config.tools_at_once)

@@ -10,12 +10,15 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
-from npudoctor.cli import UsageError, write
+from npudoctor.cli import UsageError, say, write_json
 from npudoctor.facts.kinds import KINDS
 from npudoctor.host import ParseError
+from npudoctor.host.safe_files import Unreadable, read_bounded
+
+LARGEST_BYTES = 8 << 20
+"""As much as is kept of what a tool prints."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,17 +37,23 @@ def run(args: argparse.Namespace) -> int:
             f"there is no kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}"
         )
     try:
-        if args.file == "-":
-            text = sys.stdin.buffer.read().decode("utf-8", "replace")
-        else:
-            with open(args.file, "rb") as file:
-                text = file.read().decode("utf-8", "replace")
+        said = _stdin() if args.file == "-" else read_bounded(args.file, LARGEST_BYTES)
+    except Unreadable as problem:
+        raise UsageError(f"{problem}; `| npudoctor parse {args.kind} -` reads what a command prints") from problem
     except OSError as problem:
         raise UsageError(f"{args.file}: {problem.strerror}") from problem
+    text = said.decode("utf-8", "replace")
     try:
         understood = KINDS[args.kind](text)
     except ParseError as problem:
-        print(f"npudoctor parse: not {args.kind}: {problem}", file=sys.stderr)  # noqa: T201
+        say(f"npudoctor parse: not {args.kind}: {problem}")
         return 1
-    write(json.dumps(understood, indent=2, ensure_ascii=False) + "\n")
+    write_json(understood)
     return 0
+
+
+def _stdin() -> bytes:
+    said = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+    if len(said) > LARGEST_BYTES:
+        raise UsageError(f"stdin is too large: at most {LARGEST_BYTES >> 20} MiB are read")
+    return said

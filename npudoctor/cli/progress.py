@@ -8,6 +8,7 @@ import threading
 from types import TracebackType
 
 from npudoctor import engine
+from npudoctor.visible import visible
 
 WIDTH = 24
 USUAL_COLUMNS = 80
@@ -33,7 +34,10 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._live:
             self._drawing = threading.Thread(target=self._draw_on, daemon=True)
-            self._drawing.start()
+            try:
+                self._drawing.start()
+            except RuntimeError:  # no more threads are allowed; those that work matter more
+                self._live = False
         return self
 
     def show(self, event: engine.Event) -> None:
@@ -56,7 +60,7 @@ class Progress:
         done = width * min(self._ended, self._total) // self._total
         bar = "#" * done + "." * (width - done)
         waiting = next(iter(self._asked.copy()), "")
-        line = f"[{bar}] {self._ended}/{self._total} {waiting}"[: max(columns - 1, 1)]
+        line = f"[{bar}] {self._ended}/{self._total} {visible(waiting)}"[: max(columns - 1, 1)]
         sys.stderr.write(f"\r\x1b[K\x1b[2m{line}\x1b[0m" if self._color else f"\r\x1b[K{line}")
         sys.stderr.flush()
 

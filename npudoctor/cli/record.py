@@ -1,12 +1,15 @@
 """Write what this node is made of into a file that stands in for it: for a colleague, a support case, a comparison.
 
 Every check of the profile is run and every fact obtained; what they asked the node for, and nothing else, is kept.
-No variable that npudoctor's catalogue does not name, and nothing that looks like a credential, goes into it. Nothing on
-the node is changed. `--replay FILE` then takes the node's place, on any machine.
+Of command lines it keeps the program, the script and launcher options with a number; variables that npudoctor does not
+know, and what looks like a credential, stay out. `--redact` replaces host and user names, addresses and serial numbers
+by stable pseudonyms, and lists what a person should still read before the file is sent. Nothing on the node is changed.
+`--replay FILE` then takes the node's place, on any machine.
 
 examples:
   npudoctor record                       into npudoctor-HOSTNAME.tar.gz
   npudoctor record node.tar.gz           an archive that only you may read
+  npudoctor record --redact vendor.tar.gz    without names, addresses and serial numbers
   npudoctor record node/                 a folder, to look at or to edit
   npudoctor check --replay node.tar.gz
 """
@@ -17,17 +20,17 @@ import argparse
 import os
 import shlex
 import stat
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from npudoctor import discretion, engine, plugins
-from npudoctor.cli import UsageError, node, write
+from npudoctor import discretion, engine, plugins, redaction
+from npudoctor.cli import UsageError, node, say, write
 from npudoctor.cli.progress import Progress
-from npudoctor.host import bundling
+from npudoctor.host import Refused, bundle_reader, bundling, exhausted
 from npudoctor.host.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
 from npudoctor.host.recorder import Notes, RecordingHost
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select
+from npudoctor.visible import visible
 
 ARCHIVES = (".tar.gz", ".tgz")
 
@@ -42,6 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", choices=PROFILES, help="what the run may cost (default: standard)")
     parser.add_argument("--force", action="store_true", help="replace an archive that is there")
+    parser.add_argument(
+        "--redact",
+        action="store_true",
+        help="replace host and user names, IP and MAC addresses and serial numbers by stable pseudonyms",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="name every command, file and variable taken")
     node.add_arguments(parser)
 
@@ -51,7 +59,11 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     catalog = plugins.load()
     with node.opened(args, config) as host:
-        target = args.target or f"npudoctor-{host.about.hostname.replace('/', '_') or 'node'}.tar.gz"
+        target = (
+            args.target or "npudoctor-redacted.tar.gz"
+            if args.redact
+            else args.target or f"npudoctor-{host.about.hostname.replace('/', '_') or 'node'}.tar.gz"
+        )
         place = _place_for(target, force=args.force)
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config))
@@ -60,8 +72,13 @@ def run(args: argparse.Namespace) -> int:
             for event in events:
                 progress.show(event)
     kept, left_out = discretion.reduced(recorder.notes)
-    _write(bundling.files_of(kept), place, force=args.force)
-    sys.stderr.write(_account(kept, left_out, target, verbose=args.verbose))
+    files = bundling.files_of(kept)
+    if args.redact:
+        files, _ = redaction.redacted(files)
+    _write(files, place, force=args.force)
+    say(_account(kept, left_out, target, verbose=args.verbose), end="")
+    if args.redact:
+        say(_to_read(files), end="")
     write(_replaying(args, target) + "\n")
     return 0
 
@@ -111,7 +128,12 @@ def _is_archive(target: str) -> bool:
 
 
 def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
-    if len(files) > MAX_ENTRIES or sum(map(len, files.values())) > MAX_UNPACKED_BYTES:
+    written = (content for name, content in files.items() if name.endswith(".json") and not name.startswith("root/"))
+    if (
+        len(files) > MAX_ENTRIES
+        or sum(map(len, files.values())) > MAX_UNPACKED_BYTES
+        or any(map(bundle_reader.too_much, written))
+    ):
         raise UsageError(f"{place} is not written: this node tells more than a recording may hold")
     try:
         if _is_archive(place):
@@ -120,7 +142,11 @@ def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
             bundling.write_folder(files, place)
     except FileExistsError as problem:
         raise UsageError(f"{place} exists; --force replaces it") from problem
+    except Refused as problem:
+        raise UsageError(f"{place} is not written: {problem.reason}") from problem
     except OSError as problem:
+        if exhausted(problem):
+            raise
         raise UsageError(f"{place} cannot be written: {problem.strerror}") from problem
 
 
@@ -145,9 +171,17 @@ def _account(kept: Notes, left_out: discretion.LeftOut, target: str, *, verbose:
     lines.append("Left out:")
     lines.append(f"  {left_out.variables} variables that npudoctor's catalogue does not name")
     lines.append(f"  {left_out.command_lines} command lines of other users' processes")
-    lines.append(f"  {left_out.words} words of command lines that look like credentials")
+    lines.append("  arguments of all processes but scripts, modules and options of launchers with a number")
+    lines += [f"  the file {path}, whose purpose is not known" for path in left_out.files]
     lines += [f"  the command `{key.split(' ')[0]} …`, which looks like it" for key in left_out.commands]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(visible, lines)) + "\n"
+
+
+def _to_read(files: Mapping[str, bytes]) -> str:
+    """What holds free text: no program knows what somebody has written there."""
+    found = redaction.left_to_read(files)
+    lines = ["Host and user names, addresses and serial numbers are replaced by pseudonyms. Read before sending:"]
+    return "\n".join([*lines, *(f"  {one}" for one in found)]) + "\n"
 
 
 def _named(what: str, names: Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ import shlex
 from typing import Any
 
 from npudoctor import engine, plugins
-from npudoctor.cli import UsageError, fixing, node, write
+from npudoctor.cli import UsageError, fixing, node, say, write
 from npudoctor.cli.fix import safe
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
@@ -102,14 +102,14 @@ class Setup:
 
     def _confirmed(self, plans: list[FixPlan]) -> bool:
         for one in plans:
-            fixing.say(fixing.shown(one))
+            say(fixing.shown(one))
         if self.args.yes:
             return True
         answer = fixing.asked("Apply these?")
         if not answer:
             reason = "nobody is at a terminal to say yes" if answer is None else "not confirmed"
-            fixing.say(f"refused: {reason}; to apply it without being asked:")
-            fixing.say(f"  $ npudoctor {shlex.join(self.words)}")
+            say(f"refused: {reason}; to apply it without being asked:")
+            say(f"  $ npudoctor {shlex.join(self.words)}")
             self.ended += [Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=reason) for one in plans]
         return bool(answer)
 
@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
             setup = Setup(args, catalog, host, node.options(args, config))
             report = setup.run()
         except Refused as why:
-            fixing.say(f"npudoctor: refused: {why.reason}")
+            say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
     remaining = setup.left(report)
     code = _exit_code(setup, report)

@@ -19,13 +19,16 @@ import contextlib
 import sys
 
 from npudoctor import plugins
-from npudoctor.cli import INTERRUPTED, UsageError, node, write
+from npudoctor.cli import INTERRUPTED, UsageError, node, say, write
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
 from npudoctor.smoke.request import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Misused, Refused, Request
+from npudoctor.visible import visible, visible_json
 
 FORMATS = ("text", "json", "jsonl")
 UNDETERMINED = 3
+TEARDOWN_S = 30.0
+"""How long after its time limit a run may take to end all ranks."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,13 +106,30 @@ def _deadline(text: str) -> tuple[str, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Run it and print what came of it; the report's exit code."""
-    from npudoctor.smoke.session import Session
 
     if args.root:
         raise UsageError("a smoke run needs cards: what lies below --root has none to train on")
     request = _request(args)
     if (args.replay or args.simulate) and request != Request():
         raise UsageError("a recorded or simulated node tells of one run; only a live one can be asked for another")
+    with args.limit(args.timeout + TEARDOWN_S):
+        report = _report(args, request)
+    if isinstance(report, int):
+        return report
+    _print(report, args)
+    return report.exit_code
+
+
+def give_up(_: argparse.Namespace, reason: str) -> int:
+    """Say in one line why there is no report; the exit code."""
+    print(f"npudoctor: could not determine: {reason}", file=sys.stderr)  # noqa: T201
+    return UNDETERMINED
+
+
+def _report(args: argparse.Namespace, request: Request) -> SmokeReport | int:
+    """The report, or the exit code where there is none."""
+    from npudoctor.smoke.session import Session
+
     catalog = plugins.load(args.plugin)
     config = node.load_config(args, catalog)
     with node.opened(args, config) as host:
@@ -123,17 +143,15 @@ def run(args: argparse.Namespace) -> int:
             silenced=config.silenced(),
         )
         try:
-            report = _follow(session.run() if host.about.source == "live" else session.played(), args)
+            return _follow(session.run() if host.about.source == "live" else session.played(), args)
         except Misused as why:
             raise UsageError(str(why)) from why
         except Refused as why:
-            print(f"npudoctor: {why}", file=sys.stderr)  # noqa: T201
+            say(f"npudoctor: {why}")
             return UNDETERMINED
         except KeyboardInterrupt:
-            print("npudoctor: interrupted; all ranks have been ended", file=sys.stderr)  # noqa: T201
+            say("npudoctor: interrupted; all ranks have been ended")
             return INTERRUPTED
-    _print(report, args)
-    return report.exit_code
 
 
 def _request(args: argparse.Namespace) -> Request:
@@ -164,9 +182,9 @@ def _follow(events, args: argparse.Namespace) -> SmokeReport:  # type: ignore[no
     try:
         for event in events:
             if args.format == "jsonl":
-                write(line(event))
+                write(visible_json(line(event)))
             elif live and (said := _progress(event)):
-                sys.stderr.write(f"\r\x1b[K{said}")
+                sys.stderr.write(f"\r\x1b[K{visible(said)}")
                 sys.stderr.flush()
             if isinstance(event, Done):
                 report = event.report
@@ -188,8 +206,9 @@ def _progress(event: Event) -> str | None:
 
 def _print(report: SmokeReport, args: argparse.Namespace) -> None:
     if args.format == "json":
-        write(report.model_dump_json(by_alias=True, indent=2) + "\n")
+        write(visible_json(report.model_dump_json(by_alias=True, indent=2)) + "\n")
     elif args.format == "text":
         from npudoctor.report import smoke, text
 
-        write(smoke.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose))
+        look = text.look_of(sys.stdout, no_color=args.no_color)
+        write(smoke.render(report, look=look, verbose=args.verbose), colored=True)

@@ -4,6 +4,7 @@ examples:
   npudoctor                             this node
   npudoctor tui --simulate new-node     a simulated one
   npudoctor tui --replay node.tar.gz    a recorded one
+  npudoctor tui --read-only             look only: no fix, no undo, no smoke run, no file is saved
 
 Where stdin or stdout is no terminal it does what `npudoctor check` does.
 """
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor tui`."""
+    parser.add_argument(
+        "--read-only", action="store_true", help="look only: no fix, no undo, no smoke run, no file is saved"
+    )
+    add_arguments(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name what is shown."""
     from npudoctor.cli import node
     from npudoctor.sdk import PROFILES
 
@@ -49,20 +58,28 @@ def run_bare() -> int:
 
 def on_a_terminal() -> bool:
     """Whether there is a terminal that can show it, or a browser behind textual-serve."""
-    if os.environ.get("TEXTUAL_DRIVER", "").startswith("textual."):
+    if _in_browser():
         return True
     if sys.stdin is None or sys.stdout is None:  # closed by who started it
         return False
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
+def _in_browser() -> bool:
+    return os.environ.get("TEXTUAL_DRIVER", "").startswith("textual.")
+
+
 def _open(args: argparse.Namespace | None) -> int:
     if args is not None and args.no_color:
         os.environ["NO_COLOR"] = "1"
     from npudoctor.tui.app import DoctorApp
+    from npudoctor.tui.loop import Loop
 
-    app = DoctorApp(lambda: _node(args))
-    return int(app.run() or app.return_code or 0)
+    read_only = None
+    if args is not None and args.read_only:
+        read_only = f"read-only: started {'without --allow-changes' if _in_browser() else 'with --read-only'}"
+    app = DoctorApp(lambda: _node(args), read_only)
+    return int(app.run(loop=Loop()) or app.return_code or 0)
 
 
 def _node(args: argparse.Namespace | None) -> Node:
@@ -108,10 +125,12 @@ def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
 
 def words_of(args: argparse.Namespace) -> list[str]:
     """The options as they could be given to another command."""
-    words: list[str] = []
-    for option in ("replay", "simulate", "root", "python", "environment", "role", "config", "profile"):
-        if value := getattr(args, option, None):
-            words += [f"--{option}", value]
-    for path in args.plugin:
-        words += ["--plugin", path]
+    words = [word for option, value in options_of(args) for word in (f"--{option}", value)]
     return [*words, *(["--expect-idle"] if args.expect_idle else [])]
+
+
+def options_of(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The options that have a value, and the value."""
+    names = ("replay", "simulate", "root", "python", "environment", "role", "config", "profile")
+    named = [(option, getattr(args, option, None)) for option in names]
+    return [*((option, value) for option, value in named if value), *(("plugin", path) for path in args.plugin)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import fixing, node
+from npudoctor.cli import fixing, node, say
 from npudoctor.fixer import runner
 from npudoctor.host import Refused
 
@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
             events = runner.undo(fixing.changeable(host), args.run_id, force=args.force, state=args.state)
             return fixing.exit_code([fixing.follow(events, words).outcome])
         except Refused as why:
-            fixing.say(f"npudoctor: refused: {why.reason}")
+            say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED

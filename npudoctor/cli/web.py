@@ -1,11 +1,16 @@
-"""The terminal interface in a browser, on this machine only.
+"""The terminal interface in a browser, for whoever has the URL that is printed.
 
 examples:
-  npudoctor web                         http://127.0.0.1:8765
-  npudoctor web --port 9000 --simulate new-node
+  npudoctor web --socket /run/npudoctor-web.sock    recommended on a shared machine
+  npudoctor web                                     http://127.0.0.1:8765
+  npudoctor web --allow-changes                     with fixes, undo, smoke runs and saving
 
-From another machine: ssh -L 8765:127.0.0.1:8765 NODE, and open http://127.0.0.1:8765 there. Whoever reaches the page
-acts as the user who started it, so it listens on no other address.
+A Unix socket is of mode 0600: no other user of this machine can connect. On your own machine type
+`ssh -L 8765:/run/npudoctor-web.sock NODE`, as the user who started it here, and open the printed URL there. Without
+--socket it listens on an address of this machine alone; from elsewhere: `ssh -L 8765:127.0.0.1:8765 NODE`.
+
+Whoever has the URL sees what the user who started it sees; its token is valid until ctrl+c. Sessions are read-only
+unless --allow-changes is given; then they act as that user. Four sessions can be open at once.
 """
 
 from __future__ import annotations
@@ -13,22 +18,32 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import socket
 import sys
 
-import npudoctor.tui as tui_package
-from npudoctor.cli import UsageError, tui
+import npudoctor
+from npudoctor import config as site
+from npudoctor.cli import UsageError, say, tui
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PAGE = os.path.join(os.path.dirname(tui_package.__file__), "page")
-"""A page that loads nothing from anywhere else: nodes have no way out, and textual-serve's own asks for a font."""
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from npudoctor.cli import console; console()"
+"""What `python -I -c` runs: neither the working folder nor PYTHONPATH nor a home decides what is imported.
+
+The folder of this npudoctor comes last, for an installation with `pip install --user`, which -I leaves out."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Take the options of `npudoctor tui`, and where to listen."""
+    parser.add_argument(
+        "--socket",
+        metavar="PATH",
+        help="listen on a Unix socket of mode 0600, in a folder that no other user can write; recommended",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="an address of this machine alone (default: 127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=8765, help="default: 8765")
-    tui.configure(parser)
+    parser.add_argument("--port", type=_port, default=8765, help="default: 8765; with --socket: on your own machine")
+    parser.add_argument(
+        "--allow-changes", action="store_true", help="allow fixes, undo, smoke runs and saving (default: read-only)"
+    )
+    tui.add_arguments(parser)
 
 
 def _port(text: str) -> int:
@@ -39,27 +54,66 @@ def _port(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
+    _must_be_enabled(args.config)
     if args.host not in LOOPBACK:
         tunnel = f"ssh -L {args.port}:127.0.0.1:{args.port} NODE"
         raise UsageError(f"--host {args.host}: it listens on this machine alone; from elsewhere: {tunnel}")
     try:
-        from textual_serve.server import Server
+        from npudoctor.web import listening, server
+        from npudoctor.web.access import Access
     except ImportError as problem:
         raise UsageError("textual-serve is not installed: pip install 'npudoctor[web]'") from problem
-    _free(args.host, args.port)
-    words = [sys.executable, "-m", "npudoctor", "tui", *tui.words_of(args)]
-    server = Server(shlex.join(words), host=args.host, port=args.port, title="npudoctor", templates_path=PAGE)
-    server.console.quiet = not args.debug  # its banner and each request: the line below says what a person needs
-    address = f"[{args.host}]" if ":" in args.host else args.host
-    print(f"npudoctor: http://{address}:{args.port}; ctrl+c ends it", file=sys.stderr)  # noqa: T201
-    server.serve()
+    path = os.path.abspath(args.socket) if args.socket else None
+    access = Access(None if path else args.port)
+    served = server.Server(session_command(args), access)
+    try:
+        with listening.on_path(path) if path else listening.on_port(args.host, args.port) as sock:
+            _say_where(args, path, access.token)
+            server.serve(sock, served, debug=args.debug)
+    except listening.CannotListen as problem:
+        raise UsageError(str(problem)) from problem
     return 0
 
 
-def _free(host: str, port: int) -> None:
-    """Raise UsageError where nothing can listen there."""
+def _must_be_enabled(explicit: str | None) -> None:
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError as problem:
-        said = os.strerror(problem.errno) if problem.errno else str(problem)
-        raise UsageError(f"port {port} of {host} cannot be had: {said}; name another one with --port") from problem
+        if where := site.web_disabled_by(explicit):
+            raise UsageError(f"npudoctor web is turned off for this machine: [web] enabled = false in {where}")
+    except site.ConfigError as problem:
+        raise UsageError(str(problem)) from problem
+
+
+def _say_where(args: argparse.Namespace, path: str | None, token: str) -> None:
+    """Print the URL at the end of its line, where a terminal finds it whole."""
+    host = "127.0.0.1" if path else f"[{args.host}]" if ":" in args.host else args.host
+    if path:
+        say(f"npudoctor: on your machine: ssh -L {args.port}:{shlex.quote(path)} NODE")
+    may = "changes allowed" if args.allow_changes else "read-only: started without --allow-changes"
+    say(f"npudoctor: {may}; ctrl+c ends it")
+    say(f"npudoctor: open http://{host}:{args.port}/?token={token}")
+
+
+def session_command(args: argparse.Namespace) -> list[str]:
+    """The command of one session. It runs in /, so that every path in it is absolute."""
+    for name in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON"):
+        if (value := os.environ.get(name)) and os.sep in value:
+            os.environ[name] = os.path.abspath(value)
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(npudoctor.__file__)))
+    command = [sys.executable, "-I", "-c", _START, folder, "tui"]
+    command += [f"--{option}={_absolute(option, value)}" for option, value in tui.options_of(args)]
+    command += ["--expect-idle"] if args.expect_idle else []
+    command += ["--no-color"] if args.no_color else []
+    return [*command, *([] if args.allow_changes else ["--read-only"])]
+
+
+def _absolute(option: str, value: str) -> str:
+    """The value of an option as it means the same in another folder."""
+    if option in ("replay", "root", "config", "plugin"):
+        return os.path.abspath(value)
+    if option == "python" and os.sep in value:
+        return os.path.abspath(value)
+    if option == "simulate" and (os.sep in value or value.endswith(".toml")):
+        return os.path.abspath(value)
+    if option == "environment" and value.startswith("file:"):
+        return f"file:{os.path.abspath(value.removeprefix('file:'))}"
+    return value

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from npudoctor.daemon import store
-from npudoctor.findings import Severity
+from npudoctor.findings import Line, Severity
 
 
 def iso(at: float) -> str:
@@ -51,10 +51,10 @@ class Ready(Answer):
 
     schema_: str = Field(default="npudoctor.ready/1", alias="schema")
     ready: bool
-    reason: str | None = None
-    looked_at: str | None = None
+    reason: Line | None = None
+    looked_at: Line | None = None
     interval_s: float
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[Line, ...] = ()
 
 
 class Issue(Answer):
@@ -64,16 +64,16 @@ class Issue(Answer):
     began three times or more within the last hour.
     """
 
-    check: str
-    subject: str
+    check: Line
+    subject: Line
     severity: Severity
-    summary: str
-    first_seen: str
-    last_seen: str
+    summary: Line
+    first_seen: Line
+    last_seen: Line
     count: int
     opened: int
     flapping: bool
-    resolved_at: str | None = None
+    resolved_at: Line | None = None
 
 
 class Issues(Answer):
@@ -83,8 +83,8 @@ class Issues(Answer):
     """
 
     schema_: str = Field(default="npudoctor.issues/1", alias="schema")
-    looked_at: str | None
-    undetermined: tuple[str, ...]
+    looked_at: Line | None
+    undetermined: tuple[Line, ...]
     issues: tuple[Issue, ...]
 
 
@@ -92,12 +92,12 @@ class Change(Answer):
     """One thing that happened; `id` grows."""
 
     id: int
-    at: str
-    kind: str
-    check: str | None = None
-    subject: str | None = None
+    at: Line
+    kind: Line
+    check: Line | None = None
+    subject: Line | None = None
     severity: Severity | None = None
-    said: str
+    said: Line
 
 
 class Changes(Answer):
@@ -111,7 +111,7 @@ class Changes(Answer):
 class Ecc(Answer):
     """Bit errors of one memory of a chip since its last reset, over its life, and pages taken out of use."""
 
-    memory: str
+    memory: Line
     single: int | None = None
     double: int | None = None
     single_aggregate: int | None = None
@@ -126,21 +126,21 @@ class Card(Answer):
     `device` is the N of /dev/davinciN. Memory is HBM, or DDR where the chip has none.
     """
 
-    subject: str
+    subject: Line
     npu_id: int | None = None
     chip_id: int | None = None
     device: int | None = None
-    bus_id: str | None = None
-    name: str | None = None
+    bus_id: Line | None = None
+    name: Line | None = None
     health: Fitness
-    problem: str | None = None
-    said: str | None = None
+    problem: Line | None = None
+    said: Line | None = None
     temperature_celsius: int | None = None
     power_watts: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     ai_core_percent: int | None = None
-    link: str | None = None
+    link: Line | None = None
     ecc: tuple[Ecc, ...] = ()
 
 
@@ -151,10 +151,10 @@ class Cards(Answer):
     """
 
     schema_: str = Field(default="npudoctor.cards/1", alias="schema")
-    seen_at: str | None
-    counted_at: str | None
+    seen_at: Line | None
+    counted_at: Line | None
     in_service: bool | None
-    undetermined: str | None = None
+    undetermined: Line | None = None
     cards: tuple[Card, ...]
 
 
@@ -162,7 +162,7 @@ class Problem(Answer):
     """What every request gets that cannot be answered: a clause."""
 
     schema_: str = Field(default="npudoctor.problem/1", alias="schema")
-    error: str
+    error: Line
 
 
 def issue(one: store.Issue) -> Issue:

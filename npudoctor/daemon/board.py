@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
+from npudoctor import clock
 from npudoctor.daemon import answers, metrics, state, view
 from npudoctor.daemon.history import History
 from npudoctor.daemon.view import View
@@ -21,7 +21,7 @@ class Board:
         self, view: View, history: History, *, turned_s: Callable[[], float], troubles: Callable[[], tuple[str, ...]]
     ) -> None:
         self.history = history
-        self.started_at = time.time()
+        self.started_at = clock.timestamp()
         self._turned_s = turned_s
         self._troubles = troubles
         self._lock = threading.Lock()

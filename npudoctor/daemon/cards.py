@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
-from npudoctor.daemon.state import CardState
+from npudoctor.daemon.seen import Counted
 from npudoctor.facts.card_network import CardLinks
 from npudoctor.facts.cards import Cards, memory_of, subject_of
 from npudoctor.facts.device_nodes import DeviceNodes
 from npudoctor.facts.npu_pages import ChipEcc
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.findings import Finding, Report, Result, Severity, Status
-from npudoctor.sdk import HEALTH
+from npudoctor.findings import Report, Severity, Status
 
 MIB = 1 << 20
 COUNTED = (ChipEcc, CardLinks)
 """The facts for which each card is asked by itself."""
-
-READ = (NpuSmiInfo, Cards, DeviceNodes)
-"""The facts that say which cards there are and how they are."""
 
 Facts = Mapping[type, Any]
 """Facts by their type; what could not be had is another type's, or missing."""
@@ -32,53 +29,8 @@ def known(facts: Facts, kind: type) -> Any:
     return found if isinstance(found, kind) else None
 
 
-def health_results(report: Report) -> list[Result]:
-    """The results that judge whether cards are fit."""
-    return [result for result in report.results if HEALTH in result.tags]
-
-
-def unseen(report: Report) -> str | None:
-    """Why the health of the cards could not be judged, in a clause; None where it was."""
-    for result in health_results(report):
-        if result.silenced:
-            continue
-        if result.leaves_undetermined:
-            return result.reason or f"{result.check} crashed"
-        if result.blocked_by and not _is_health(result.blocked_by, report):
-            return _of_cause(result.blocked_by, report) or f"{result.check} stands behind {result.blocked_by}"
-    return None
-
-
-def _is_health(check: str, report: Report) -> bool:
-    return any(result.check == check for result in health_results(report))
-
-
-def _of_cause(check: str, report: Report) -> str | None:
-    """What a check behind which others stand has found."""
-    for result in report.results:
-        if result.check == check and result.findings:
-            return f"{result.findings[0].summary} ({check})"
-    return None
-
-
-def node_problem(report: Report) -> str | None:
-    """What is wrong with the cards' health whichever card it is; None where nothing is."""
-    for result, finding in _grave(report, (Severity.ERROR,)):
-        if not finding.subject.startswith("npu:"):
-            return f"{finding.summary} ({result.check})"
-    return None
-
-
-def _grave(report: Report, severities: Sequence[Severity]) -> Iterable[tuple[Result, Finding]]:
-    for severity in severities:
-        for result in health_results(report):
-            for finding in () if result.silenced else result.findings:
-                if finding.severity is severity:
-                    yield result, finding
-
-
-def read(report: Report, facts: Facts, counted: Facts) -> tuple[Card, ...]:
-    """Every chip as of this look; `counted` holds the pages card by card, which may be older."""
+def read(report: Report, facts: Facts) -> tuple[Card, ...]:
+    """Every chip as of this look, without what it tells only when it is asked by itself."""
     info, cards = known(facts, NpuSmiInfo), known(facts, Cards)
     devices = _devices(info, known(facts, DeviceNodes))
     rows = {subject_of(chip, info.npus): chip for chip in info.npus} if info else {}
@@ -97,22 +49,29 @@ def read(report: Report, facts: Facts, counted: Facts) -> tuple[Card, ...]:
                 health=health,
                 problem=problem,
                 **(_table(chip) if chip else {}),
-                link=_link(one.subject, known(counted, CardLinks)),
-                ecc=_ecc(one.subject, known(counted, ChipEcc)),
+                link=None,
+                ecc=(),
             )
         )
     return tuple(found)
 
 
+def counted(facts: Facts) -> dict[str, Counted]:
+    """What each chip has told when it was asked by itself."""
+    links, pages = known(facts, CardLinks), known(facts, ChipEcc)
+    subjects = [*(pages.by_subject if pages else ()), *(links.subjects.values() if links else ())]
+    return {one: Counted(link=_link(one, links), ecc=_ecc(one, pages)) for one in dict.fromkeys(subjects)}
+
+
 def _judged(report: Report, subject: str) -> tuple[Fitness, str | None]:
-    for result, finding in _grave(report, (Severity.ERROR, Severity.WARNING)):
+    for result, finding in fitness.grave(report, (Severity.ERROR, Severity.WARNING)):
         if finding.subject == subject or subject.startswith(f"{finding.subject}/"):
             return Fitness(finding.severity.value), f"{finding.summary} ({result.check})"
     looked = any(
         result.check == "npu.health" and result.status is not Status.SKIPPED and result.status is not Status.CRASHED
         for result in report.results
     )
-    return (Fitness.OK, None) if looked else (Fitness.UNKNOWN, unseen(report))
+    return (Fitness.OK, None) if looked else (Fitness.UNKNOWN, fitness.unseen(report))
 
 
 def _table(chip: Chip) -> dict[str, Any]:
@@ -164,20 +123,3 @@ def _own_number(chip: Chip) -> int | None:
 
 def _card_number(chip: Chip) -> int | None:
     return chip.npu_id
-
-
-def states(cards: Iterable[Card]) -> tuple[CardState, ...]:
-    """What the health check of a container needs to know of each chip that has a device node."""
-    return tuple(
-        CardState(card.device, (card.problem or "not fit") if card.health is Fitness.ERROR else None)
-        for card in cards
-        if card.device is not None
-    )
-
-
-def without_node(cards: Iterable[Card]) -> str | None:
-    """What is wrong with a chip of which nobody knows the device node: it may be anybody's."""
-    return next(
-        (f"{card.subject}: {card.problem}" for card in cards if card.device is None and card.health is Fitness.ERROR),
-        None,
-    )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from npudoctor import clock
 from npudoctor.daemon.store import MEMORY, Change, Issue, Store
 from npudoctor.findings import Report
 
@@ -121,7 +121,7 @@ class History:
 
     def _withdraw(self, problem: sqlite3.Error) -> None:
         self.trouble = f"the history {self.path} cannot be written: {problem}; it is kept in memory"
-        self._began = time.time()
+        self._began = clock.timestamp()
         self._spare = Store(MEMORY, kept_days=self._kept_days)
         self._since = 0
         if self._file is not None:
@@ -136,7 +136,7 @@ class History:
         try:
             if self._file is None:
                 self._file = Store(self.path, kept_days=self._kept_days)
-            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began))
+            since = clock.in_utc(self._began)
             self._file.absorb(self._spare, self._since, f"what was kept in memory since {since} is written")
         except sqlite3.Error:
             return

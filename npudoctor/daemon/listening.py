@@ -5,27 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import grp
 import os
 import socket
 import stat
+import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from npudoctor.daemon import web
 from npudoctor.daemon.state import Untrusted, must_be_ours
 from npudoctor.daemon.web import App
+from npudoctor.host import Unavailable, accounts
+
+HEAD_S = 2.0
+"""How long the head of a request may take, from the beginning of a connection or from its first byte."""
 
 PATIENCE_S = 10.0
-"""A connection that has not completed an answer for so long is cut: slow senders, slow readers, and silent ones."""
+"""A connection whose answer has not been read for so long is cut."""
 
 MOST_CONNECTIONS = 200
-HEAD_BYTES = 16 << 10
-CLOSING_S = 2
+ACCEPTED_AT_ONCE = 32
+"""Few enough that a request is read before as many newer connections as there may be have come in."""
+
+WAITING_TO_BE_ACCEPTED = 512
+CLOSING_S = 1
+TROUBLE_S = 5.0
+"""How long after a failure to accept a connection it counts as not yet over."""
 
 
 class CannotListen(Exception):
@@ -39,12 +50,14 @@ def unix_socket(path: str, group: str | None) -> socket.socket:
     """
     folder = os.path.dirname(path) or "."
     try:
-        gid = -1 if group is None else grp.getgrnam(group).gr_gid
-        must_be_ours(os.stat(folder), folder=True)
+        gid = -1 if group is None else accounts.group_by_name(group).gr_gid
+        must_be_ours(folder, folder=True)
         _make_room(path)
         return _bound(path, gid)
     except Untrusted as problem:
-        raise CannotListen(f"{path} {problem}") from problem
+        raise CannotListen(str(problem)) from problem
+    except Unavailable as problem:
+        raise CannotListen(problem.reason) from problem
     except KeyError:
         raise CannotListen(f"there is no group {group!r}: groupadd --system {group}") from None
     except OSError as problem:
@@ -101,19 +114,24 @@ def tcp_socket(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's protocol, which by itself waits for ever for a request that never ends."""
+    """uvicorn's protocol, which by itself waits for ever for a request that never ends.
 
-    _answered = 0
-    _seen = -1
+    Where there are too many connections, a new one is served and an old one is cut: of the peer that holds most of
+    them (a user on the Unix socket, an address over TCP), the oldest that has asked for nothing yet, else the oldest.
+    """
+
     _timer: asyncio.TimerHandle | None = None
+    _idle = False
+    peer: object = None
+    opened = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Count it, and cut it where there are too many."""
+        """Give it little time for its first request, and make room for it."""
         super().connection_made(transport)
+        self.peer, self.opened = _peer(transport), self.loop.time()
+        self._allow(HEAD_S)
         if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-            return
-        self._look()
+            self._cut_another()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
@@ -121,17 +139,51 @@ class BoundedProtocol(H11Protocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
-    def on_response_complete(self) -> None:
-        """Note that it moves on."""
-        self._answered += 1
-        super().on_response_complete()
+    def data_received(self, data: bytes) -> None:
+        """Count the time of a head from its first byte, and that of an answer from the end of the head."""
+        if self._idle:
+            self._idle = False
+            self._allow(HEAD_S)
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._allow(PATIENCE_S)
 
-    def _look(self) -> None:
-        if self._seen == self._answered:
-            self.transport.abort()
-            return
-        self._seen = self._answered
-        self._timer = self.loop.call_later(PATIENCE_S, self._look)
+    def on_response_complete(self) -> None:
+        """Wait for the next request; what was written may still have to be read."""
+        before = self.cycle
+        super().on_response_complete()
+        self._idle = self.cycle is before
+        self._allow(PATIENCE_S)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer is being made: there is a request, and its response is not complete."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _allow(self, seconds: float) -> None:
+        """Cut the connection after so many seconds from now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _cut_another(self) -> None:
+        others: list[Any] = [one for one in self.connections if one is not self]
+        held = Counter(one.peer for one in others)
+        most = max(held.values())
+        crowd = [one for one in others if held[one.peer] == most]
+        victim = min(crowd, key=lambda one: (one.is_answered, one.opened))
+        self.connections.discard(victim)
+        victim.transport.abort()
+
+
+def _peer(transport: Any) -> object:
+    """Who is at the other end: the user on a Unix socket (unix(7), SO_PEERCRED), the address otherwise."""
+    sock = transport.get_extra_info("socket")
+    if sock.family == socket.AF_UNIX:
+        return struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    name = transport.get_extra_info("peername")
+    return name[0] if name else None
 
 
 class _Server(uvicorn.Server):
@@ -154,6 +206,8 @@ class Listening:
         self._echo = threading.Event()
         self._echo.set()
         self._asked = time.monotonic()
+        self._trouble: str | None = None
+        self._failed_at = -TROUBLE_S
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 
     def start(self) -> None:
@@ -172,15 +226,34 @@ class Listening:
             self._loop.call_soon_threadsafe(self._echo.set)
         return time.monotonic() - self._asked < PATIENCE_S
 
-    def close(self) -> None:
-        """End what is being answered, and close the sockets."""
+    @property
+    def trouble(self) -> str | None:
+        """Why connections are not accepted at present, in a clause; None where they are."""
+        return self._trouble if time.monotonic() - self._failed_at < TROUBLE_S else None
+
+    def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Keep what asyncio would write to the log a hundred times a second where there are no descriptors left."""
+        problem = context.get("exception")
+        if not isinstance(problem, OSError):
+            loop.default_exception_handler(context)
+            return
+        self._trouble = f"connections cannot be accepted: {problem.strerror or problem}"
+        self._failed_at = time.monotonic()
+
+    def stop(self) -> None:
+        """Begin to end: what is being answered has a moment left, nothing new is."""
         for server in self._servers:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(server.ended.set)
+
+    def close(self) -> None:
+        """End what is being answered, and close the sockets."""
+        self.stop()
         self._thread.join(2 * CLOSING_S)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(self._note_failure)
         try:
             self._loop.run_until_complete(self._all())
         finally:
@@ -196,6 +269,8 @@ class Listening:
             if any(task.done() for task in running):
                 break
             await asyncio.sleep(0.005)
+        for sock, _ in self._served:
+            sock.listen(WAITING_TO_BE_ACCEPTED)  # the server's own number is how many it accepts at once, too
         self._up.set()
         await asyncio.gather(*running)
 
@@ -213,8 +288,8 @@ def _config(app: App) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        h11_max_incomplete_event_size=HEAD_BYTES,
+        h11_max_incomplete_event_size=web.HEAD_BYTES,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=CLOSING_S,
-        backlog=128,
+        backlog=ACCEPTED_AT_ONCE,
     )

@@ -1,40 +1,28 @@
-"""One look at the node: the engine is run, the history learns of it, and a new view is made of both."""
+"""One look at the node: the engine is run, and what the daemon wants to know of it is told."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from npudoctor import engine
+from npudoctor import children, engine
 from npudoctor.config import Config
-from npudoctor.daemon import cards, view
+from npudoctor.daemon import cards
 from npudoctor.daemon.agenda import Look
-from npudoctor.daemon.history import History
-from npudoctor.daemon.store import Change
-from npudoctor.daemon.view import Looked, View
+from npudoctor.daemon.seen import Seen
+from npudoctor.facts.cann import Cann
+from npudoctor.facts.driver import DriverInstall
+from npudoctor.facts.npu_smi import NpuSmiInfo
+from npudoctor.facts.target_python import PythonEnvironment
 from npudoctor.findings import Because, Report
 from npudoctor.host import STANDARD_PLACES, Host, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, replace
+from npudoctor.records import replace
 from npudoctor.sdk import Check, Options
 from npudoctor.selection import Selection
 
 COUNTERS = "daemon.counters"
-_CHILDREN = "/proc/self/task"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a look brought. `report` is None for the counters; `seconds` is wall time."""
-
-    look: Look
-    report: Report | None
-    facts: cards.Facts
-    seconds: float
-    timed_out: bool
 
 
 def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float) -> Seen:
@@ -56,7 +44,15 @@ def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: 
         late = late or any(result.because is Because.TIMED_OUT for result in report.results)
     late = late or _answer_was_late(facts)
     kept = report if look is not Look.COUNTERS else None
-    return Seen(look=look, report=kept, facts=facts, seconds=time.monotonic() - began, timed_out=late)
+    return Seen(
+        look=look,
+        report=kept,
+        cards=None if kept is None else cards.read(kept, facts),
+        counted=None if look is Look.QUICK else cards.counted(facts),
+        versions=versions_of(facts),
+        seconds=time.monotonic() - began,
+        timed_out=late,
+    )
 
 
 def leftovers() -> dict[str, int]:
@@ -64,16 +60,7 @@ def leftovers() -> dict[str, int]:
 
     A call into a driver that hangs cannot even be killed; another one would only stand behind it.
     """
-    found = {}
-    with contextlib.suppress(OSError):
-        for task in os.listdir(_CHILDREN):
-            with open(f"{_CHILDREN}/{task}/children", encoding="ascii") as file:
-                pids = file.read().split()
-            for pid in pids:
-                with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-                    if (name := file.read().strip()) in STANDARD_PLACES:
-                        found[name] = int(pid)
-    return found
+    return children.named(STANDARD_PLACES, children.children())
 
 
 def _answer_was_late(facts: Mapping[type, Any]) -> bool:
@@ -108,56 +95,18 @@ def _run(catalog: Catalog, host: Host, selection: Selection) -> tuple[Report | N
     return None, {}
 
 
-class Witness:
-    """Makes of each look the next view. `say` gets a line for the log about every change."""
-
-    def __init__(self, catalog: Catalog, history: History, say: Callable[[str], None]) -> None:
-        self.catalog = catalog
-        self.history = history
-        self._say = say
-        self._facts: dict[type, Any] = {}
-        self._counted: dict[type, Any] = {}
-
-    def take(self, before: View, seen: Seen, *, written_s: float, interval_s: float) -> tuple[View, list[Change]]:
-        """The view after a look, and what has changed by it."""
-        now = time.time()
-        last = before.looks.get(seen.look.value)
-        looks = {
-            **before.looks,
-            seen.look.value: Looked(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
-        }
-        after = replace(before, looks=looks, interval_s=interval_s, patience_s=0.0)
-        if seen.look is not Look.QUICK:
-            self._counted = {kind: seen.facts[kind] for kind in cards.COUNTED if kind in seen.facts}
-            after = replace(after, counted_at=now)
-        changes: list[Change] = []
-        report = seen.report
-        if report is not None:
-            changes = self._enter(report)
-            self._facts = {kind: seen.facts[kind] for kind in cards.READ if kind in seen.facts}
-            others = {profile: one for profile, one in before.reports.items() if profile != report.profile}
-            reports = {**others, report.profile: report}
-            after = replace(
-                after,
-                reports=reports,
-                results=view.results_of(reports, self.catalog),
-                issues=tuple(self.history.issues()),
-                versions={**before.versions, **view.versions_of(seen.facts)},
-                in_service=report.in_service,
-                seen_at=now,
-                looked_at=now,
-                written_s=written_s,
-                problem=cards.node_problem(report),
-                undetermined=cards.unseen(report),
-            )
-        judged = report or after.newest
-        if judged is not None:
-            after = replace(after, cards=cards.read(judged, self._facts, self._counted))
-        return after, changes
-
-    def _enter(self, report: Report) -> list[Change]:
-        changes = self.history.take(report)
-        for one in changes:
-            about = "" if one.subject in ("host", "python", "container") else f"{one.subject}: "
-            self._say(f"{one.kind} {one.severity}: {about}{one.said} ({one.check})")
-        return changes
+def versions_of(facts: cards.Facts) -> dict[str, str]:
+    """What is installed here, as far as these facts tell."""
+    found: dict[str, str | None] = {}
+    if info := cards.known(facts, NpuSmiInfo):
+        found["driver"] = info.driver_version
+    if (driver := cards.known(facts, DriverInstall)) and driver.file:
+        found["driver"] = driver.file.version or found.get("driver")
+    if (cann := cards.known(facts, Cann)) and cann.active:
+        found["cann"] = str(cann.active.version)
+    if python := cards.known(facts, PythonEnvironment):
+        found["python"] = python.version
+        for name in ("torch", "torch_npu"):
+            one = getattr(python, name)
+            found[name] = None if one is None else str(getattr(one, "version", one))
+    return {name: text for name, text in found.items() if text}

@@ -15,6 +15,7 @@ from npudoctor import __version__
 from npudoctor.daemon.answers import Card, Fitness
 from npudoctor.daemon.view import View, could_not_look
 from npudoctor.findings import Result, Severity, Skip, Status
+from npudoctor.visible import all_visible
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ALL = "all"
@@ -55,7 +56,11 @@ def _info(view: View) -> Metric:
     family = InfoMetricFamily("npudoctor", "Versions of npudoctor and of what is installed on the node.")
     report = view.newest
     about = {"hostname": report.host.hostname, "os": report.host.os, "kernel": report.host.kernel} if report else {}
-    said = {"version": __version__, **{name: text for name, text in about.items() if text}, **view.versions}
+    said = {
+        "version": __version__,
+        **{name: text for name, text in about.items() if text},
+        **all_visible(view.versions),
+    }
     family.add_metric([], said)
     return family
 

@@ -18,43 +18,43 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from npudoctor import __version__
+from npudoctor import __version__, clock
 from npudoctor.config import ConfigError
 from npudoctor.daemon import notify, state
 from npudoctor.daemon.agenda import Agenda, Look
 from npudoctor.daemon.board import Board
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
-from npudoctor.daemon.looking import Seen
-from npudoctor.daemon.rounds import GRACE_S, Places, Rounds, Site
+from npudoctor.daemon.rounds import STUCK_S, Rounds
+from npudoctor.daemon.seen import Looker, Lost, Seen
+from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.troubles import Troubles
 from npudoctor.daemon.view import View
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
-from npudoctor.host import Host
-from npudoctor.plugins import Catalog
 from npudoctor.policy import address_of
+from npudoctor.visible import visible_lines
 
-ENDING_S = 10.0
+ENDING_S = 1.0
+"""How long the thread of the looks may take to notice that its process has ended."""
+
 LONGEST_PAUSE_S = 10.0
 
 
 class Daemon:
-    """One daemon, from `run` to its end. `open_host` opens the node anew, `reload` reads the configuration."""
+    """One daemon, from `run` to its end. `looker` looks and mends, `reload` reads the configuration."""
 
     def __init__(
         self,
         site: Site,
         places: Places,
-        catalog: Catalog,
+        looker: Looker,
         *,
-        open_host: Callable[[Site], contextlib.AbstractContextManager[Host]],
         reload: Callable[[], Site],
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.site = site
         self.places = places
-        self.catalog = catalog
-        self._open_host = open_host
+        self.looker = looker
         self._reload = reload
         self.say = say or _say
         self.troubles = Troubles(self.say)
@@ -89,15 +89,7 @@ class Daemon:
                 turned_s=lambda: time.monotonic() - self._turned,
                 troubles=lambda: self.troubles.all,
             )
-            self.rounds = Rounds(
-                self.places,
-                self.catalog,
-                self.history,
-                self.board,
-                self.troubles,
-                open_host=self._open_host,
-                say=self.say,
-            )
+            self.rounds = Rounds(self.places, self.looker, self.history, self.board, self.troubles, say=self.say)
             everything = api(self.board)
             apps = [(inside, everything)]
             apps += [(loopback, OnThisMachine(everything))] if loopback else []
@@ -139,18 +131,20 @@ class Daemon:
         if last is not None and last.kind == "started":
             again = self.history.remembered("boot") == boot
             how = "it was killed, or it crashed" if again else "the machine went down with it"
-            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last.at))
+            at = clock.in_utc(last.at)
             lost = f"the daemon that started at {at} did not end by itself: {how}; a look that it was in is lost"
             self.history.note("killed", lost)
             self.say(lost)
         self.history.remember("boot", boot)
-        self.history.forget_checks_but(self.catalog.checks)
+        if known := self.looker.known.checks:
+            self.history.forget_checks_but(check.id for check in known)
         self.history.note("started", f"npudoctor {__version__} started, process {os.getpid()}")
         self.troubles.set("history", self.history.trouble)
         self.say(f"started; {self.places.socket}")
 
     def _stop(self, looker: threading.Thread) -> None:
         notify.tell("STOPPING=1", "STATUS=ending")
+        self.listening.stop()
         self.rounds.end()
         self._orders.put(None)
         looker.join(ENDING_S)
@@ -175,14 +169,15 @@ class Daemon:
         look, due = self.agenda.next()
         if self._busy is None and due <= now:
             self._busy = (look, now)
-            self.rounds.until = now + self.site.settings.timeout_s + GRACE_S
+            self.rounds.until = now + self.site.settings.timeout_s + STUCK_S
             self._orders.put(look)
         well = self._busy is None or now <= self.rounds.until
         if self._busy is not None and not well:
-            began = time.strftime("%H:%M:%S", time.gmtime(time.time() - (now - self._busy[1])))
-            self.troubles.set("stuck", f"the {self._busy[0].value} look that began at {began} UTC has not ended")
+            began = clock.in_utc(clock.timestamp() - (now - self._busy[1]))
+            self.troubles.set("stuck", f"the {self._busy[0].value} look that began at {began} has not ended")
         answers = self.listening.answers()
         self.troubles.set("http", None if answers else "the thread that answers HTTP does not move")
+        self.troubles.set("accept", self.listening.trouble)
         if well and answers:
             self._turned = now
             notify.tell("WATCHDOG=1")
@@ -223,9 +218,14 @@ class Daemon:
             try:
                 seen = self.rounds.look(look, self.site, self.agenda.factor)
                 self.troubles.set("look", None)
+            except Lost as problem:
+                if not self._stopping:
+                    self.troubles.set("look", f"the {look.value} look failed: {problem}")
             except Exception as problem:
-                self.troubles.set("look", f"the {look.value} look failed: {type(problem).__name__}: {problem}")
-                self.say(traceback.format_exc())
+                said = f"the {look.value} look failed: {type(problem).__name__}: {problem}"
+                if said != self.troubles.get("look"):
+                    self.say(traceback.format_exc())
+                self.troubles.set("look", said)
             self._ended.put(seen)
             with contextlib.suppress(BlockingIOError):
                 os.write(self._waker, b".")
@@ -233,4 +233,4 @@ class Daemon:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        print(f"npudoctor: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"npudoctor: {visible_lines(text)}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""The daemon's present state in one small file, for health checks that may cost nothing: standard library only.
+"""The daemon's present state in one small file, for health checks that may cost nothing: neither pydantic nor psutil.
 
 The file is replaced as a whole. Ages are counted on the machine's boot clock, which no change of the time of day moves
 and which a container shares with its host.
@@ -11,6 +11,8 @@ import os
 import stat
 import time
 from typing import Any, NamedTuple
+
+from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
 
 SCHEMA = "npudoctor.state/1"
 PATH = "/run/npudoctor/state.json"
@@ -51,7 +53,7 @@ class State(NamedTuple):
 
 
 class Untrusted(Exception):
-    """There is a file, but nobody may rely on it; the text is a clause that says why."""
+    """There is a file, but nobody may rely on it; the text is a clause that names it and says why."""
 
 
 def now_s() -> float:
@@ -71,7 +73,7 @@ def write(path: str, state: State) -> None:
     said["cards"] = [card._asdict() for card in state.cards]
     draft = f"{path}.{os.getpid()}"
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(said, file)
         os.replace(draft, path)
@@ -92,33 +94,23 @@ def sweep(path: str) -> None:
 
 def read(path: str) -> State | None:
     """The state; None where there is no file. Raises Untrusted for one that cannot be read or relied on."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(path):
         return None
-    except OSError as problem:
-        raise Untrusted(f"cannot be opened: {problem.strerror}") from problem
-    with open(handle, "rb") as file:
-        must_be_ours(os.fstat(handle))
-        must_be_ours(os.stat(os.path.dirname(path) or "."), folder=True)
-        text = file.read(LARGEST_BYTES + 1)
-    if len(text) > LARGEST_BYTES:
-        raise Untrusted("is larger than any that the daemon writes")
+    must_be_ours(path)
     try:
-        return _understood(json.loads(text))
+        return _understood(json.loads(read_trusted(path, LARGEST_BYTES)))
+    except Unreadable as problem:
+        raise Untrusted(str(problem)) from problem
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise Untrusted("is not what the daemon writes") from problem
+        raise Untrusted(f"{path} is not what the daemon writes") from problem
 
 
-def must_be_ours(found: os.stat_result, *, folder: bool = False) -> None:
+def must_be_ours(path: str, *, folder: bool = False) -> None:
     """Raise Untrusted for a file or a folder that somebody else than root and this user could have written."""
-    where = "lies in a folder that" if folder else "is a file that"
-    if not folder and not stat.S_ISREG(found.st_mode):
-        raise Untrusted("is no regular file")
-    if found.st_uid not in (0, os.geteuid()):
-        raise Untrusted(f"{where} belongs to user {found.st_uid}, who is neither root nor this user")
-    if found.st_mode & 0o022 and not (folder and found.st_mode & stat.S_ISVTX):
-        raise Untrusted(f"{where} others can write")
+    if not folder and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise Untrusted(f"{path} must be a regular file")
+    if reason := why_untrusted(path):
+        raise Untrusted(f"{path} is refused: {reason}")
 
 
 def _understood(said: Any) -> State:

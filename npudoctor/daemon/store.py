@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from npudoctor import clock
 from npudoctor.daemon import store_file
 from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status
 from npudoctor.records import dataclass
@@ -94,7 +94,7 @@ class Store:
 
         What only a deeper profile has ever found is not resolved by a shallower one.
         """
-        now = time.time() if at is None else at
+        now = clock.timestamp() if at is None else at
         depth = PROFILES.index(report.profile)
         before = self._last_change()
         with self._connection:
@@ -112,7 +112,7 @@ class Store:
 
     def forget_checks_but(self, known: Iterable[str]) -> None:
         """Resolve what was found by checks that there are no longer."""
-        now, known = time.time(), set(known)
+        now, known = clock.timestamp(), set(known)
         with self._connection:
             rows = self._connection.execute(
                 "SELECT check_id, subject, severity FROM issues WHERE resolved_at IS NULL"
@@ -134,14 +134,14 @@ class Store:
     def note(self, kind: str, said: str, *, at: float | None = None) -> None:
         """Enter something that is no issue: a start, a fix, a file that was set aside."""
         with self._connection:
-            self._enter(time.time() if at is None else at, kind, None, None, None, said)
+            self._enter(clock.timestamp() if at is None else at, kind, None, None, None, said)
 
     def prune(self, *, at: float | None = None, by_age: bool = True) -> None:
         """Forget what is older than the days that are kept, and the oldest of what is too much.
 
         Not `by_age` where the clock has jumped: what seems old may be new.
         """
-        now = time.time() if at is None else at
+        now = clock.timestamp() if at is None else at
         with self._connection:
             oldest = now - self.kept_days * 86400 if by_age else float("-inf")
             self._connection.execute("DELETE FROM changes WHERE at < ?", (oldest,))
@@ -195,7 +195,7 @@ class Store:
 
     def issues(self, *, all_of_them: bool = False, at: float | None = None) -> list[Issue]:
         """What is wrong now, the gravest first; also what has resolved, where wanted."""
-        now = time.time() if at is None else at
+        now = clock.timestamp() if at is None else at
         rows = self._connection.execute(
             "SELECT check_id, subject, severity, summary, first_seen, last_seen, count, opened, resolved_at,"
             " (SELECT COUNT(*) FROM changes c WHERE c.kind = 'opened' AND c.check_id = issues.check_id"
@@ -262,7 +262,7 @@ class Store:
             self._take_over(issues, words)
             for row in rows:
                 self._enter(*row)
-            self._enter(time.time(), "written", None, None, None, said)
+            self._enter(clock.timestamp(), "written", None, None, None, said)
 
     def _take_over(self, issues: list[tuple[Any, ...]], words: list[tuple[Any, ...]]) -> None:
         self._connection.execute("DELETE FROM issues")
@@ -284,7 +284,10 @@ class Store:
             with connection:
                 connection.execute(
                     "INSERT INTO changes (at, kind, said) VALUES (?, 'set-aside', ?)",
-                    (time.time(), f"the history could not be read ({problem}); it lies in {aside}, this one is new"),
+                    (
+                        clock.timestamp(),
+                        f"the history could not be read ({problem}); it lies in {aside}, this one is new",
+                    ),
                 )
             return connection
 

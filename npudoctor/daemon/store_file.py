@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 
-from npudoctor.daemon.state import Untrusted, must_be_ours
+from npudoctor import clock
+from npudoctor.daemon.state import must_be_ours
 
 KEPT_ASIDE = 3
 
@@ -15,13 +15,11 @@ def make_ready(path: str) -> None:
     """Make an empty file that only this user reads; raises Untrusted where somebody else could write it."""
     folder = os.path.dirname(path) or "."
     try:
-        must_be_ours(os.stat(folder), folder=True)
+        must_be_ours(folder, folder=True)
         if os.path.lexists(path):
-            must_be_ours(os.lstat(path))
+            must_be_ours(path)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    except Untrusted as problem:
-        raise Untrusted(f"{path} {problem}") from problem
     except FileExistsError:
         pass
     except OSError as problem:
@@ -30,7 +28,7 @@ def make_ready(path: str) -> None:
 
 def set_aside(path: str) -> str:
     """Rename a file that cannot be read, and forget all but the latest few of its kind; its new name."""
-    aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}"
+    aside = f"{path}.corrupt-{clock.now():%Y%m%dT%H%M%S}"
     os.replace(path, aside)
     for left in (f"{path}-wal", f"{path}-shm"):
         if os.path.exists(left):

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import os
-import time
 
-from npudoctor.daemon import metrics, view
+from npudoctor import clock
+from npudoctor.daemon import cards, fitness, metrics
+from npudoctor.daemon.looking import versions_of
+from npudoctor.daemon.view import Looked, View
 from npudoctor.engine import Done
+from npudoctor.findings import Report
+from npudoctor.host.safe_files import written
+from npudoctor.sdk import PROFILES
 
 
 def write(path: str, done: Done) -> None:
-    """Write the metrics; raises OSError and then leaves the old file in place.
+    """Write the metrics; raises OSError or Refused, and then leaves the old file in place.
 
     The draft lies beside it under a name that the collector passes over.
     """
     facts = {probe.provides: value for probe, value in done.facts.items()}
-    text = metrics.render(view.of_report(done.report, facts, at=time.time(), seconds=done.report.duration_s))
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}")
-    try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        with open(handle, "wb") as file:
-            os.fchmod(handle, 0o644)  # the collector is another user
-            file.write(text)
-            file.flush()
-            os.fsync(handle)
-        os.replace(draft, path)
-    except OSError:
-        if os.path.lexists(draft):
-            os.unlink(draft)
-        raise
+    text = metrics.render(_view(done.report, facts, at=clock.timestamp(), seconds=done.report.duration_s))
+    with written(path, mode=0o644) as file:
+        os.fchmod(file.fileno(), 0o644)  # the collector is another user
+        file.write(text)
+
+
+def _view(report: Report, facts: cards.Facts, *, at: float, seconds: float) -> View:
+    """The view of a single run, as `check --metrics-file` writes it."""
+    deep = PROFILES.index(report.profile) > 0
+    return View(
+        interval_s=0.0,
+        reports={report.profile: report},
+        results=report.results,
+        looks={report.profile: Looked(at=at, seconds=seconds, count=1)},
+        cards=fitness.with_counts(cards.read(report, facts), cards.counted(facts)),
+        versions=versions_of(facts),
+        in_service=report.in_service,
+        seen_at=at,
+        counted_at=at if deep else None,
+        looked_at=at,
+        problem=fitness.node_problem(report),
+        undetermined=fitness.unseen(report),
+    )

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from npudoctor.daemon import answers, cards
+from npudoctor.daemon import answers
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.store import Issue
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.driver import DriverInstall
-from npudoctor.facts.npu_smi import NpuSmiInfo
-from npudoctor.facts.target_python import PythonEnvironment
 from npudoctor.findings import Because, Report, Result, Skip, Status
-from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import PROFILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +61,21 @@ class View:
         return self.problem or (f"could not look: {self.undetermined}" if self.undetermined else None)
 
 
-def results_of(reports: Mapping[str, Report], catalog: Catalog) -> tuple[Result, ...]:
+def results_of(reports: Mapping[str, Report], after: Mapping[str, Iterable[str]]) -> tuple[Result, ...]:
     """The newest result of each check; one that stands behind what is broken since counts as blocked.
+
+    `after` says behind which others each check stands, in the order of the catalogue.
 
     The quick profile runs often and the standard one seldom: what only the latter looks at is as old as it is.
     """
     newest = {result.check: result for report in reports.values() for result in report.results}
-    for id in _in_order(newest, catalog):
-        check, result = catalog.checks[id], newest[id]
-        cause = next((name for name in check.after if name in newest and _stands_before(newest[name])), None)
+    for id in (id for id in after if id in newest):
+        result = newest[id]
+        cause = next((name for name in after[id] if name in newest and _stands_before(newest[name])), None)
         if cause and result.status in (Status.OK, Status.WARNING, Status.ERROR):
             behind = {"status": Status.SKIPPED, "skip": Skip.BLOCKED, "blocked_by": cause, "reason": f"see {cause}"}
             newest[id] = result.model_copy(update={**behind, "findings": ()})
     return tuple(newest.values())
-
-
-def _in_order(newest: Mapping[str, Result], catalog: Catalog) -> list[str]:
-    return [id for id in catalog.checks if id in newest]
 
 
 def _stands_before(result: Result) -> bool:
@@ -94,43 +86,6 @@ def undetermined(results: Iterable[Result]) -> tuple[str, ...]:
     """Why checks could not be judged, in clauses: a tool failed or did not answer, or a check crashed."""
     reasons = [f"{result.reason} ({result.check})" for result in results if result.leaves_undetermined]
     return tuple(dict.fromkeys(reasons))
-
-
-def versions_of(facts: cards.Facts) -> dict[str, str]:
-    """What is installed here, as far as these facts tell."""
-    found: dict[str, str | None] = {}
-    if info := cards.known(facts, NpuSmiInfo):
-        found["driver"] = info.driver_version
-    if (driver := cards.known(facts, DriverInstall)) and driver.file:
-        found["driver"] = driver.file.version or found.get("driver")
-    if (cann := cards.known(facts, Cann)) and cann.active:
-        found["cann"] = str(cann.active.version)
-    if python := cards.known(facts, PythonEnvironment):
-        found["python"] = python.version
-        for name in ("torch", "torch_npu"):
-            one = getattr(python, name)
-            found[name] = None if one is None else str(getattr(one, "version", one))
-    return {name: text for name, text in found.items() if text}
-
-
-def of_report(report: Report, facts: cards.Facts, *, at: float, seconds: float) -> View:
-    """The view of a single run, as `check --metrics-file` writes it."""
-    counted: dict[type, object] = {kind: value for kind, value in facts.items() if kind in cards.COUNTED}
-    deep = PROFILES.index(report.profile) > 0
-    return View(
-        interval_s=0.0,
-        reports={report.profile: report},
-        results=report.results,
-        looks={report.profile: Looked(at=at, seconds=seconds, count=1)},
-        cards=cards.read(report, facts, counted),
-        versions=versions_of(facts),
-        in_service=report.in_service,
-        seen_at=at,
-        counted_at=at if deep else None,
-        looked_at=at,
-        problem=cards.node_problem(report),
-        undetermined=cards.unseen(report),
-    )
 
 
 def could_not_look(result: Result) -> bool:

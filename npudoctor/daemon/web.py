@@ -21,6 +21,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_CHANGES = 1000
+HEAD_BYTES = 16 << 10
+MOST_HEADERS = 100
 _PLAIN = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -40,12 +42,12 @@ def api(board: Board) -> App:
         Route("/v1/cards", page.cards),
         Route("/metrics", page.metrics),
     ]
-    return _Bodiless(_Scraped(_app(routes), board))
+    return _Bounded(_Scraped(_app(routes), board))
 
 
 def metrics_alone(board: Board) -> App:
     """/metrics and nothing else, for other addresses."""
-    return _Bodiless(_Scraped(_app([Route("/metrics", _Pages(board).metrics)]), board))
+    return _Bounded(_Scraped(_app([Route("/metrics", _Pages(board).metrics)]), board))
 
 
 def _app(routes: list[Route]) -> Starlette:
@@ -146,8 +148,8 @@ async def _wrong(_: Request, problem: Exception) -> Response:
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
 
-class _Bodiless:
-    """Refuses a request that brings a body: no answer depends on one."""
+class _Bounded:
+    """Refuses a request that brings a body, on which no answer depends, and one with a long head."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -155,12 +157,22 @@ class _Bodiless:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
         headers = scope.get("headers", ())
+        if scope["type"] == "http" and (len(headers) > MOST_HEADERS or _head_bytes(scope) > HEAD_BYTES):
+            said = f"the head of a request has at most {HEAD_BYTES >> 10} KiB and {MOST_HEADERS} headers"
+            await _problem(said, 431, connection="close")(scope, receive, send)
+            return
         if scope["type"] == "http" and any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in headers
         ):
             await _problem("requests have no body here", 413, connection="close")(scope, receive, send)
             return
         await self.app(scope, receive, send)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """How long the head of a request was, without the few bytes of its method and its version."""
+    line = len(scope["raw_path"]) + len(scope["query_string"])
+    return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in scope.get("headers", ()))
 
 
 class _Scraped:

@@ -15,12 +15,14 @@ _RANKS = (
     re.compile(r"^\[default(\d+)\]:"),
     re.compile(r"\brankId\[(\d+)\]"),
 )
-_WORKER = re.compile(r"^\W*(?:[-\d: ]{19} |[A-Za-z]*Worker[A-Za-z]*[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b")
+_WORKER = re.compile(
+    r"^\W{0,64}(?:[-\d: ]{19} |[A-Za-z]{0,40}Worker[A-Za-z]{0,40}[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b"
+)
 _PIDS = (
     re.compile(r"\(PID: ?(\d+)"),
     re.compile(r"\[PID: ?(\d+)"),
     re.compile(r"^\s*\([^()]{0,60}\bpid=(\d+)"),
-    re.compile(r"^\W*\[?\w+\]?\s?[A-Z_]+\((\d+),"),
+    re.compile(r"^\W{0,64}\[?\w{1,64}\]?\s?[A-Z_]{1,64}\((\d+),"),
 )
 _IN_NAME = (
     (re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE), "rank"),

@@ -15,6 +15,7 @@ from itertools import accumulate
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.sought import Found, Kind, Sought
 from npudoctor.records import dataclass
+from npudoctor.visible import visible_lines
 
 BLOCK = 1 << 20
 """Bytes that are read and looked at together."""
@@ -33,14 +34,17 @@ _KNOWN_SHAPES = 30_000
 _KEPT = 4000
 _SHOWN = 400
 _LONGEST_LINE = 8192
+_LONGEST_LOOK = 4 << 20
+_KEPT_OF_END = 32 << 10
+"""Of a line without end so much is looked at from its beginning, and so much at its end; the rest is passed over."""
+
 _WINDOWS = 300
 _NEAR = 6
 _TRACEBACK = 200
 _VARIED_BLOCKS = 31
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_RANK_BELOW = re.compile(r"^\W*rank\s*:\s*(\d+)", re.MULTILINE)
+_RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,7 @@ class Scanner:
         """Read one file, given in blocks of any size."""
         self._lines = self._offset = self._varied = 0
         tail = b""
+        unfinished = 0
         first = True
         foreign = False
         for block in blocks:
@@ -104,9 +109,15 @@ class Scanner:
             first = False
             data = tail + block
             cut = data.rfind(b"\n") + 1
-            if not cut and len(data) > BLOCK:
-                cut = len(data)
+            if cut:
+                unfinished = 0
+            elif len(data) > BLOCK:
+                cut = len(data) if unfinished < _LONGEST_LOOK else 0
+                unfinished += len(data)
             self._look(data[:cut])
+            if len(data) - cut > BLOCK and unfinished:  # the middle of a line that has gone on for long enough
+                cut = len(data) - _KEPT_OF_END
+                self._offset += cut
             tail = data[cut:]
             self._progress(len(block))
         self._look(tail)
@@ -224,9 +235,9 @@ class Scanner:
 
 
 def _plain(line: bytes) -> str:
-    """A line as text, without colours and control characters."""
+    """A line as text, without colours, and with control characters escaped."""
     text = line.decode("utf-8", "replace")
-    return text if text.isprintable() else _CONTROL.sub(" ", _COLOR.sub("", text))
+    return text if text.isprintable() else visible_lines(_COLOR.sub("", text))
 
 
 def _unreadable(block: bytes) -> str | None:

@@ -29,9 +29,9 @@ _PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
 _WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
 _BLAME = (
-    re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]+)\]"),
+    re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
     re.compile(r"Failed to connect agent\[([\d,]+)\]"),
-    re.compile(r"fails to connect to dstRank \(([^)]+)\)"),
+    re.compile(r"fails to connect to dstRank \(([^)]{1,300})\)"),
 )
 _BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"

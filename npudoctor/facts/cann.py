@@ -120,7 +120,7 @@ def _prefixes(host: Host, variables: Mapping[str, str], python: TargetPython | N
     """Where installs may lie, each once: the record, the usual places, then those of the target Python."""
     found = []
     with contextlib.suppress(Unavailable):
-        record = re.search(r"^\s*install_path\s*[=:]\s*(/\S+)", host.read(INSTALL_RECORD), re.I | re.M)
+        record = re.search(r"^[ \t]*install_path[ \t]*[=:][ \t]*(/\S+)", host.read(INSTALL_RECORD), re.I | re.M)
         found += [record[1]] if record else []
     homes = [variables.get("HOME", ""), _home_of(host, variables.get("SUDO_USER") or host.user.name)]
     found += ["/usr/local/Ascend", *(f"{home}/Ascend" for home in homes), "/opt/Ascend"]
@@ -232,8 +232,8 @@ class _Search:
                 return running
         for path in ("share/info/toolkit/version.info", "toolkit/version.info", "runtime/version.info"):
             with contextlib.suppress(Unavailable):
-                said = re.search(r"^\s*version_dir\s*=\s*(\S+)", self.host.read(f"{root}/{path}"), re.M)
-                said = said or re.search(r"^\s*Version\s*=\s*(\S+)", self.host.read(f"{root}/{path}"), re.M)
+                said = re.search(r"^[ \t]*version_dir[ \t]*=[ \t]*(\S+)", self.host.read(f"{root}/{path}"), re.M)
+                said = said or re.search(r"^[ \t]*Version[ \t]*=[ \t]*(\S+)", self.host.read(f"{root}/{path}"), re.M)
                 if said and _version(said[1]):
                     return said[1]
         name = posixpath.basename(root).removeprefix("cann-")

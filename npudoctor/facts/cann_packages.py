@@ -17,7 +17,7 @@ from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_pa
 KERNELS_BELOW = "opp/built-in/op_impl/ai_core/tbe/kernel"
 """Where the compiled kernels lie; the folder above it comes with the toolkit."""
 
-_VERSION_DIR = re.compile(r"^\s*version_dir\s*=\s*(\S+)", re.M | re.I)
+_VERSION_DIR = re.compile(r"^[ \t]*version_dir[ \t]*=[ \t]*(\S+)", re.M | re.I)
 _TAG = re.compile(r"kernels-(\w+)|cann-(\w+)-ops|atlas-(a\d)", re.I)
 _TAG_BY_SOC = {
     "ascend310": "310",

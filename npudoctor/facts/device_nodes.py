@@ -6,7 +6,7 @@ import contextlib
 import re
 
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
+from npudoctor.sdk import Because, FileStat, Host, Unavailable, User, probe
 
 MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 FIRST_VIRTUAL_NUMBER = 100
@@ -83,6 +83,22 @@ def device_nodes(host: Host) -> DeviceNodes:
         managers=tuple(managers),
         misplaced=tuple(misplaced),
     )
+
+
+def cannot_reach_cards(user: User, nodes: DeviceNodes | None) -> str | None:
+    """Why this user can open no card, as a clause; None where he can open one, or none is known."""
+    known = [node for node in (nodes.cards if nodes else ()) if node.stat is not None and not node.stands_in]
+    denied = [node for node in known if not _may_use(user, node.stat)]
+    if not denied or len(denied) < len(known):
+        return None
+    return f"{user.name}, as whom this Python runs, may not open {denied[0].path}; name another Python with --python"
+
+
+def _may_use(user: User, found: FileStat | None) -> bool:
+    if found is None or user.uid == 0:
+        return True
+    owner, group = found.uid == user.uid, found.gid in (user.gid, *user.gids)
+    return (found.mode >> (6 if owner else 3 if group else 0)) & 6 == 6
 
 
 def _names(host: Host) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from npudoctor.sdk import Host, ParseError
 Read = Callable[[int, int], bytes]
 """Gives the bytes from an offset on, as many as asked for or as there are."""
 
+MAGIC = b"\x7fELF"
 HEADER_BYTES = 64
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -22,6 +23,7 @@ _MACHINES = {0xB7: "aarch64", 0x3E: "x86_64", 0x28: "arm", 0x03: "i386", 0xF3: "
 _LOAD, _DYNAMIC = 1, 2
 _END, _NEEDED, _NAMES, _NAMES_SIZE, _SONAME, _RPATH, _RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _MOST_SEGMENTS = 64
+_IN_ITS_PLACE = (b"version https://git-lfs", b"<!DOCTYPE", b"<html", b"/* GNU ld script", b"INPUT", b"!<arch>", b"#!")
 _MOST_ENTRIES = 4096
 _LONGEST_NAME = 512
 
@@ -42,14 +44,22 @@ class Elf:
         return size < self.end
 
 
+def known_beginning(head: bytes) -> bytes:
+    """What a file that is no library begins with, where it is one of those that turn up in place of one.
+
+    Nothing else is quoted: the file may be any that a variable or a link names.
+    """
+    return next((begins for begins in _IN_ITS_PLACE if head.startswith(begins)), b"")
+
+
 def parse(read: Read, *, with_needed: bool = True) -> Elf:
     """Read a library; raises ParseError for what is none."""
     head = read(0, HEADER_BYTES)
     if not head:
         raise ParseError("it is empty")
-    if head[:4] != b"\x7fELF":
-        begins = head[:24].decode("utf-8", "replace")
-        raise ParseError(f"it is no library, it begins with {begins!r}")
+    if not head.startswith(MAGIC):
+        begins = known_beginning(head).decode()
+        raise ParseError(f"it is no library{f', it begins with {begins!r}' if begins else ''}")
     if len(head) < HEADER_BYTES:
         raise ParseError(f"it is cut off after {len(head)} bytes")
     if head[4] != 2 or head[5] != 1:

@@ -29,7 +29,7 @@ def parse_env_report(text: str) -> dict[str, str]:
     for line in lines:
         if package := re.fullmatch(_PACKAGE, line):
             found[package[1].lower().replace("-", "_")] = package[2]
-        elif named := re.fullmatch(r"\s*([A-Za-z][A-Za-z ]{1,24}?)\s*:\s*(\S.*?)\s*", line):
+        elif named := re.fullmatch(r"\s*([A-Za-z][A-Za-z ]{1,24}?)\s*:\s*(\S.*)", line):
             name, value = _NAMED.get(named[1].lower()), word(named[2])
             if name and value and value not in ("N/A", "Could not collect"):
                 found.setdefault(name, value if name == "os" else value.split()[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
+from npudoctor.credentials import HIDDEN, masked_by_shape, names_a_secret
 from npudoctor.knowledge.values import Kind
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
@@ -12,10 +13,15 @@ from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobEnvironment(Mapping[str, str]):
-    """The variables that a job started here would have; `whose` is process, login:USER, pid:N or file."""
+    """The variables that a job started here would have; `whose` is process, login:USER, pid:N or file.
+
+    Only those that npudoctor knows, and likely misspellings of them; of the `others`, which may hold secrets, only how
+    many there are.
+    """
 
     variables: Mapping[str, str]
     whose: str = "process"
+    others: int = 0
 
     def __getitem__(self, name: str) -> str:
         return self.variables[name]
@@ -31,11 +37,26 @@ class JobEnvironment(Mapping[str, str]):
         return self.variables.get(name) or None
 
 
+def kept_variables(environ: Mapping[str, str], *, recording: bool = False) -> dict[str, str]:
+    """The variables that a fact may hold, masked; of those that no recording holds a fact says that they are set."""
+    known = knowledge.environment()
+    names = known.recorded if recording else known.recorded | {variable.name for variable in known.variables}
+    kept = {}
+    for name, value in environ.items():
+        if names_a_secret(name) or (name in names and name not in known.recorded):
+            value = HIDDEN if value else ""
+        leads = name.startswith("ASCEND_") and value.startswith("/")
+        if name in names or leads or known.misspelling_of(name) is not None:
+            kept[name] = masked_by_shape(value)
+    return kept
+
+
 @probe
 def job_environment(host: Host) -> JobEnvironment:
     """The variables of this process, of a login, or of another process: what the person who asked has decided."""
     try:
-        return JobEnvironment(dict(host.environ), host.about.environment)
+        kept = kept_variables(host.environ)
+        return JobEnvironment(kept, host.about.environment, len(host.environ) - len(kept))
     except Unavailable as why:
         reason = why.reason if why.reason.startswith("no job environment") else f"no job environment: {why.reason}"
         raise Unavailable(reason, because=why.because, blocked_by=why.blocked_by) from why

@@ -11,7 +11,7 @@ from npudoctor.sdk import Because, Completed, Host, NotApplicable, Unavailable, 
 COMMAND = ("journalctl", "-k", "--since", "-7d")
 DAYS = 7
 _OF_INTEREST = (
-    r"davinci|devdrv|devmm|hisi_hdc|drv_\w+_host|\bascend\b|\bhccs\b|\bnpu\b|\b19e5:|"
+    r"davinci|devdrv|devmm|hisi_hdc|drv_\w{1,32}_host|\bascend\b|\bhccs\b|\bnpu\b|\b19e5:|"
     r"\bmce\b|machine check|hardware error|\bAER\b|pcieport|\bEDAC\b|\bghes\b|"
     r"out of memory|oom-kill|\bhung_task\b|blocked for more than|soft lockup"
 )

@@ -11,12 +11,13 @@ from typing import Any
 
 from npudoctor.facts.versions import Version
 from npudoctor.sdk import ParseError
+from npudoctor.visible import visible, visible_lines
 
 
 def to_json(fact: Any) -> Any:
-    """A fact in the types of JSON: fields by name, enumerations by value, versions by their text."""
+    """A fact in the types of JSON: fields by name, enumerations by value, versions by their text, texts as shown."""
     if isinstance(fact, Version):
-        return str(fact)
+        return visible(str(fact))
     if isinstance(fact, Enum):
         return to_json(fact.value)
     if is_dataclass(fact) and not isinstance(fact, type):
@@ -27,7 +28,7 @@ def to_json(fact: Any) -> Any:
         return sorted(map(to_json, fact), key=str)
     if isinstance(fact, (list, tuple)):
         return [to_json(item) for item in fact]
-    return fact if fact is None or isinstance(fact, (str, int, float)) else str(fact)
+    return fact if fact is None or isinstance(fact, (int, float)) else visible_lines(str(fact))
 
 
 def _parser(module: str, name: str) -> Callable[[str], object]:

@@ -7,7 +7,7 @@ import re
 from npudoctor.facts.cells import lines_of
 from npudoctor.facts.npu_smi_table import NpuSmiInfo
 
-_BORDER = re.compile(r"[+|=\-─━═\s]*[+=\-─━═][+|=\-─━═\s]*")
+_BORDER = re.compile(r"(?=[|\s]*[+=\-─━═])[+|=\-─━═\s]*")
 _SHOWS_PROCESSES_FROM = 23
 """From this major version on every npu-smi ends with a table of processes."""
 

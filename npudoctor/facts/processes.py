@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from npudoctor.facts.credentials import without_credentials
+from npudoctor import command_line
+from npudoctor.credentials import masked
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
@@ -18,10 +19,16 @@ _BOUNDARY = frozenset(
 )
 """Names of processes that start many unrelated ones: a job does not reach above them."""
 
+LONGEST_NAME = 64
+"""The kernel keeps 15 characters; psutil completes them from the first word of the command line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process. `create_time_s` is in seconds since 1970; None where not visible."""
+    """One process. `create_time_s` is in seconds since 1970; None where not visible.
+
+    `cmdline` holds the program, its script or module and the options of launchers; see `command_line.reduced`.
+    """
 
     pid: int
     ppid: int | None = None
@@ -38,8 +45,9 @@ class Process:
 
     @property
     def command(self) -> str:
-        """Its command line for a report: at most 100 characters, with what looks like a credential left out."""
-        text = " ".join(without_credentials(self.cmdline or (self.name,)))
+        """What is known of its command line, for a report: at most 100 characters."""
+        line = command_line.shown(self.cmdline)
+        text = f"{self.name} {line}".strip() if not line or line.startswith("(+") else line
         return text if len(text) <= 100 else text[:99] + "…"
 
 
@@ -79,16 +87,18 @@ class Processes:
 
 def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
     """Read the `processes` of a recording."""
+    rows = list(rows)
+    lines = command_line.labelled({int(row["pid"]): [str(word) for word in row.get("cmdline") or ()] for row in rows})
     found = {}
     for row in rows:
         pid = int(row["pid"])
         found[pid] = Process(
             pid=pid,
             ppid=row.get("ppid"),
-            name=str(row.get("name") or ""),
+            name=masked(str(row.get("name") or "")[:LONGEST_NAME]),
             username=row.get("username"),
             status=row.get("status"),
-            cmdline=tuple(str(word) for word in row.get("cmdline") or ()),
+            cmdline=lines[pid],
             create_time_s=row.get("create_time"),
         )
     return Processes(found)

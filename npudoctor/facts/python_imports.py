@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.device_nodes import DeviceNodes, cannot_reach_cards
 from npudoctor.facts.environment import JobEnvironment
 from npudoctor.facts.target_python import PythonEnvironment, TargetPython
 from npudoctor.records import dataclass
-from npudoctor.sdk import Completed, Host, NotApplicable, Options, ParseError, Threshold, Unavailable, probe
+from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Threshold, Unavailable, probe
 
 IMPORT_TIMEOUT = Threshold(
     "python_import_timeout_s", 120, "s", "a first import from a slow network file system takes up to a minute"
@@ -74,8 +75,9 @@ class ImportAttempt:
 
 def first_line(text: str, length: int = 200) -> str:
     """The first line of a message, cut where it is too long to read; of an autoload's, what lies below."""
-    cause = re.search(AUTOLOAD + r".*?\((\w+: .*)\)\s*$", text, re.S)
-    line = (cause[1] if cause else text).strip().splitlines()[0]
+    tail = text[text.find(AUTOLOAD) :].rstrip() if AUTOLOAD in text else ""
+    cause = re.search(r"\(\w{1,64}: ", tail) if tail.endswith(")") else None
+    line = (tail[cause.start() + 1 : -1] if cause else text).strip().splitlines()[0]
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
@@ -211,9 +213,13 @@ def torch_npu_import(
     options: Options,
     variables: JobEnvironment,  # noqa: ARG001 - as above
     stack: SoftwareStack,  # noqa: ARG001 - as above
+    nodes: DeviceNodes | None,
 ) -> TorchNpuImport:
-    """By importing it there, beside a torch that is installed."""
+    """By importing it there, beside a torch that is installed; not as a user whom the devices are denied to."""
     _not_in_quick(options)
+    user = host.target_user(python.path)
+    if user.uid != host.user.uid and (reason := cannot_reach_cards(user, nodes)):
+        raise Unavailable(reason, because=Because.NO_RIGHT)
     if environment.torch is None:
         raise Unavailable("torch is not installed there", blocked_by="python.torch")
     if environment.torch_npu is None:

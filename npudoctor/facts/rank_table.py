@@ -7,6 +7,7 @@ Two forms are in use: `server_list` with a rank for each device (1.0, and 1.2 wi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Host, NotApplicable, ParseError, Unavailable, probe
 
 VARIABLE = "RANK_TABLE_FILE"
+_ADDRESSES = ("host_ip", "container_ip", "server_ip", "pod_ip", "pod_name", "host_nic_ip")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,20 +67,59 @@ class RankTableFile:
     table: RankTable | None = None
 
 
+_NUMBERS = ("server_count", "device_id", "rank_id")
+_LISTS = ("server_list", "group_list", "instance_list", "device", "devices")
+_NAMES = ("server_id", "device_ip", *_ADDRESSES)
+_NAME = r"[\w.:%-]{1,253}"
+
+
+def reduced(text: str) -> str:
+    """A rank table as it may be recorded: what `parse` reads of it, and of any other file nothing but its shape."""
+    try:
+        return json.dumps(_reduced(json.loads(text)))
+    except (ValueError, RecursionError) as problem:
+        return "\n" * (min(getattr(problem, "lineno", 1), 10_000) - 1) + "?"
+
+
+def _reduced(said: Any) -> Any:
+    """An object with the known keys alone; a value of another kind as a sign that it is one."""
+    if not isinstance(said, dict):
+        return None
+    kept: dict[str, Any] = {}
+    for key, value in said.items():
+        if key in _LISTS:
+            kept[key] = [_reduced(row) for row in value] if isinstance(value, list) else None
+        elif key in _NUMBERS and value not in (None, ""):
+            kept[key] = value if _is_number(value) else "?"
+        elif key in _NAMES and isinstance(value, str) and value:
+            kept[key] = value if re.fullmatch(_NAME, value) else "?"
+        elif key == "status" and isinstance(value, str):
+            kept[key] = value if re.fullmatch(r"\w{1,32}", value) else "?"
+    return kept
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, (int, str))
+        and not isinstance(value, bool)
+        and re.fullmatch("[0-9]{1,9}", str(value)) is not None
+    )
+
+
 def parse(text: str) -> RankTable:
-    """Read a rank table of either form."""
+    """Read a rank table of either form. An error quotes nothing: the file may be any that a variable names."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise ParseError(f"it is not JSON: {problem}") from None
+        raise ParseError(f"it is not JSON (line {getattr(problem, 'lineno', 1)})") from None
     if not isinstance(said, dict):
-        raise ParseError("it is no JSON object", line_number=1, line=text[:80])
+        raise ParseError("it is no JSON object")
     rows = said.get("server_list")
     if rows is None:
         rows = [row for group in _list(said, "group_list") for row in _list(group, "instance_list")]
     servers = tuple(map(_server, _rows(rows, "server_list")))
     if not servers:
-        raise ParseError("it names no server", line_number=1, line=text[:80])
+        raise ParseError("it names no server")
     status = said.get("status")
     return RankTable(
         servers=servers,
@@ -98,12 +139,12 @@ def _rows(rows: object, key: str) -> Iterator[Mapping[str, Any]]:
         raise ParseError(f"its {key} is no list")
     for row in rows:
         if not isinstance(row, dict):
-            raise ParseError(f"an entry of its {key} is no object: {str(row)[:60]!r}")
+            raise ParseError(f"an entry of its {key} is no object")
         yield row
 
 
 def _server(row: Mapping[str, Any]) -> RankServer:
-    addresses = [row.get(key) for key in ("host_ip", "container_ip", "server_ip", "pod_ip", "pod_name", "host_nic_ip")]
+    addresses = [row.get(key) for key in _ADDRESSES]
     return RankServer(
         id=str(row.get("server_id") or ""),
         addresses=tuple(str(address) for address in addresses if address and isinstance(address, str)),
@@ -117,7 +158,7 @@ def _device(row: Mapping[str, Any]) -> RankDevice:
     if isinstance(text, str) and text:
         address = parse_address(text)
         if address is None:
-            raise ParseError(f"{text[:60]!r} is no address of a device")
+            raise ParseError("a device_ip is no address of a device")
     return RankDevice(device_id=_number(row, "device_id"), device_ip=address, rank=_number(row, "rank_id"))
 
 
@@ -131,7 +172,7 @@ def _number(row: Mapping[str, Any], key: str) -> int | None:
         or not str(value).isdecimal()
         or len(str(value)) > 9
     ):
-        raise ParseError(f"{key} is no number: {str(value)[:60]!r}")
+        raise ParseError(f"{key} is no number")
     return int(value)
 
 

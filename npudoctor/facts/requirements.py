@@ -14,7 +14,7 @@ from npudoctor.sdk import ParseError
 _LINE = (
     r"\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<specifiers>[^;()]*)\)?\s*(?:;(?P<marker>.*))?"
 )
-_SPECIFIER = r"\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*"
+_SPECIFIER = r"(===|==|~=|!=|<=|>=|<|>)\s{0,16}([^\s,]+)"
 _MACHINE = r"platform_machine\s*(==|!=)\s*[\"']([^\"']+)[\"']"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.environment import JobEnvironment
-from npudoctor.records import dataclass, field
+from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Because, Host, Options, ParseError, Unavailable, probe, real_path
 
 TARGET_TIMEOUT_S = 20.0
@@ -48,7 +48,8 @@ class PythonEnvironment:
     """What the target Python says of itself. Names of distributions are normalised (`torch-npu`).
 
     `shadows` maps a package to the source tree that hides it; `torch_build` is what torch's version file says
-    (`version`, `cuda`), None where it is not known.
+    (`version`, `cuda`), None where it is not known. `run_as` names the user as whom it ran, where that is another one
+    than npudoctor's own.
     """
 
     executable: str
@@ -61,6 +62,7 @@ class PythonEnvironment:
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
     shadows: Mapping[str, str] = field(default_factory=dict)
     torch_build: Mapping[str, str | None] | None = None
+    run_as: str | None = None
 
     @property
     def release(self) -> tuple[int, int]:
@@ -261,7 +263,8 @@ def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
         raise Unavailable(
             f"{python.path} is Python {found.version}; name a newer one with --python", because=Because.FAILED
         )
-    return found
+    user = host.target_user(python.path)
+    return found if user.uid == host.user.uid else replace(found, run_as=user.name)
 
 
 @dataclass(frozen=True, slots=True)

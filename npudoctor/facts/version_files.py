@@ -33,7 +33,7 @@ def parse_ranges(text: str | None, kind: type[V]) -> tuple[VersionRange[V], ...]
 
     A dot at the end of the upper version means its patches too. Raises ParseError for an end that is no version.
     """
-    ends = re.findall(r"\[([^\],]+),([^\],]+)\]", text or "")
+    ends = re.findall(r"\[([^\],]{1,64}),([^\],]{1,64})\]", text or "")
     return tuple(
         VersionRange(kind.parse(lowest), kind.parse(highest.strip().removesuffix(".")), highest.strip().endswith("."))
         for lowest, highest in ends
@@ -113,7 +113,7 @@ def parse_entries(text: str) -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {}
     for line in lines_of(text):
-        entry = re.fullmatch(r"\s*([A-Za-z][\w .-]{0,80}?)\s*[=:]\s*(.*?)\s*", line, re.ASCII)
+        entry = re.fullmatch(r"\s*([A-Za-z][\w .-]{0,80}?)\s*[=:]\s*(.*)", line, re.ASCII)
         if entry:
             found.setdefault(entry[1].lower(), word(entry[2]))
     if not found:

@@ -15,11 +15,11 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from typing import Any
 
+from npudoctor import clock
 from npudoctor.fixer import forms
-from npudoctor.host import Host, MutableHost, Refused, Unavailable
+from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
 from npudoctor.records import dataclass
 from npudoctor.steps import Step
 from npudoctor.steps.files import others_hand
@@ -103,7 +103,7 @@ def home_of(host: Host) -> str:
 
 def now() -> str:
     """This moment, in UTC."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return clock.now().isoformat(timespec="seconds")
 
 
 class Journal:
@@ -151,17 +151,21 @@ class Journal:
 
     def unused(self, fix: str) -> str:
         """A name for a new run, in the order of time."""
-        stem = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
+        stem = f"{clock.now():%Y%m%dT%H%M%S}"
         number = sum(run.startswith(stem) for run in self.runs())
         return f"{stem}{number:02}-{fix}"
 
     # Reading
 
     def runs(self) -> tuple[str, ...]:
-        """The runs, oldest first."""
+        """The runs, oldest first; raises Refused for another user's journal."""
         try:
             return self.host.list_dir(self._runs)
-        except Unavailable:
+        except Unavailable as why:
+            if why.because is Because.NO_RIGHT:
+                if self.host.user.uid == 0 and (hand := others_hand(self.host, self._runs)):
+                    raise Refused(f"the journal is not trusted: {hand}") from why
+                raise Refused(f"only its owner can see the journal in {self.folder}", instead="sudo") from why
             return ()
 
     def cut_off(self) -> tuple[str, ...]:

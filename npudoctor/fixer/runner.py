@@ -22,7 +22,6 @@ from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
     ROLLED_BACK,
-    SYSTEM,
     UNDOING,
     UNDONE,
     Journal,
@@ -152,16 +151,9 @@ def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
     return None
 
 
-@contextlib.contextmanager
-def locked(journal: Journal) -> Iterator[None]:
-    """Hold this user's lock, and the node's where root has made one."""
-    host = journal.host
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(host.lock(f"{journal.folder}/lock"))
-        node = f"{SYSTEM}/lock"
-        if journal.folder != SYSTEM and host.exists(node):
-            stack.enter_context(host.lock(node))
-        yield
+def locked(journal: Journal) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of this user's journal; root's is root's alone."""
+    return journal.host.lock(f"{journal.folder}/lock")
 
 
 class _Run:
@@ -356,10 +348,10 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
     """Finish what a crash has cut off."""
     journal = Journal(host, state)
-    if not journal.runs():
-        yield Ended(outcome=Outcome.NOTHING, fix="", reason="nothing was cut off")
-        return
     try:
+        if not journal.runs():
+            yield Ended(outcome=Outcome.NOTHING, fix="", reason="nothing was cut off")
+            return
         journal.prepare()
         with locked(journal):
             count = 0

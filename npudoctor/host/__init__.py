@@ -7,13 +7,15 @@ Exceptions: `Unavailable` (a fact cannot be known here; its text is the reason s
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from npudoctor.findings import Because
+from npudoctor.reasons import Because as Because
 from npudoctor.records import dataclass
 
 TOOL_TIMEOUT_S = 10.0
@@ -35,6 +37,22 @@ class Unavailable(Exception):
         self.reason = reason
         self.because = because
         self.blocked_by = blocked_by
+
+
+_EXHAUSTED = {
+    errno.EMFILE: "no more files may be opened (ulimit -n)",
+    errno.ENFILE: "no more files can be opened on this machine",
+    errno.EAGAIN: "no more processes may be started (ulimit -u)",
+    errno.ENOMEM: "no more memory can be had",
+}
+
+
+def exhausted(problem: BaseException) -> str | None:
+    """What npudoctor itself has run out of, for which the node is not to blame; None where it is another problem.
+
+    It is not raised as Unavailable, for who expects that draws conclusions from it; the engine says what is not known.
+    """
+    return _EXHAUSTED.get(problem.errno or 0) if isinstance(problem, OSError) else None
 
 
 class NotApplicable(Unavailable):
@@ -156,6 +174,14 @@ class Host(Protocol):
         """Run the script facts/in_target/NAME.py under the interpreter `python`, with the job's variables."""
         ...
 
+    def target_user(self, python: str) -> User:
+        """As whom the interpreter `python` runs; raises Unavailable where it is not run at all."""
+        ...
+
+    def target_environ(self, python: str) -> Mapping[str, str]:
+        """The variables with which it runs."""
+        ...
+
     def read(self, path: str) -> str:
         """The text of a regular file of at most 8 MiB."""
         ...
@@ -203,11 +229,11 @@ class MutableHost(Host, Protocol):
         owner: tuple[int, int] | None = None,
         attributes: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Replace a file as a whole, durably; mode, owner and attributes that are not given stay as they are."""
+        """Replace a file as a whole, durably, links followed; what is not given of the rest stays as it is."""
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file or a link; one that is not there is no error."""
+    def remove(self, path: str, *, follow: bool = False) -> None:
+        """Remove a file or a link, or what the link leads to; one that is not there is no error."""
         ...
 
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
@@ -276,6 +302,7 @@ def ask_each(
 ) -> list[Completed | Unavailable]:
     """Run several commands side by side, as many at once as the host allows; the answer of each, in order."""
     answers: dict[int, Completed | Unavailable] = {}
+    broken: list[OSError] = []
     waiting = iter(list(enumerate(commands)))
     lock = threading.Lock()
 
@@ -289,14 +316,21 @@ def ask_each(
                 answers[number] = host.run(argv, timeout=timeout)
             except Unavailable as why:
                 answers[number] = why
+            except OSError as problem:
+                broken.append(problem)
 
     at_once = 1 if getattr(host, "instant", False) else min(SIDE_BY_SIDE, len(commands))
-    others = [threading.Thread(target=work, daemon=True) for _ in range(at_once - 1)]
-    for other in others:
-        other.start()
+    others: list[threading.Thread] = []
+    with contextlib.suppress(RuntimeError):  # no more threads are allowed: then fewer do the work
+        for _ in range(at_once - 1):
+            other = threading.Thread(target=work, daemon=True)
+            other.start()
+            others.append(other)
     work()
     for other in others:
         other.join()
+    if broken:
+        raise broken[0]
     return [answers[number] for number in range(len(commands))]
 
 

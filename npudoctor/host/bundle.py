@@ -1,6 +1,6 @@
 """A recorded node: a folder or a .tar.gz that answers in the node's place.
 
-Nothing in a bundle is ever executed, and an archive is looked through as a whole before any of it is unpacked.
+Nothing in a bundle is ever executed, and an archive is looked through as a whole before any of it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BundleHost(RecordedHost):
     """A recorded node. It refuses every change."""
 
     def close(self) -> None:
-        """Remove what was unpacked for it; the end of the process does so too."""
+        """Nothing runs on a recorded node."""
 
     def write_file(
         self,
@@ -83,7 +83,7 @@ class BundleHost(RecordedHost):
         """The same recording: it holds the variables of one moment."""
         return self
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, follow: bool = False) -> None:  # noqa: ARG002
         """Refuse."""
         self._refuse(f"{path} is not removed")
 
@@ -110,7 +110,7 @@ class BundleHost(RecordedHost):
 
 
 def open_bundle(path: str, *, for_its_files: bool = False) -> BundleHost:
-    """Open a recorded node; raises BundleError, one line, for what is no bundle or not a safe archive.
+    """Open a recorded node, an archive in memory; raises BundleError, one line, for what is no bundle or not safe.
 
     `for_its_files`: nobody will ask for its commands, so that they are not looked through for damage.
     """
@@ -118,49 +118,15 @@ def open_bundle(path: str, *, for_its_files: bool = False) -> BundleHost:
         return _open(OnDisk(path), path, look_through=not for_its_files)
     if not os.path.isfile(path):
         raise BundleError(f"{path}: there is no such bundle; give a folder or a .tar.gz that `npudoctor record` wrote")
-    import shutil
-    import tempfile
-    import weakref
+    from npudoctor.host.archive import hold  # here, because a folder needs none of it
 
-    from npudoctor.host.archive import unpack  # here, because a folder needs none of it
-
-    into = tempfile.mkdtemp(prefix="npudoctor-bundle-")
-    try:
-        links = unpack(path, into)
-        inner = _only_folder(into)
-        host = _open(OnDisk(inner), path, _below(links, os.path.relpath(inner, into), path))
-    except BaseException:
-        shutil.rmtree(into, ignore_errors=True)
-        raise
-    remove = weakref.finalize(host, shutil.rmtree, into, True)
-    host.close = remove  # type: ignore[method-assign]
-    return host
-
-
-def open_held(path: str, most_bytes: int = 32 << 20) -> BundleHost:
-    """Open a recorded node; an archive of at most that many bytes is not unpacked but held in memory, which is faster.
-
-    Raises BundleError like `open_bundle`.
-    """
-    from npudoctor.host.archive import hold
-
-    held = hold(path, most_bytes) if os.path.isfile(path) else None
-    if held is None:
-        return open_bundle(path)
+    held = hold(path)
     tops = {name.partition("/")[0] for name in (*held.files, *held.folders) if name != "."}
     top = tops.pop() if len(tops) == 1 and "bundle.json" not in held.files else ""
     skip = len(top) + 1 if top else 0
     files = {name[skip:]: content for name, content in held.files.items()}
     folders = [name[skip:] for name in held.folders]
-    return _open(InMemory(files, folders), path, _below(held.links, top, path))
-
-
-def _only_folder(folder: str) -> str:
-    """The folder that holds bundle.json: this one, or the only one in it."""
-    names = os.listdir(folder)
-    if "bundle.json" not in names and len(names) == 1 and os.path.isdir(os.path.join(folder, names[0])):
-        return os.path.join(folder, names[0])
-    return folder
+    return _open(InMemory(files, folders), path, _below(held.links, top, path), look_through=not for_its_files)
 
 
 def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
@@ -261,4 +227,4 @@ class Recordings(Mapping[str, Completed]):
         return data[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace"), len(data) > OUTPUT_LIMIT_BYTES
 
 
-__all__ = ["SCHEMA", "BundleError", "BundleHost", "Recordings", "open_bundle", "open_held"]
+__all__ = ["SCHEMA", "BundleError", "BundleHost", "Recordings", "open_bundle"]

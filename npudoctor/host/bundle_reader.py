@@ -20,6 +20,20 @@ NO_ENVIRONMENT = "environ"
 """The name of the failure that says why a recording holds no variables."""
 
 
+MAX_JSON_BYTES = 16 << 20
+MAX_JSON_VALUES = 1_000_000
+"""A node with 1,000 processes and 10,000 sockets tells some 60,000 values; each takes about 100 bytes of memory."""
+
+
+def too_much(data: bytes) -> str | None:
+    """Why a JSON document is not even read: it is, or becomes in memory, too large; None where it is not."""
+    if len(data) > MAX_JSON_BYTES:
+        return f"it is larger than {MAX_JSON_BYTES >> 20} MiB"
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES:
+        return f"it holds more than {MAX_JSON_VALUES:,} values"
+    return None
+
+
 class Place(Protocol):
     """Where the files of a bundle lie."""
 
@@ -77,7 +91,7 @@ class InMemory:
     def content(self, name: str, limit: int = -1) -> bytes | None:
         """The first `limit` bytes of a file; None where there is none."""
         content = self._files.get(name)
-        return content if content is None or limit < 0 else content[:limit]
+        return content if content is None else bytes(content if limit < 0 else content[:limit])
 
     def folders(self, name: str) -> list[str]:
         """The names of the folders in a folder, sorted."""
@@ -106,12 +120,16 @@ class Reader:
         """JSON of a given shape; {} where the file is missing."""
         where = f"{self._shown}/{name}"
         try:
-            data = self.place.content(name)
+            data = self.place.content(name, MAX_JSON_BYTES + 1)
             if data is None and required:
                 raise BundleError(f"{where} does not exist: this is no bundle, or the folder above or below is meant")
+            if data and (problem := too_much(data)):
+                raise BundleError(f"{where} is refused: {problem}")
             value = {} if data is None else json.loads(data)
         except BundleError:
             raise
+        except MemoryError:
+            raise BundleError(f"{where} is refused: it takes more memory than there is") from None
         except OSError as problem:
             raise BundleError(f"{where} cannot be read: {problem.strerror}") from None
         except (ValueError, RecursionError) as problem:
@@ -154,7 +172,7 @@ class Reader:
 
     def _gids(self, groups: Sequence[str]) -> tuple[int, ...]:
         try:
-            text = (self.place.content("root/etc/group") or b"").decode("utf-8", "replace")
+            text = (self.place.content("root/etc/group", MAX_JSON_BYTES) or b"").decode("utf-8", "replace")
         except OSError:
             return ()
         fields = [line.split(":") for line in text.splitlines()]

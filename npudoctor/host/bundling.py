@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import json
@@ -11,14 +10,15 @@ import posixpath
 import shutil
 import tarfile
 import tempfile
-import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from npudoctor import __version__
-from npudoctor.host import Completed, FileStat
+from npudoctor import __version__, clock
+from npudoctor.host import Completed, FileStat, Refused
 from npudoctor.host.bundle import SCHEMA, SLASH
+from npudoctor.host.opening import no_foreign_link, opened, path_of
 from npudoctor.host.recorder import Notes
+from npudoctor.host.safe_files import written
 from npudoctor.host.tree import enter
 
 LONGEST_NAME = 255
@@ -66,7 +66,7 @@ def _about(notes: Notes) -> dict[str, Any]:
         "npudoctor_prefix": about.own_prefix,
         "hostname": about.hostname,
         "machine": about.machine,
-        "recorded_at": about.recorded_at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "recorded_at": about.recorded_at or clock.in_utc(clock.timestamp()),
         "environment": about.environment,
         "unrecorded": "unknown",
         "tools": notes.tools,
@@ -120,38 +120,44 @@ def _json(value: Any) -> bytes:
 
 
 def write_folder(files: Mapping[str, bytes], target: str) -> None:
-    """Write a bundle as a folder, which must not exist or be empty: all of it, or nothing. Raises OSError."""
-    beside = tempfile.mkdtemp(prefix=".npudoctor-", dir=os.path.dirname(os.path.abspath(target)))
+    """Write a bundle as a folder, which must not exist or be empty: all of it, or nothing.
+
+    Raises Refused where another user leads the target elsewhere, and OSError.
+    """
+    with opened(os.path.abspath(target), no_foreign_link) as place:
+        beside = tempfile.mkdtemp(prefix=".npudoctor-", dir=path_of(place.folder))
+        try:
+            _fill(beside, files)
+            os.rename(beside, place.name, dst_dir_fd=place.folder)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+
+
+def _fill(folder: str, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder that was just made, through a descriptor: whoever owns the one above can replace it."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise Refused("another user has replaced the new folder")
         for name, content in files.items():
-            path = os.path.join(beside, name)
+            path = os.path.join(path_of(handle), name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "xb") as file:
                 file.write(content)
-        os.rename(beside, target)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+    finally:
+        os.close(handle)
 
 
 def write_archive(files: Mapping[str, bytes], target: str, *, replace: bool = False) -> None:
     """Write a bundle as a .tar.gz, for its owner's eyes: all of it, or nothing.
 
-    Raises FileExistsError where something is there that must not be replaced, and OSError.
+    Raises FileExistsError where something is there that must not be replaced, Refused where another user leads the
+    target elsewhere, and OSError.
     """
-    handle, beside = tempfile.mkstemp(prefix=".npudoctor-", dir=os.path.dirname(os.path.abspath(target)))
-    try:
-        with open(handle, "wb") as file:
-            _pack(files, file)
-            file.flush()
-            os.fsync(handle)
-        if replace:
-            os.rename(beside, target)
-        else:
-            os.link(beside, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
+    with written(target, replace=replace) as file:
+        _pack(files, file)
 
 
 def _pack(files: Mapping[str, bytes], into: BinaryIO) -> None:

@@ -1,7 +1,9 @@
 """What can be done to this machine's files, settings and processes: each change whole or not at all, and on disk.
 
 A file is written beside its target, synced, renamed over it, and its folder synced, so that whoever kills npudoctor or
-pulls the plug finds the old file or the new one. Owner, ACL and extended attributes of what is replaced are kept.
+pulls the plug finds the old file or the new one. Owner, ACL and extended attributes of what is replaced are kept. It is
+done relative to the descriptor of a folder that was opened and judged part by part (`opening`): a path that another
+user could lead elsewhere is refused at the moment of the change, whatever the plan saw.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import contextlib
 import errno
 import fcntl
 import os
-import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping
 
+from npudoctor.command_line import LONGEST_LINE, reduced, shown
 from npudoctor.host import FileStat, Refused
+from npudoctor.host.opening import Place, opened, path_of
+from npudoctor.host.trust import entry_of
 
 _LEFTOVER = re.compile(r"\.npudoctor-\d+")
 
@@ -28,9 +32,13 @@ class Changes:
     """
 
     _locks: tuple[int, ...] = ()
+    _root: str = ""
 
     def _at(self, path: str, *, follow: bool = True) -> str:
         raise NotImplementedError
+
+    def _place(self, path: str, *, follow: bool = True) -> contextlib.AbstractContextManager[Place]:
+        return opened(path, root=self._root, follow=follow)
 
     def write_file(
         self,
@@ -42,56 +50,54 @@ class Changes:
         attributes: Mapping[str, bytes] | None = None,
     ) -> None:
         """Replace a file as a whole; what is not given is as it was, or 0644 of this user's for a new file."""
-        target = self._at(path)
-        beside = f"{target}.npudoctor-{os.getpid()}"
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with open(handle, "wb", buffering=0) as file:
-                _write_all(handle, content)
-                _dress(handle, target, mode, owner, attributes)
-                os.fsync(file.fileno())
-            os.rename(beside, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
-        _sync_folder(posixpath.dirname(target))
+        with self._place(path) as place:
+            beside = f"{place.name}.npudoctor-{os.getpid()}"
+            handle = place.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, name=beside)
+            try:
+                with open(handle, "wb", buffering=0) as file:
+                    _write_all(handle, content)
+                    _dress(handle, place, mode, owner, attributes)
+                    os.fsync(file.fileno())
+                os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(beside, dir_fd=place.folder)
+                raise
+            place.sync()
 
-    def remove(self, path: str) -> None:
-        """Remove a file or a link; one that is not there is no error."""
-        target = self._at(path, follow=False)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(target)
-            _sync_folder(posixpath.dirname(target))
+    def remove(self, path: str, *, follow: bool = False) -> None:
+        """Remove a file or a link, or what the link leads to; one that is not there is no error."""
+        with contextlib.suppress(FileNotFoundError), self._place(path, follow=follow) as place:
+            os.unlink(place.name, dir_fd=place.folder)
+            place.sync()
 
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
-        target = self._at(path)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(target, mode)
-            os.chmod(target, mode)
-            _sync_folder(posixpath.dirname(target))
+        with self._place(path) as place, contextlib.suppress(FileExistsError):
+            os.mkdir(place.name, mode, dir_fd=place.folder)
+            made = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fchmod(made, mode)
+            finally:
+                os.close(made)
+            place.sync()
 
     def remove_folder(self, path: str) -> None:
         """Remove an empty folder; one that is not there is no error, nor is one that others have put something into."""
-        target = self._at(path, follow=False)
         try:
-            os.rmdir(target)
+            with self._place(path, follow=False) as place:
+                os.rmdir(place.name, dir_fd=place.folder)
+                place.sync()
         except OSError as problem:
             if problem.errno not in (errno.ENOENT, errno.ENOTEMPTY):
                 raise
-            return
-        _sync_folder(posixpath.dirname(target))
 
     def link_stat(self, path: str) -> FileStat | None:
         """Kind, mode and owner of a path itself, its last link not followed; None where nothing is."""
         try:
-            found = os.lstat(self._at(path, follow=False))
+            return entry_of(os.lstat(self._at(path, follow=False)))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        kind = "link" if stat.S_ISLNK(found.st_mode) else "dir" if stat.S_ISDIR(found.st_mode) else "file"
-        mode = stat.S_IMODE(found.st_mode)
-        return FileStat(kind=kind, mode=mode, uid=found.st_uid, gid=found.st_gid, access="", size=found.st_size)
 
     def attributes(self, path: str) -> Mapping[str, bytes]:
         """The extended attributes of a file, its ACL among them."""
@@ -99,11 +105,15 @@ class Changes:
 
     def sweep(self, path: str) -> None:
         """Remove what a writing of this file that was killed has left beside it."""
-        folder, name = posixpath.split(self._at(path))
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for entry in os.listdir(folder):
-                if entry.startswith(f"{name}.") and _LEFTOVER.fullmatch(entry[len(name) :]):
-                    os.unlink(posixpath.join(folder, entry))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._place(path) as place:
+            folder = place.open_folder()
+            try:
+                names = os.listdir(folder)
+            finally:
+                os.close(folder)
+            for entry in names:
+                if entry.startswith(f"{place.name}.") and _LEFTOVER.fullmatch(entry[len(place.name) :]):
+                    os.unlink(entry, dir_fd=place.folder)
 
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting and raise OSError where the kernel refuses it."""
@@ -119,22 +129,62 @@ class Changes:
 
     @contextlib.contextmanager
     def lock(self, path: str) -> Iterator[None]:
-        """Hold a lock that ends with this process; raises Refused, naming the holder, where somebody else has it."""
-        target = self._at(path)
+        """Hold a lock that ends with this process; raises Refused, naming the holder, where somebody else has it.
+
+        Only its owner can open the file: whoever can open it can hold the lock, and with it all fixes.
+        """
+        with self._place(path, follow=False) as place:
+            handle = _locked(place)
         try:
-            handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        except PermissionError:
-            handle = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(f"another fix is under way: {_holder(handle)}") from None
             self._locks = (*self._locks, handle)
             yield
         finally:
             self._locks = tuple(one for one in self._locks if one != handle)
             os.close(handle)
+
+
+def _locked(place: Place) -> int:
+    """The open lock file, locked. One that others could open, as that of npudoctor 0.1, may be held by them for ever:
+    a new file takes its place. Whoever has locked a file that is not there any more begins again."""
+    while True:
+        handle = place.open(os.O_RDWR | os.O_CREAT)
+        try:
+            found = os.fstat(handle)
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                _replace_lock(place, found)
+            elif _is_held(handle) and _is_there(place, found):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _is_held(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"another fix is under way: {_holder(handle)}") from None
+    return True
+
+
+def _is_there(place: Place, found: os.stat_result) -> bool:
+    try:
+        now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino)
+
+
+def _replace_lock(place: Place, old: os.stat_result) -> None:
+    beside = f"{place.name}.npudoctor-{os.getpid()}"
+    os.close(place.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, name=beside))
+    try:
+        if _is_there(place, old):
+            os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=place.folder)
 
 
 def _write_all(handle: int, content: bytes) -> None:
@@ -145,21 +195,19 @@ def _write_all(handle: int, content: bytes) -> None:
 
 def _dress(
     handle: int,
-    target: str,
+    place: Place,
     mode: int | None,
     owner: tuple[int, int] | None,
     attributes: Mapping[str, bytes] | None,
 ) -> None:
     """Give the new file the owner, the mode and the attributes of the one that it replaces, or those asked for."""
-    old = None
-    with contextlib.suppress(FileNotFoundError):
-        old = os.stat(target)
+    old = place.stat
     if owner is None and old is not None:
         owner = (old.st_uid, old.st_gid)
     if owner is not None and owner != (os.geteuid(), os.getegid()):
         os.fchown(handle, *owner)
     os.fchmod(handle, mode if mode is not None else 0o644 if old is None else stat.S_IMODE(old.st_mode))
-    wanted = attributes if attributes is not None else {} if old is None else _attributes(target)
+    wanted = attributes if attributes is not None else _attributes(path_of(place.entry)) if place.entry else {}
     for name, value in wanted.items():
         try:
             os.setxattr(handle, name, value)
@@ -186,16 +234,9 @@ def _holder(handle: int) -> str:
         pid = next(int(row[4]) for row in rows if row[1] == "FLOCK" and int(row[5].rpartition(":")[2]) == inode)
         command = ""  # of a process that is gone, or that its parent has not collected yet
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/cmdline", "rb") as line:
-            command = line.read().decode("utf-8", "replace").replace("\0", " ").strip()
+            words = line.read(LONGEST_LINE).decode("utf-8", "replace").rstrip("\0").split("\0")
+            command = shown(reduced(words)) if any(words) else ""
         if not command:
             return f"process {pid} was killed, and what it has started still runs"
         return f"process {pid} of user {os.stat(f'/proc/{pid}').st_uid}: {command[:120]}"
     return "a process that this user cannot see"
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,12 +7,11 @@ may hold npudoctor up. Every command has its own session and a time limit, and i
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import itertools
 import os
 import posixpath
-import pwd
-import selectors
 import signal
 import stat
 import subprocess
@@ -31,17 +30,23 @@ from npudoctor.host import (
     Unavailable,
     User,
     command_key,
+    exhausted,
+    identity,
     measures,
+    processes,
+    python_owner,
+    tools,
 )
 from npudoctor.host.changes import Changes
+from npudoctor.host.named_paths import Namer
+from npudoctor.host.once import Once
+from npudoctor.host.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
+from npudoctor.host.scripts import Scripts
 from npudoctor.host.tree import DiskStore, FileTree
 
-OUTPUT_LIMIT_BYTES = 8 << 20
 AT_ONCE_BYTES = 1 << 20
 """How much is read in one call: /proc/sys refuses 4 MiB and more with ENOMEM, from Linux 5.8 on."""
 
-GRACE_S = 0.15
-"""How long a process may take to act on SIGTERM, how long on SIGKILL, and how long a pipe may outlive its command."""
 
 SCRIPTS = posixpath.join(posixpath.dirname(posixpath.dirname(__file__)), "facts", "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
@@ -53,7 +58,8 @@ _CALLS = itertools.count(1)
 class LocalHost(Changes):
     """The machine npudoctor runs on, or the one whose file tree lies below `root`.
 
-    `environ` holds the variables of a job, or the Unavailable that says why there are none; `environment` says whose.
+    `environ` holds the variables of a job, or the Unavailable that says why there are none; `environment` says whose,
+    and `owner` who wrote them, where that is another user: what they name runs as him.
     At most `at_once` vendor tools run side by side; each distinct command runs once in the life of this object.
     """
 
@@ -63,20 +69,27 @@ class LocalHost(Changes):
         root: str = "",
         environ: Mapping[str, str] | Unavailable | None = None,
         environment: str = "process",
+        owner: User | Unavailable | None = None,
         at_once: int = 2,
     ) -> None:
         self._root = root.rstrip("/")
+        self._owner = owner
+        self._namer = Namer(environ, owner)
+        self._users: dict[str, User] = {}
+        self._judging = threading.Lock()
+        self._scripts = Scripts(SCRIPTS)
         self._environ = dict(os.environ) if environ is None else environ
         self._environment = environment
         self._at_once = at_once
         self._slots = threading.BoundedSemaphore(at_once)
         self._alone = threading.Lock()
         self._lock = threading.Lock()
-        self._answers: dict[tuple[str, ...], _Once] = {}
+        self._answers: dict[tuple[str, ...], Once] = {}
         self._hung: dict[str, str] = {}
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: dict[subprocess.Popen[bytes], str] = {}
         self._starting: set[str] = set()
         self._closed = False
+        self._since = processes.now()
 
     # Who and where
 
@@ -99,14 +112,12 @@ class LocalHost(Changes):
     @functools.cached_property
     def user(self) -> User:
         """The user that npudoctor runs as."""
-        gids = tuple(dict.fromkeys([os.getegid(), *os.getgroups()]))
-        try:
-            name = pwd.getpwuid(os.geteuid()).pw_name
-        except KeyError:
-            name = str(os.geteuid())
-        return User(
-            name=name, uid=os.geteuid(), gid=os.getegid(), gids=gids, groups=tuple(map(measures.group_name, gids))
-        )
+        return identity.own_user()
+
+    @functools.cached_property
+    def _working_folder(self) -> str | None:
+        """Where root starts its own commands: `python -m pip` runs what lies in the working folder."""
+        return identity.private_folder(self.user) if os.geteuid() == 0 else None
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -121,7 +132,13 @@ class LocalHost(Changes):
 
     def fresh(self) -> LocalHost:
         """The same node with nothing remembered: what was asked before a change is asked again."""
-        return LocalHost(root=self._root, environ=self._environ, environment=self._environment, at_once=self._at_once)
+        return LocalHost(
+            root=self._root,
+            environ=self._environ,
+            environment=self._environment,
+            owner=self._owner,
+            at_once=self._at_once,
+        )
 
     def after_login(self) -> LocalHost:
         """The same node with the variables that a new login of this user has."""
@@ -129,8 +146,8 @@ class LocalHost(Changes):
 
         if self._root:
             raise Unavailable("nobody logs in below --root")
-        whose, variables = job.resolve(self._login, LocalHost())
-        return LocalHost(root=self._root, environ=variables, environment=whose, at_once=self._at_once)
+        whose, variables, owner = job.resolve(self._login, LocalHost())
+        return LocalHost(environ=variables, environment=whose, owner=owner, at_once=self._at_once)
 
     @property
     def _login(self) -> str:
@@ -146,6 +163,13 @@ class LocalHost(Changes):
     def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
         return _explained(path, self.user)
 
+    def _open(self, path: str, flags: int = 0) -> int:
+        """Open for reading, without waiting.
+
+        What another user could replace by a link, or what a variable of another user names, with that user's rights.
+        """
+        return identity.open_to_read(self._at(path), flags=flags, user=self._namer.of(path))
+
     def read(self, path: str) -> str:
         """The text of a file of at most 8 MiB; bytes that are not UTF-8 read U+FFFD."""
         return self.read_bytes(path).decode("utf-8", "replace")
@@ -153,7 +177,7 @@ class LocalHost(Changes):
     def read_bytes(self, path: str, *, limit: int = OUTPUT_LIMIT_BYTES) -> bytes:
         """The first `limit` bytes of a file, without waiting on pipes and devices."""
         with self._reading(path):
-            handle = os.open(self._at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = self._open(path)
             with open(handle, "rb", buffering=0) as file:
                 kind = os.fstat(handle).st_mode
                 if not stat.S_ISREG(kind):
@@ -166,7 +190,7 @@ class LocalHost(Changes):
     def read_part(self, path: str, offset: int, length: int) -> bytes:
         """Some bytes out of the middle of a regular file, as many as there are."""
         with self._reading(path):
-            handle = os.open(self._at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = self._open(path)
             try:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise Unavailable(f"{path} is not a regular file", because=Because.FAILED)
@@ -178,7 +202,7 @@ class LocalHost(Changes):
         """Whether the path is there, links followed."""
         try:
             with self._reading(path):
-                os.stat(self._at(path))
+                identity.look_at(self._at(path), user=self._namer.of(path))
         except Unavailable as why:
             if why.because is Because.NO_RIGHT:
                 raise
@@ -188,12 +212,16 @@ class LocalHost(Changes):
     def list_dir(self, path: str) -> tuple[str, ...]:
         """The names in a folder, sorted."""
         with self._reading(path):
-            return tuple(sorted(os.listdir(self._at(path))))
+            handle = self._open(path, os.O_DIRECTORY)
+            try:
+                return tuple(sorted(os.listdir(handle)))
+            finally:
+                os.close(handle)
 
     def stat(self, path: str) -> FileStat:
         """Kind, mode, owner and access of a path, links followed."""
         with self._reading(path):
-            found = os.stat(self._at(path))
+            found = identity.look_at(self._at(path), user=self._namer.of(path))
         may = ((os.R_OK, "r"), (os.W_OK, "w"), (os.X_OK, "x"))
         return FileStat(
             kind=_kind(found.st_mode),
@@ -208,13 +236,16 @@ class LocalHost(Changes):
 
     def read_link(self, path: str) -> str | None:
         """The target of a symbolic link; None where the path is no link."""
-        with contextlib.suppress(OSError):
-            return os.readlink(self._at(path, follow=False))
+        with contextlib.suppress(OSError, Unavailable):
+            return self._namer.call(path, lambda: os.readlink(self._at(path, follow=False)))
         return None
 
     def real_path(self, path: str) -> str:
-        """The path with its links followed."""
-        return os.path.realpath(path) if not self._root else self._at(path).removeprefix(self._root)
+        """The path with its links followed, as far as they are there: one may go meanwhile."""
+        with contextlib.suppress(OSError, Unavailable):
+            follow = self._at if self._root else os.path.realpath
+            return self._namer.call(path, lambda: follow(path)).removeprefix(self._root)
+        return path
 
     def measure(self, key: str) -> object:
         """One of the facts of host.json, measured now."""
@@ -223,50 +254,85 @@ class LocalHost(Changes):
     # Commands
 
     def which(self, name: str) -> str | None:
-        """Where a command lies: on PATH, else at the standard places of the vendor's tools."""
-        if "/" in name:
-            return name if os.path.lexists(name) else None
-        for folder in os.environ.get("PATH", os.defpath).split(":"):
-            path = posixpath.join(folder or ".", name)
-            if os.access(path, os.X_OK) and os.path.isfile(path):
-                return path
-        places = (posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))
-        return next((path for path in places if os.path.lexists(path)), None)
+        """Where a command lies: on PATH, else at the standard places; as root, only where nobody else can change it."""
+        return tools.find(name)
 
     def _missing(self, name: str) -> Unavailable:
-        """Why a command cannot be run: it is nowhere, or it lies where nobody has the right to execute it."""
-        for folder in (*os.environ.get("PATH", os.defpath).split(":"), *STANDARD_PLACES.get(name, ())):
-            path = posixpath.join(folder or ".", name)
-            if "/" not in name and os.path.isfile(path):
-                return Unavailable(_why_not_started(path, PermissionError()), because=Because.NO_RIGHT)
-        return Unavailable(f"{name} is not installed")
+        return tools.missing(name)
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""
         path = self.which(argv[0])
         if path is None:
             raise self._missing(argv[0])
-        environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        return self._once([path, *argv[1:]], command_key(argv), environment, timeout)
+        return self._once([path, *argv[1:]], command_key(argv), own_environment(), timeout)
+
+    def run_confined(self, argv: Sequence[str], *, timeout: float) -> Completed:
+        """Run a command that becomes another user by itself, with no_new_privs and no descriptor of npudoctor's."""
+        path = self.which(argv[0])
+        if path is None:
+            raise self._missing(argv[0])
+        return self._execute([path, *argv[1:]], own_environment(), timeout, user=self.user)
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run facts/in_target/NAME.py under `python`, with the job's variables and those of `environ`."""
-        script = posixpath.join(SCRIPTS, f"{name.replace(' ', '_')}.py")
-        variables = self._environ if isinstance(self._environ, Mapping) else os.environ
-        environment = {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
-        return self._once([python, "-B", script], f"python {name}", environment, timeout)
+        """Run facts/in_target/NAME.py under `python`, with the job's variables and those of `environ`.
 
-    def _once(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
+        It runs as `target_user`; raises Unavailable where that is not possible.
+        """
+        user = self.target_user(python)
+        path = os.path.abspath(python) if "/" in python else self.which(python)
+        if path is None:
+            raise self._missing(python)
+        environment = {**self.target_environ(python), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
+        script = self._scripts.readable_by(user, f"{name.replace(' ', '_')}.py")
+        confined = user if os.geteuid() == 0 else None
+        return self._once([path, "-B", script], f"python {name}", environment, timeout, confined)
+
+    def target_user(self, python: str) -> User:
+        """As whom a target Python runs: the owner of the environment, else whoever decides what it executes."""
+        if os.geteuid() != 0:
+            return self.user
+        if isinstance(self._owner, Unavailable):
+            raise self._owner
+        if self._owner is not None and self._owner.uid != 0:
+            return self._owner
+        with self._judging:
+            path = os.path.abspath(python) if "/" in python else self.which(python) or python
+            if path not in self._users:
+                self._users[path] = python_owner.python_user(path, self._variables) or self.user
+            return self._users[path]
+
+    @property
+    def _variables(self) -> Mapping[str, str]:
+        return self._environ if isinstance(self._environ, Mapping) else os.environ
+
+    def target_environ(self, python: str) -> Mapping[str, str]:
+        """The variables with which a target Python runs: the job's.
+
+        A user who owns no more than the Python gets no secret of root's, and root no PATH that others can write.
+        """
+        user = self.target_user(python)
+        if os.geteuid() != 0 or (isinstance(self._owner, User) and self._owner.uid):
+            return self._variables
+        if user.uid:
+            return python_owner.handed_on(self._variables, user)
+        return {**self._variables, "PATH": python_owner.trusted_path(self._variables.get("PATH", os.defpath))}
+
+    def _once(
+        self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float, user: User | None = None
+    ) -> Completed:
         with self._lock:
-            once = self._answers.setdefault(tuple(argv), _Once())
-        return once.answer(lambda: self._in_turn(argv, key, environment, timeout))
+            once = self._answers.setdefault(tuple(argv), Once())
+        return once.answer(lambda: self._in_turn(argv, key, environment, timeout, user))
 
-    def _in_turn(self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float) -> Completed:
+    def _in_turn(
+        self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float, user: User | None
+    ) -> Completed:
         tool = posixpath.basename(argv[0])
         if tool not in VENDOR_TOOLS:
-            return self._execute(argv, environment, timeout)
+            return self._execute(argv, environment, timeout, user=user)
         with self._alone if tool == ALONE else contextlib.nullcontext(), self._slots:
             if first := self._hung.get(tool):
                 raise Unavailable(f"{tool} is not asked again: {first}", because=Because.TIMED_OUT)
@@ -283,9 +349,8 @@ class LocalHost(Changes):
             raise Unavailable("a command would change this machine, and not the one below --root")
         path = self.which(argv[0])
         if path is None:
-            raise Unavailable(f"{argv[0]} is not installed")
-        environment = {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-        return self._execute([path, *argv[1:]], environment, timeout, stream, self._locks)
+            raise self._missing(argv[0])
+        return self._execute([path, *argv[1:]], own_environment(), timeout, stream, self._locks)
 
     def _execute(
         self,
@@ -294,41 +359,56 @@ class LocalHost(Changes):
         timeout: float,
         stream: Callable[[str], None] | None = None,
         locks: Sequence[int] = (),
+        user: User | None = None,
     ) -> Completed:
+        if user is None or not user.uid:
+            tools.must_be_trusted(argv[0])
+        if user is None and posixpath.basename(argv[0]).startswith("python"):
+            python_owner.must_be_own(argv[0], environment)  # pip, with npudoctor's own variables
         mark = f"{os.getpid()}.{next(_CALLS)}"
-        started = time.monotonic()
+        started, since = time.monotonic(), processes.now()
+        start = identity.Start(user, argv, {**environment, "NPUDOCTOR_CALL": mark}, locks)
         self._starting.add(mark)
         try:
             if self._closed:
                 raise _given_up(argv, 0.0)
-            process = subprocess.Popen(
-                argv,
+            process = processes.start(
+                start.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                pass_fds=locks,
-                env={**environment, "NPUDOCTOR_CALL": mark},
+                pass_fds=start.descriptors,
+                env=start.environ,
+                cwd=start.cwd or self._working_folder,
             )
-            self._running.add(process)
+            self._running[process] = mark
         except OSError as problem:
-            raise Unavailable(_why_not_started(argv[0], problem), because=_because(problem)) from problem
+            if exhausted(problem):
+                raise
+            raise Unavailable(tools.why_not_started(argv[0], problem), because=_because(problem)) from problem
         except BaseException:
-            _end_marked(mark)
+            processes.end_marked(mark)
             raise
         finally:
             self._starting.discard(mark)
-        output, timed_out = _Output(process, stream), True
+        output, timed_out = Output(process, stream), True
         try:
             timed_out = output.collect(started + timeout)
         finally:
-            if timed_out or output.left_open or output.truncated:  # or interrupted: it must not go on beside an undoing
-                _end(process, mark)
-            self._running.discard(process)
             for pipe in filter(None, (process.stdout, process.stderr)):
                 pipe.close()
+            if timed_out or output.left_open or output.truncated:  # or interrupted: it must not go on beside an undoing
+                processes.end(process, mark, since)
+            self._running.pop(process, None)
         if self._closed and process.poll() == -signal.SIGKILL:
             raise _given_up(argv, time.monotonic() - started)
+        try:
+            start.must_have_started()
+        except OSError as problem:
+            raise Unavailable(tools.why_not_started(argv[0], problem), because=_because(problem)) from problem
+        if process.poll() and (few := processes.few_files()):
+            raise OSError(errno.EMFILE, f"a tool failed while only {few} files may be open (ulimit -n)")
         return Completed(
             returncode=None if timed_out else process.poll(),
             stdout=output.text(0),
@@ -348,121 +428,20 @@ class LocalHost(Changes):
         until = time.monotonic() + GRACE_S  # a start may hang, where the program lies on a dead file server
         while self._starting and time.monotonic() < until:
             time.sleep(0.002)
-        for process in tuple(self._running):
-            _signal(process, signal.SIGKILL)
+        running = dict(self._running)
+        for process in running:
+            processes.signal_group(process, signal.SIGKILL)
+        for mark in running.values():  # whoever waits for them may be gone before it comes to that
+            processes.end_marked(mark)
+        if running:
+            processes.end_orphans(self._since)
+        processes.reap()
+        self._scripts.close()
 
 
-class _Once:
-    """A call that is made once, however many threads ask for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._done: Completed | Unavailable | None = None
-
-    def answer(self, call: Callable[[], Completed]) -> Completed:
-        with self._lock:
-            if self._done is None:
-                try:
-                    self._done = call()
-                except Unavailable as why:
-                    self._done = why
-        if isinstance(self._done, Unavailable):
-            raise self._done
-        return self._done
-
-
-class _Output:
-    """Both pipes of a process, read until they close, the process ends, the time is up, or 8 MiB have come."""
-
-    def __init__(self, process: subprocess.Popen[bytes], stream: Callable[[str], None] | None) -> None:
-        self._process = process
-        self._stream = stream
-        self._pieces = (bytearray(), bytearray())
-        self.truncated = False
-        self.left_open = False
-
-    def text(self, which: int) -> str:
-        return bytes(self._pieces[which][:OUTPUT_LIMIT_BYTES]).decode("utf-8", "replace")
-
-    def collect(self, deadline: float) -> bool:
-        """Read; True where the time was up before the process had ended."""
-        with selectors.DefaultSelector() as selector, _watch(self._process) as ended:
-            for which, pipe in enumerate((self._process.stdout, self._process.stderr)):
-                assert pipe is not None
-                os.set_blocking(pipe.fileno(), False)
-                selector.register(pipe, selectors.EVENT_READ, which)
-            if ended is not None:
-                selector.register(ended, selectors.EVENT_READ, None)
-            until = deadline
-            open_pipes = 2
-            exited = False
-            while not self.truncated and (open_pipes or not exited):
-                if not exited and self._process.poll() is not None:
-                    exited = True
-                    until = min(until, time.monotonic() + GRACE_S)
-                    if ended is not None:
-                        selector.unregister(ended)
-                    continue
-                left = until - time.monotonic()
-                if left <= 0:
-                    self.left_open = exited
-                    return not exited
-                for key, _ in selector.select(left if ended is not None or exited else min(left, 0.02)):
-                    if key.data is not None and not self._read(key.fileobj, key.data):
-                        selector.unregister(key.fileobj)
-                        open_pipes -= 1
-        return False
-
-    def _read(self, pipe: object, which: int) -> bool:
-        try:
-            piece = os.read(pipe.fileno(), 1 << 16)  # type: ignore[attr-defined]
-        except BlockingIOError:
-            return True
-        if self._stream and piece:
-            self._stream(piece.decode("utf-8", "replace"))
-        self._pieces[which].extend(piece)
-        self.truncated = len(self._pieces[which]) > OUTPUT_LIMIT_BYTES
-        return bool(piece)
-
-
-@contextlib.contextmanager
-def _watch(process: subprocess.Popen[bytes]):  # type: ignore[no-untyped-def]
-    """A descriptor that becomes readable when the process ends; None where the kernel has no such thing."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        yield None
-        return
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End a process, its group, and whatever it started that left the group; never waits longer than 0.3 s."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        _signal(process, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
-    _signal(process, signal.SIGKILL)
-    _end_marked(mark)
-
-
-def _end_marked(mark: str) -> None:
-    """End what a call has started, wherever it went, also where an interrupt came before its process was known."""
-    needle = f"NPUDOCTOR_CALL={mark}".encode()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
-            if needle in file.read().split(b"\0"):
-                os.kill(int(entry), signal.SIGKILL)
+def own_environment() -> dict[str, str]:
+    """The variables of a tool: npudoctor's own, never a job's."""
+    return {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
 @contextlib.contextmanager
@@ -475,6 +454,8 @@ def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
     except PermissionError:
         raise Unavailable(f"{path} cannot be read by {user.name}", because=Because.NO_RIGHT) from None
     except OSError as problem:
+        if problem.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
 
 
@@ -483,14 +464,6 @@ def _given_up(argv: Sequence[str], seconds: float) -> Unavailable:
     command = command_key(argv)
     asked = f"`{command}` had not answered after {seconds:.1f} s" if seconds else f"`{command}` was not asked yet"
     return Unavailable(f"{asked} when the run's time was up", because=Because.TIMED_OUT)
-
-
-def _why_not_started(path: str, problem: OSError) -> str:
-    if os.path.islink(path) and not os.path.exists(path):
-        return f"{path} is a link to {os.readlink(path)}, which does not exist"
-    if isinstance(problem, PermissionError) and os.path.isfile(path):
-        return f"{path} cannot be executed: its mode is {stat.S_IMODE(os.stat(path).st_mode):04o}"
-    return f"{path} cannot be started: {problem.strerror}"
 
 
 def _because(problem: OSError) -> Because:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from npudoctor.command_line import reduced
 from npudoctor.findings import Because
-from npudoctor.host import Unavailable
+from npudoctor.host import Unavailable, accounts, exhausted
 
 if TYPE_CHECKING:
     from npudoctor.host.local import LocalHost
@@ -30,15 +30,9 @@ def measure(key: str, host: LocalHost) -> Any:
     except PermissionError as problem:
         raise Unavailable(f"{key}: {problem}", because=Because.NO_RIGHT) from problem
     except OSError as problem:
+        if exhausted(problem):
+            raise
         raise Unavailable(f"{key}: {problem}", because=Because.FAILED) from problem
-
-
-def group_name(gid: int) -> str:
-    """The name of a group, or its number where it has none."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -176,12 +170,19 @@ def _sockets(_: LocalHost) -> list[dict[str, Any]]:
 def _processes(_: LocalHost) -> list[dict[str, Any]]:
     import psutil
 
-    keys = ["pid", "ppid", "name", "username", "status", "cmdline", "create_time"]
-    return [
-        {key: value for key, value in process.info.items() if value is not None}
-        for process in psutil.process_iter(keys)
-        if process.pid != os.getpid()
-    ]
+    keys = ["pid", "ppid", "name", "uids", "status", "cmdline", "create_time"]
+    users: dict[int, str] = {}
+    rows = []
+    for process in psutil.process_iter(keys):
+        if process.pid == os.getpid():
+            continue
+        row = {key: value for key, value in process.info.items() if value is not None}
+        if uids := row.pop("uids", None):
+            if uids.real not in users:
+                users[uids.real] = accounts.user_name(uids.real)
+            row["username"] = users[uids.real]
+        rows.append({**row, "cmdline": list(reduced(row.get("cmdline", ())))})
+    return rows
 
 
 def _limits(_: LocalHost) -> dict[str, list[int]]:

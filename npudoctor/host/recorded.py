@@ -9,7 +9,17 @@ from functools import cached_property
 from typing import Any
 
 from npudoctor.findings import Because
-from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host import (
+    STANDARD_PLACES,
+    TOOL_TIMEOUT_S,
+    About,
+    Completed,
+    FileStat,
+    Unavailable,
+    User,
+    command_key,
+    exhausted,
+)
 from npudoctor.host.tree import Content, FileTree, MemoryStore, Overlay, normal
 
 OUTPUT_LIMIT_BYTES = 8 << 20
@@ -102,6 +112,14 @@ class RecordedHost:
         if answer is None:
             raise self._unanswered(python, key)
         return answer
+
+    def target_user(self, python: str) -> User:  # noqa: ARG002 - the protocol
+        """The user of that node who asked: a recording does not say more."""
+        return self._user
+
+    def target_environ(self, python: str) -> Mapping[str, str]:  # noqa: ARG002 - the protocol
+        """The variables of a job."""
+        return self.environ
 
     def _unanswered(self, tool: str, key: str) -> Unavailable:
         first = key.split(" ", 1)[0]
@@ -245,6 +263,8 @@ class RecordedHost:
         return "/" not in self._missing_paths
 
     def _unreadable(self, path: str, problem: OSError) -> Unavailable:
+        if exhausted(problem):
+            raise problem
         if isinstance(problem, FileNotFoundError):
             return self._not_recorded(path) if self._is_unknown(path) else Unavailable(f"{path} does not exist")
         if isinstance(problem, PermissionError):

@@ -28,7 +28,7 @@ class Notes:
 
     `commands`, `measures` and `tools` are by command key, name, and command; `cut` names the files of which only the
     beginning was read; `parts` holds those that were read in pieces, by their offsets; `missing` the paths and command
-    keys that are not there. `environ` is None where nobody asked.
+    keys that are not there. `environ` is None where nobody asked; `asked` holds the paths by which a file was read.
     """
 
     about: About
@@ -45,6 +45,7 @@ class Notes:
     tools: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     failures: dict[str, Unavailable] = field(default_factory=dict)
+    asked: dict[str, set[str]] = field(default_factory=dict)
 
 
 class RecordingHost:
@@ -100,6 +101,14 @@ class RecordingHost:
         ask = self._host.run_in_target
         return self._run(f"python {name}", timeout, lambda: ask(name, python, timeout=timeout, environ=environ))
 
+    def target_user(self, python: str) -> User:
+        """As whom the interpreter runs there."""
+        return self._host.target_user(python)
+
+    def target_environ(self, python: str) -> Mapping[str, str]:
+        """The variables with which it runs."""
+        return self._host.target_environ(python)
+
     def _run(self, key: str, timeout: float, ask: Callable[[], Completed]) -> Completed:
         done = self._noting(failure_key("run", key), key, ask)
         seconds = min(done.seconds, timeout) if done.timed_out else _in_steps(done.seconds)
@@ -125,11 +134,13 @@ class RecordingHost:
         """The first `limit` bytes of a file, noted; with its size, where there may be more."""
         place = self._place(path)
         content = self._noting(failure_key("read", path), place, lambda: self._host.read_bytes(path, limit=limit))
+        self.notes.asked.setdefault(place, set()).add(path)
         if len(content) >= len(self.notes.files.get(place, b"")):
             self.notes.files[place] = content
             self.notes.cut.discard(place)
             if len(content) == limit:
                 self.notes.cut.add(place)
+            if len(content) == limit or place not in self.notes.stats:
                 self._describe(path)
         return content
 
@@ -142,6 +153,7 @@ class RecordingHost:
         else:
             ask = lambda: bytes(part(path, offset, length))  # noqa: E731
         content = self._noting(failure_key("read", path), place, ask)
+        self.notes.asked.setdefault(place, set()).add(path)
         self.notes.parts.setdefault(place, {})[offset] = content
         self._describe(path)
         return content

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Unavailable, User, command_key
 from npudoctor.host.bundle import open_bundle
-from npudoctor.host.local import OUTPUT_LIMIT_BYTES, LocalHost
+from npudoctor.host.local import LocalHost
+from npudoctor.host.output import OUTPUT_LIMIT_BYTES
 from npudoctor.host.recorded import RecordedHost
 
 

@@ -68,15 +68,16 @@ class SimulatedHost(RecordedHost):
             key = normal(path).removeprefix(_SETTINGS).replace("/", ".")
             self._machine.set_sysctl(key, content.decode("utf-8", "replace"))
             return
+        path = self.real_path(path)
         old = self.link_stat(path)
         if owner is None and old is not None and old.kind == "file" and self.user.uid == 0:
             owner = (old.uid, old.gid)
         self.tree.write(path, content, mode=mode, owner=owner)
 
-    def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+    def remove(self, path: str, *, follow: bool = False) -> None:
+        """Remove a file or a link, or what the link leads to; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
-            self.tree.remove(path)
+            self.tree.remove(self.real_path(path) if follow else path)
 
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""

@@ -85,7 +85,7 @@ class MemoryStore:
     def content(self, path: str, limit: int) -> bytes:
         """The first `limit` bytes."""
         content = self._files[path]
-        return _bytes(content() if callable(content) else content)[:limit]
+        return bytes(_bytes(content() if callable(content) else content)[:limit])
 
     def put(self, path: str, content: Content) -> None:
         """Write a file into a folder that is there."""

@@ -11,8 +11,8 @@ from npudoctor.records import dataclass
 
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
 _IN_TEXT = (
-    r"(?:\b[Hh]ccl\w*(?:\([^\n]{0,300}?\))?, error code is|\bhcclRet ->) (?P<ret>\d{1,2})\b"
-    r"|(?:err(?:or)? ?code(?: is)?|ret(?:code)?(?: is)?|result|failed)\s*[=:\[(]?\s*(?P<number>-?\d{4,6})\b"
+    r"(?:\b[Hh]ccl\w{0,64}(?:\([^\n]{0,300}?\))?, error code is|\bhcclRet ->) (?P<ret>\d{1,2})\b"
+    r"|(?:err(?:or)? ?code(?: is)?|ret(?:code)?(?: is)?|result|failed)\s{0,8}[=:\[(]?\s{0,8}(?P<number>-?\d{4,6})\b"
     r"|\b(?P<word>E[A-Z]\d{4}|ERR\d{5}|E\d{5})\b"
     r"|\b(?:0x)?(?P<chip>[0-9A-F]{8})\b"
 )

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.records import dataclass
 
 SCHEMA = "npudoctor.knowledge/1"
@@ -107,12 +107,12 @@ def _site(folder: str, ours: Callable[[str], dict[str, Any]]) -> SiteRows:
     wrong: list[str] = []
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-        if names:
-            _trust(folder)
+        if names and (reason := why_untrusted(folder)):
+            return SiteRows({}, (f"{folder} is refused: {reason}",))
     except (FileNotFoundError, NotADirectoryError):
         names = []
-    except (OSError, SiteError) as problem:
-        return SiteRows({}, (str(problem) if isinstance(problem, SiteError) else f"{folder}: {problem.strerror}",))
+    except OSError as problem:
+        return SiteRows({}, (f"{folder}: {problem.strerror}",))
     for name in names:
         path = f"{folder}/{name}"
         try:
@@ -125,27 +125,21 @@ def _site(folder: str, ours: Callable[[str], dict[str, Any]]) -> SiteRows:
     return SiteRows(rows, tuple(wrong))
 
 
-def _trust(path: str) -> os.stat_result:
-    """Whoever can write a table decides what npudoctor says: only root and the user who runs it may."""
-    status = os.stat(path)
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
-        raise SiteError(f"{path}: refused, because others can write it; `chmod go-w {path}`, and let root own it")
-    return status
-
-
 def _read(path: str) -> dict[str, Any]:
+    """What a file says; whoever can write a table decides what npudoctor says, so only root and this user may."""
     try:
-        if _trust(path).st_size > _LIMIT_BYTES:
-            raise SiteError(f"{path}: larger than {_LIMIT_BYTES >> 20} MiB")
-        with open(path, encoding="utf-8") as file:
-            said = json.load(file)
-    except OSError as problem:
-        raise SiteError(f"{path}: {problem.strerror}") from None
+        said = json.loads(read_trusted(path, _LIMIT_BYTES), parse_constant=_no_number)
+    except Unreadable as problem:
+        raise SiteError(str(problem)) from None
     except (ValueError, RecursionError) as problem:
         raise SiteError(f"{path}: no valid JSON: {problem}") from None
     if not isinstance(said, dict) or said.get("schema") != SCHEMA:
         raise SiteError(f'{path}: schema: expected "{SCHEMA}"')
     return said
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not a number that JSON knows")
 
 
 def _rows_of(

@@ -27,7 +27,7 @@ tr + tr td { border-top: 1px solid var(--line); } .muted { color: var(--muted); 
 def render(report: Report) -> str:
     """The node, the findings in full, and a table of all checks."""
     host, verdict = report.host, report.verdict.value
-    facts = (host.hostname, host.os, host.kernel, host.machine, f"Python {host.python}" if host.python else None)
+    facts = (host.hostname, host.os, host.kernel, host.machine, host.python_line)
     name = escape(host.hostname or "this node")
     counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
     about = f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from npudoctor.findings import Report, Result
+from npudoctor.visible import visible_json
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID = "urn:npudoctor:report:1"
@@ -12,7 +13,7 @@ ID = "urn:npudoctor:report:1"
 
 def render(report: Report) -> str:
     """The whole report, indented."""
-    return report.model_dump_json(by_alias=True, indent=2) + "\n"
+    return visible_json(report.model_dump_json(by_alias=True, indent=2)) + "\n"
 
 
 def line(result: Result) -> str:

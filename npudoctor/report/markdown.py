@@ -9,7 +9,7 @@ def render(report: Report) -> str:
     """A heading, the node, the findings in full, and a table of all checks."""
     host = report.host
     lines = [f"# npudoctor: {report.verdict.value}", ""]
-    facts = (host.hostname, host.os, host.kernel, host.machine, f"Python {host.python}" if host.python else None)
+    facts = (host.hostname, host.os, host.kernel, host.machine, host.python_line)
     lines += [" · ".join(fact for fact in facts if fact), ""]
     for result in report.results:
         for finding in result.findings:

@@ -55,6 +55,10 @@ LONG_COMMAND = 72
 """A longer command is not repeated in the last line; the hint stands there instead."""
 
 
+LONGEST_PARAGRAPH = 1 << 14
+"""No more characters of one paragraph are shown: wrapping millions of them takes minutes."""
+
+
 @dataclass(frozen=True)
 class Look:
     """What the reader's terminal can show: `width` in columns."""
@@ -120,6 +124,8 @@ class _Page:
         """One paragraph, wrapped below its own beginning."""
         body = text if isinstance(text, Text) else Text(text, style=style)
         hang = len(lead) if hang is None else hang
+        if len(body) > LONGEST_PARAGRAPH:
+            body = body[:LONGEST_PARAGRAPH] + Text("…" if self._look.unicode else "...")
         pieces = body.wrap(self._console, max(self._look.width - hang, 12))
         for number, piece in enumerate(pieces):
             piece.rstrip()
@@ -150,7 +156,7 @@ class _Page:
         kernel = f"kernel {host.kernel}" if host.kernel else None
         container = f"{host.container} container" if host.container else None
         state = None if report.in_service is None else "in service" if report.in_service else "idle"
-        python = f"Python {host.python}" if host.python else "no Python examined"
+        python = host.python_line or "no Python examined"
         whose = "this process's variables" if report.environment == "process" else f"variables of {report.environment}"
         for parts in (
             (host.hostname, host.os, kernel, host.machine, container),

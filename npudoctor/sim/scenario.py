@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
+from npudoctor.host.safe_files import Unreadable, read_bounded
 from npudoctor.records import dataclass, field
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS
@@ -265,12 +266,13 @@ class Scenario:
 def load(path: str) -> Scenario:
     """Read a scenario; raises ScenarioError."""
     try:
-        with open(path, "rb") as file:
-            said = tomllib.load(file)
-    except OSError as problem:
-        raise ScenarioError(f"{path}: {problem.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ScenarioError(f"{path}: not valid TOML: {problem}") from None
+        said = tomllib.loads(read_bounded(path).decode())
+    except Unreadable as problem:
+        raise ScenarioError(str(problem)) from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: not valid TOML: nested too deeply") from None
+    except ValueError as problem:
+        raise ScenarioError(f"{path}: not valid TOML: {str(problem).partition(';')[0]}") from None
     return parse(said, path)
 
 

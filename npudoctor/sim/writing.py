@@ -12,6 +12,7 @@ from npudoctor import __version__
 from npudoctor.host import STANDARD_PLACES, Completed
 from npudoctor.host.bundle import SCHEMA
 from npudoctor.host.recorded import RecordedHost
+from npudoctor.host.safe_files import why_untrusted
 from npudoctor.host.tree import FileTree
 from npudoctor.sim.target import script_of
 
@@ -35,6 +36,8 @@ def write_bundle(host: RecordedHost, folder: str) -> None:
     if os.path.isdir(folder) and os.listdir(folder):
         raise FileExistsError(f"{folder} is not empty; give a folder that does not exist yet")
     os.makedirs(folder, exist_ok=True)
+    if os.geteuid() == 0 and (reason := why_untrusted(folder)):
+        raise PermissionError(f"{folder} is refused: {reason}")
     user, about = host.user, host.about
     said = {
         "schema": SCHEMA,

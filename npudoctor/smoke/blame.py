@@ -19,8 +19,8 @@ GUESS = 0.2
 
 _FOLLOWS = re.compile(
     r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
-    r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.*(closed|timed? ?out)"
-    r"|heartbeat|remote process|EI0002|EI0006|DistStoreError|DistNetworkError.*(reset|closed)"
+    r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.{0,200}(closed|timed? ?out)"
+    r"|heartbeat|remote process|EI0002|EI0006|DistStoreError|DistNetworkError.{0,200}(reset|closed)"
 )
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:|\s*warnings\.warn)")

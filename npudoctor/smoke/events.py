@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from npudoctor.findings import HostSummary, Model, Result, Severity, Verdict
+from npudoctor.findings import HostSummary, Line, Lines, Model, Result, Severity, Verdict
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 """The stages in their order; each is judged by the check `smoke.STAGE`."""
@@ -43,9 +43,9 @@ class RankPlan(Model):
 
     rank: int
     local_rank: int
-    device: str
-    card: str | None = None
-    cpus: str | None = None
+    device: Line
+    card: Line | None = None
+    cpus: Line | None = None
 
 
 class Planned(Model):
@@ -57,22 +57,22 @@ class Planned(Model):
     event: Literal["planned"] = "planned"
     at_s: float = 0.0
     device: Literal["npu", "cpu"]
-    backend: str
+    backend: Line
     world_size: int
     nnodes: int = 1
     node_rank: int = 0
     ranks: tuple[RankPlan, ...]
-    size: str
+    size: Line
     steps: int
-    dtype: str
-    strategy: str
-    launcher: str
+    dtype: Line
+    strategy: Line
+    launcher: Line
     python: str
-    family: str | None = None
-    product: str | None = None
+    family: Line | None = None
+    product: Line | None = None
     master: str | None = None
     deadlines_s: dict[str, float]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Line, ...] = ()
     simulated: bool = False
 
 
@@ -83,7 +83,7 @@ class RankStarted(Model):
     at_s: float
     rank: int
     pid: int
-    host: str | None = None
+    host: Line | None = None
 
 
 class RankStage(Model):
@@ -92,10 +92,10 @@ class RankStage(Model):
     event: Literal["rank-stage"] = "rank-stage"
     at_s: float
     rank: int
-    stage: str
+    stage: Line
     outcome: Outcome
     seconds: float | None = None
-    note: str | None = None
+    note: Line | None = None
 
 
 class Loss(Model):
@@ -119,11 +119,11 @@ class Collective(Model):
     event: Literal["collective"] = "collective"
     at_s: float
     rank: int
-    operation: str
-    dtype: str
+    operation: Line
+    dtype: Line
     outcome: Outcome
-    expected: str | None = None
-    actual: str | None = None
+    expected: Line | None = None
+    actual: Line | None = None
     slots: tuple[int, ...] = ()
     unchanged: bool = False
 
@@ -134,7 +134,7 @@ class Bandwidth(Model):
     event: Literal["bandwidth"] = "bandwidth"
     at_s: float
     size_bytes: int
-    dtype: str
+    dtype: Line
     calls: int
     seconds: float
     algorithm_gb_s: float
@@ -147,7 +147,7 @@ class Measured(Model):
     event: Literal["measured"] = "measured"
     at_s: float
     rank: int | None = None
-    name: str
+    name: Line
     value: Any
 
 
@@ -161,22 +161,22 @@ class RankFailed(Model):
     event: Literal["rank-failed"] = "rank-failed"
     at_s: float
     rank: int
-    stage: str
+    stage: Line
     cause: Cause
     first: bool
-    card: str | None = None
+    card: Line | None = None
     pid: int | None = None
-    doing: str | None = None
+    doing: Line | None = None
     since_s: float | None = None
-    signal: str | None = None
+    signal: Line | None = None
     exit_code: int | None = None
-    message: str | None = None
-    last_line: str | None = None
-    stack: str | None = None
-    state: str | None = None
-    plog_line: str | None = None
-    codes: tuple[str, ...] = ()
-    pitfalls: tuple[str, ...] = ()
+    message: Lines | None = None
+    last_line: Line | None = None
+    stack: Lines | None = None
+    state: Line | None = None
+    plog_line: Lines | None = None
+    codes: tuple[Line, ...] = ()
+    pitfalls: tuple[Line, ...] = ()
 
 
 class Said(Model):
@@ -184,7 +184,7 @@ class Said(Model):
 
     event: Literal["said"] = "said"
     at_s: float
-    text: str
+    text: Lines
 
 
 class Ended(Model):
@@ -209,13 +209,13 @@ class RankReport(Model):
     """One rank after the run: how far it came, how long each stage took (seconds), its first and last loss."""
 
     rank: int
-    device: str
-    card: str | None = None
+    device: Line
+    card: Line | None = None
     pid: int | None = None
-    cpus: str | None = None
+    cpus: Line | None = None
     stages_s: dict[str, float] = Field(default_factory=dict)
-    reached: str | None = None
-    failed: str | None = None
+    reached: Line | None = None
+    failed: Line | None = None
     first: bool = False
     first_loss: float | None = None
     last_loss: float | None = None
@@ -228,8 +228,8 @@ class SmokeReport(Model):
     """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step."""
 
     schema_: str = Field(default="npudoctor.smoke/1", alias="schema")
-    tool_version: str
-    started_at: str
+    tool_version: Line
+    started_at: Line
     duration_s: float
     host: HostSummary
     plan: Planned | None
@@ -245,8 +245,8 @@ class SmokeReport(Model):
     speedup: float | None = None
     efficiency: float | None = None
     failures: tuple[RankFailed, ...] = ()
-    notes: tuple[str, ...] = ()
-    logs: str | None = None
+    notes: tuple[Line, ...] = ()
+    logs: Line | None = None
     results: tuple[Result, ...] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)

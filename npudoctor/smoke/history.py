@@ -9,9 +9,11 @@ import contextlib
 import json
 import os
 import statistics
-import time
 from typing import Any
 
+from npudoctor import clock
+from npudoctor.host import Refused, accounts
+from npudoctor.host.safe_files import Unreadable, make_folders, read_bounded, written
 from npudoctor.smoke.events import Bandwidth, Planned
 
 FILE = "smoke-history.jsonl"
@@ -22,7 +24,7 @@ ENOUGH = 3
 
 def default_folder() -> str:
     """Where this person's states lie."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join(accounts.home() or "/", ".local", "state")
     return os.path.join(home, "npudoctor")
 
 
@@ -44,19 +46,18 @@ def remember(planned: Planned, rows: tuple[Bandwidth, ...], folder: str, *, min_
     speeds = [row.bus_gb_s for row in rows if row.size_bytes >= min_bytes]
     if not speeds:
         return
-    kept = [*_read(folder), {"kind": kind_of(planned), "at": int(time.time()), "bus_gb_s": round(max(speeds), 3)}]
+    kept = [*_read(folder), {"kind": kind_of(planned), "at": int(clock.timestamp()), "bus_gb_s": round(max(speeds), 3)}]
     path = os.path.join(folder, FILE)
-    with contextlib.suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(one) + "\n" for one in kept[-KEPT:])
-        os.replace(f"{path}.new", path)
+    with contextlib.suppress(OSError, Refused):
+        make_folders(folder)
+        with written(path, ours=True) as file:
+            file.writelines(f"{json.dumps(one)}\n".encode() for one in kept[-KEPT:])
 
 
 def _read(folder: str) -> list[dict[str, Any]]:
     found = []
-    with contextlib.suppress(OSError), open(os.path.join(folder, FILE), encoding="utf-8", errors="replace") as file:
-        for line in file:
+    with contextlib.suppress(Unreadable):
+        for line in read_bounded(os.path.join(folder, FILE)).decode("utf-8", "replace").splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 one = json.loads(line)
                 found.append({"kind": str(one["kind"]), "at": int(one["at"]), "bus_gb_s": float(one["bus_gb_s"])})

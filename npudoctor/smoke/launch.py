@@ -9,18 +9,24 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping
 
+from npudoctor.host import Unavailable, processes
+from npudoctor.host.identity import Start, call_as
 from npudoctor.records import dataclass
 from npudoctor.smoke.plan import WORKER, Plan, Refused
 
 MARK = "NPUDOCTOR_SMOKE"
 PLOG = "plog"
 """Where in the folder of the run CANN writes its own log of each process."""
+
+LOGS = "logs"
+"""Where in it the ranks write that run as another user; all else in the folder stays npudoctor's own."""
 
 TERM_S, KILL_S = 2.0, 2.0
 """How long processes may take to go after SIGTERM, and after SIGKILL, in seconds."""
@@ -44,10 +50,14 @@ sys.exit(0 if any(os.path.exists(os.path.join(p, sys.argv[2])) for p in places) 
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """What was started: the processes by rank, or the launcher alone under None. `mark` stands in their variables."""
+    """What was started: the processes by rank, or the launcher alone under None. `mark` stands in their variables.
+
+    Where they run as another user, `uid` is his: no process but his is ended.
+    """
 
     processes: Mapping[int | None, subprocess.Popen[bytes]]
     mark: str
+    uid: int | None = None
 
     def end(self, pids: tuple[int, ...] = ()) -> tuple[int, ...]:
         """End all of them, and `pids` too: TERM, then KILL; the pids of those that are there all the same."""
@@ -58,9 +68,8 @@ class Launched:
                 break
             for pid in left:
                 with contextlib.suppress(OSError):
-                    os.killpg(pid, number) if pid in own else os.kill(pid, number)
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGCONT)
+                    os.killpg(pid, number) if pid in own else signal_process(pid, number, self.uid)
+                signal_process(pid, signal.SIGCONT, None if pid in own else self.uid)
             until = time.monotonic() + patience_s
             while time.monotonic() < until and self._left(pids):
                 time.sleep(0.02)
@@ -68,33 +77,77 @@ class Launched:
 
     def _left(self, pids: tuple[int, ...]) -> set[int]:
         own = {process.pid for process in self.processes.values() if process.poll() is None}
-        return {*own, *marked(self.mark), *(pid for pid in pids if is_alive(pid))}
+        others = {*marked(self.mark), *(pid for pid in pids if is_alive(pid))}
+        return {*own, *(pid for pid in others if self.uid is None or is_of(pid, self.uid))}
+
+
+def logs_of(plan: Plan, folder: str) -> str:
+    """Where in the folder of a run the ranks write: a folder of the user's own where they run as another user."""
+    return os.path.join(folder, LOGS) if is_foreign(plan) else folder
+
+
+def is_foreign(plan: Plan) -> bool:
+    """Whether the ranks run as another user than npudoctor."""
+    return plan.user is not None and plan.user.uid != os.geteuid()
 
 
 def lacks(plan: Plan) -> str | None:
     """Why the target cannot be used as asked, as a clause; None where it can. Nothing heavy is imported for it."""
+    python = plan.planned.python
+    if is_foreign(plan):
+        _ask(plan, [python, "-c", ""])
     for wanted in (plan.request.launcher, plan.request.strategy):
         if wanted not in _FILES:
             continue
         package, path = _FILES[wanted]
-        done = subprocess.run(
-            [plan.planned.python, "-c", _LOOK, package, path],
-            env=dict(plan.environ),
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        if done.returncode:
+        if _ask(plan, [python, "-c", _LOOK, package, path]):
             name = f"DeepSpeed, which {wanted} needs" if package == "deepspeed" else wanted
-            return f"the Python {plan.planned.python} lacks {name} ({package}/{path} is not there)"
+            return f"the Python {python} lacks {name} ({package}/{path} is not there)"
     return None
+
+
+def _ask(plan: Plan, command: list[str]) -> int:
+    """The exit status of a short command in the place of a rank; raises Refused where it cannot be started."""
+    start = Start(plan.user, command, plan.environ)
+    done = subprocess.run(
+        start.argv,
+        env=start.environ,
+        cwd=start.cwd,
+        pass_fds=start.descriptors,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    try:
+        start.must_have_started()
+    except (Unavailable, OSError) as why:
+        raise Refused(f"the ranks cannot be started: {why}") from why
+    return done.returncode
+
+
+def prepare(plan: Plan, folder: str) -> str:
+    """Make the folder of a run one that its ranks can use; the path of the worker for them."""
+    if not is_foreign(plan):
+        return WORKER
+    assert plan.user is not None
+    os.mkdir(logs := logs_of(plan, folder), 0o700)
+    os.chown(logs, plan.user.uid, plan.user.gid)
+    os.chown(os.path.join(folder, "socket"), plan.user.uid, plan.user.gid)
+    worker = os.path.join(folder, os.path.basename(WORKER))
+    shutil.copyfile(WORKER, worker)
+    os.chmod(worker, 0o644)
+    os.chmod(folder, 0o711)  # noqa: S103 - the user passes through it to what is his
+    return worker
 
 
 def start(plan: Plan, folder: str) -> Launched:
     """Start the ranks; what they need lies in `folder`. Raises Refused where nothing can be started."""
+    worker, logs = prepare(plan, folder), logs_of(plan, folder)
     told = os.path.join(folder, "told.json")
     with open(told, "w", encoding="utf-8") as file:
-        json.dump({**plan.told, "socket": os.path.join(folder, "socket"), "logs": folder}, file)
+        json.dump({**plan.told, "socket": os.path.join(folder, "socket"), "logs": logs}, file)
+    os.chmod(told, 0o644)
     common = {
         **plan.environ,
         MARK: told,
@@ -105,30 +158,36 @@ def start(plan: Plan, folder: str) -> Launched:
         "LOCAL_WORLD_SIZE": str(len(plan.planned.ranks)),
     }
     if plan.planned.device == "npu":
-        common["ASCEND_PROCESS_LOG_PATH"] = os.path.join(folder, PLOG)
+        common["ASCEND_PROCESS_LOG_PATH"] = os.path.join(logs, PLOG)
+    uid = plan.user.uid if plan.user is not None and is_foreign(plan) else None
     if plan.request.launcher == "direct":
         processes: dict[int | None, subprocess.Popen[bytes]] = {}
         for one in plan.planned.ranks:
             own = {"RANK": str(one.rank), "LOCAL_RANK": str(one.local_rank)}
             try:
-                command = [plan.planned.python, WORKER]
-                processes[one.rank] = _start(command, {**common, **own}, os.path.join(folder, f"rank-{one.rank}.log"))
+                command = [plan.planned.python, worker]
+                log = os.path.join(logs, f"rank-{one.rank}.log")
+                processes[one.rank] = _start(plan, command, {**common, **own}, log)
             except Refused:
-                Launched(processes=processes, mark=told).end()
+                Launched(processes=processes, mark=told, uid=uid).end()
                 raise
-        return Launched(processes=processes, mark=told)
-    command = [plan.planned.python, WORKER, "launcher", *_command(plan, folder)]
+        return Launched(processes=processes, mark=told, uid=uid)
+    command = [plan.planned.python, worker, "launcher", *_command(plan, folder, worker)]
     if plan.request.launcher not in ("spawn", "shell"):
         common = {key: value for key, value in common.items() if key not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
-    return Launched(processes={None: _start(command, common, os.path.join(folder, "launcher.log"))}, mark=told)
+    launcher = _start(plan, command, common, os.path.join(logs, "launcher.log"))
+    return Launched(processes={None: launcher}, mark=told, uid=uid)
 
 
-def _start(command: list[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
+def _start(plan: Plan, command: list[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
+    start = Start(plan.user, command, environ)
     try:
-        with open(log, "ab") as file:
-            return subprocess.Popen(
-                command,
-                env=dict(environ),
+        with open(_log(plan, log), "ab") as file:
+            return processes.start(
+                start.argv,
+                env=start.environ,
+                cwd=start.cwd,
+                pass_fds=start.descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -138,7 +197,16 @@ def _start(command: list[str], environ: Mapping[str, str], log: str) -> subproce
         raise Refused(f"{command[0]} cannot be started: {problem.strerror}") from problem
 
 
-def _command(plan: Plan, folder: str) -> list[str]:
+def _log(plan: Plan, path: str) -> int:
+    """A log that is made with the rights of whoever owns its folder: a link in it leads no further than he can go."""
+
+    def make() -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    return call_as(plan.user, make, path) if plan.user is not None else make()
+
+
+def _command(plan: Plan, folder: str, worker: str) -> list[str]:
     """How a person starts this job with the launcher."""
     python, ranks, kind = plan.planned.python, str(len(plan.planned.ranks)), plan.request.launcher
     address = [f"--master_addr={plan.master_addr}", f"--master_port={plan.master_port}"]
@@ -151,7 +219,7 @@ def _command(plan: Plan, folder: str) -> list[str]:
     if kind in ("torchrun", "torch_npu_run", "torch.distributed.launch"):
         module = {"torchrun": "torch.distributed.run", "torch_npu_run": "torch_npu.distributed.run"}.get(kind, kind)
         extra = ["--use_env"] if kind == "torch.distributed.launch" else ["--max_restarts=0"]
-        return [python, "-m", module, *nodes, *address, *extra, WORKER]
+        return [python, "-m", module, *nodes, *address, *extra, worker]
     if kind == "accelerate":
         where = ["--multi_gpu"] if int(ranks) > 1 else []
         plain = ["--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
@@ -164,18 +232,19 @@ def _command(plan: Plan, folder: str) -> list[str]:
             f"--num_processes={ranks}",
             *plain,
             port,
-            WORKER,
+            worker,
         ]
     if kind == "spawn":
-        return [python, WORKER, "spawn"]
+        return [python, worker, "spawn"]
     script = os.path.join(folder, "launch.sh")
     with open(script, "w", encoding="utf-8") as file:
         file.write(
             f"first={plan.planned.ranks[0].rank}\n"
             f"for ((local_rank = 0; local_rank < {ranks}; local_rank++)); do\n"
-            f"    LOCAL_RANK=$local_rank RANK=$((first + local_rank)) {shlex.join([python, WORKER])} &\n"
+            f"    LOCAL_RANK=$local_rank RANK=$((first + local_rank)) {shlex.join([python, worker])} &\n"
             "done\nwait\n"
         )
+    os.chmod(script, 0o644)
     return ["bash", script]
 
 
@@ -202,6 +271,28 @@ def marked(mark: str) -> list[int]:
                 if ours and is_alive(int(entry)):
                     found.append(int(entry))
     return found
+
+
+def is_of(pid: int, uid: int) -> bool:
+    """Whether a process runs as this user alone."""
+    with contextlib.suppress(OSError, StopIteration), open(f"/proc/{pid}/status", "rb") as file:
+        line = next(line for line in file if line.startswith(b"Uid:"))
+        return {int(one) for one in line.split()[1:]} == {uid}
+    return False
+
+
+def signal_process(pid: int, number: int, uid: int | None) -> None:
+    """Send a signal; where `uid` is given, only to a process of that user, whatever number a rank has named."""
+    with contextlib.suppress(OSError):
+        if uid is None:
+            os.kill(pid, number)
+            return
+        handle = os.pidfd_open(pid)
+        try:
+            if is_of(pid, uid):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
 
 
 def is_alive(pid: int) -> bool:

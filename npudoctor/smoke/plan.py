@@ -13,10 +13,11 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts import hccl
 from npudoctor.facts.cards import Cards
-from npudoctor.facts.device_nodes import DeviceNodes
+from npudoctor.facts.device_nodes import DeviceNodes, cannot_reach_cards
 from npudoctor.facts.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.facts.ports import PortRanges, Sockets
+from npudoctor.host import User
 from npudoctor.records import dataclass, field, replace
 from npudoctor.smoke.events import STAGES, Planned, RankPlan
 from npudoctor.smoke.request import LAUNCHERS as LAUNCHERS
@@ -54,10 +55,14 @@ _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of the node before the run; None is what could not be known."""
+    """What is known of the node before the run; None is what could not be known.
+
+    `user` is the one as whom root runs the ranks; None where npudoctor does not run as root.
+    """
 
     python: str
     environ: Mapping[str, str] = field(default_factory=dict)
+    user: User | None = None
     cards: Cards | None = None
     nodes: DeviceNodes | None = None
     info: NpuSmiInfo | None = None
@@ -77,6 +82,7 @@ class Plan:
     told: Mapping[str, Any]
     master_addr: str
     master_port: int
+    user: User | None = None
 
     @property
     def local_ranks(self) -> tuple[int, ...]:
@@ -88,6 +94,10 @@ def make(request: Request, known: Known) -> Plan:
     """Plan a run; raises Refused."""
     notes: list[str] = []
     must_make_sense(request)
+    if known.user is not None and known.user.uid:
+        notes.append(f"the ranks run as {known.user.name}, to whom their Python or its variables belong")
+        if request.device == "npu" and (reason := cannot_reach_cards(known.user, known.nodes)):
+            raise Refused(reason)
     devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
     family = known.cards.family if known.cards and request.device == "npu" else None
     sliced = request.device == "npu" and _is_sliced(known)
@@ -136,6 +146,7 @@ def make(request: Request, known: Known) -> Plan:
         told=_told(request, planned, stages),
         master_addr=master_addr,
         master_port=master_port,
+        user=known.user,
     )
 
 

@@ -11,17 +11,24 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+from npudoctor.host import Unavailable
+from npudoctor.host.identity import open_to_read
+from npudoctor.host.trust import foreign_writer, writer_within
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
-from npudoctor.smoke.plan import Misused, Plan, Refused
+from npudoctor.smoke.plan import WORKER, Misused, Plan, Refused
 from npudoctor.smoke.watch import RankState, Watch, log_tail
 
 FOLDER = "npudoctor-smoke-"
 """How the folder of a run is called; it goes with the run."""
+
+KEPT_BYTES = 64 << 20
+"""As much of one log is kept, from its end."""
 
 PLACE_LIMIT = 70
 """The path of a socket has at most 107 bytes."""
@@ -57,17 +64,14 @@ def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
     if reason := launch.lacks(plan):
         raise Refused(reason)
     if plan.request.keep_logs:
-        try:
-            os.makedirs(plan.request.keep_logs, exist_ok=True)
-        except OSError as problem:
-            raise Misused(f"--keep-logs {plan.request.keep_logs}: {problem.strerror}") from problem
+        _must_be_kept_apart(plan.request.keep_logs)
     folder = _folder()
     try:
         yield from _Run(plan, folder, sample).events()
     finally:
         if plan.request.keep_logs:
             with contextlib.suppress(OSError):
-                shutil.copytree(folder, plan.request.keep_logs, dirs_exist_ok=True, ignore=_sockets)
+                _keep(folder, plan.request.keep_logs)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -75,7 +79,8 @@ def _folder() -> str:
     """A new folder for a run, in /tmp where the usual place has a name too long for a socket in it."""
     try:
         place = tempfile.gettempdir()
-        place = place if len(os.fsencode(place)) <= PLACE_LIMIT else "/tmp"  # noqa: S108 - mkdtemp makes it ours
+        if len(os.fsencode(place)) > PLACE_LIMIT or (os.geteuid() == 0 and foreign_writer(place)):
+            place = "/tmp"  # noqa: S108 - mkdtemp makes it ours
         sweep(place)
         return tempfile.mkdtemp(prefix=FOLDER, dir=place)
     except OSError as problem:
@@ -98,14 +103,43 @@ def sweep(place: str) -> None:
                 continue
 
 
-def _sockets(_: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == "socket"]
+def _must_be_kept_apart(folder: str) -> None:
+    """Make the folder of the kept logs; raises Misused where it cannot be, or where root would write among others."""
+    try:
+        if os.geteuid() == 0 and (found := writer_within(os.path.abspath(folder))):
+            raise Misused(f"--keep-logs {folder}: root keeps no logs where others can write: {found.reason}")
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise Misused(f"--keep-logs {folder}: {problem.strerror}") from problem
+
+
+def _keep(folder: str, kept: str) -> None:
+    """Copy the regular files of a run; those in a folder of another user are read with his rights, and no link is."""
+    for top, _, names in os.walk(folder):
+        below = os.path.relpath(top, folder).removeprefix(launch.LOGS).strip("./")
+        os.makedirs(os.path.join(kept, below), exist_ok=True)
+        for name in set(names) - {"socket", os.path.basename(WORKER)}:
+            with contextlib.suppress(OSError, Unavailable):
+                content = _content(os.path.join(top, name))
+                with open(os.path.join(kept, below, name), "wb") as file:
+                    file.write(content)
+
+
+def _content(path: str) -> bytes:
+    """The end of a regular file."""
+    with open(open_to_read(path, flags=os.O_NOFOLLOW), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return b""
+        file.seek(max(0, size - KEPT_BYTES))
+        return file.read(KEPT_BYTES)
 
 
 class _Run:
     def __init__(self, plan: Plan, folder: str, sample: Sample | None) -> None:
         self._plan = plan
-        self._folder = folder
+        self._folder = launch.logs_of(plan, folder)
+        self._place = folder
         self._sample = sample
         self._watch = Watch(plan, os.path.join(folder, "socket"))
         self._launched: launch.Launched | None = None
@@ -117,7 +151,7 @@ class _Run:
             if self._sample:
                 self._before = self._sample()
             self._watch.began = time.monotonic()
-            self._launched = launch.start(self._plan, self._folder)
+            self._launched = launch.start(self._plan, self._place)
             timed_out = yield from self._follow()
         finally:
             left = self._launched.end(self._watch.pids()) if self._launched else ()
@@ -277,7 +311,6 @@ class _Run:
         """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""
         for rank in ranks:
             if pid := self._watch.ranks[rank].pid:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGUSR1)
+                launch.signal_process(pid, signal.SIGUSR1, self._launched.uid if self._launched else None)
         time.sleep(0.2)
         return {rank: log_tail(self._folder, f"rank-{rank}.stack", limit=32768) for rank in ranks}

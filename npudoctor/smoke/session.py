@@ -5,13 +5,11 @@ The checks `smoke.*` of the catalogue judge it, as they do in `npudoctor check -
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
-from npudoctor import __version__, engine, knowledge
+from npudoctor import __version__, clock, engine, knowledge
 from npudoctor.facts import smoke as facts
 from npudoctor.facts.cards import Cards, memory_of, subject_of
 from npudoctor.facts.device_nodes import DeviceNodes
@@ -73,7 +71,7 @@ class Session:
 
     def run(self) -> Iterator[Event]:
         """Everything that happens; the last event is `Done`. Raises Refused before anything is started."""
-        started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        started_at = clock.now().isoformat(timespec="seconds")
         made = plan.make(self.request, self.look())
         before = self._sample() if made.planned.device == "npu" else {}
         sample = self._sample if before else None
@@ -133,10 +131,15 @@ class Session:
         target = values.get(TargetPython)
         if target is None:
             raise Refused("no Python was found to run it with; name one with --python")
-        environ = values.get(JobEnvironment)
+        try:
+            user = self.host.target_user(target.path)
+            environ = self.host.target_environ(target.path)
+        except Unavailable as why:
+            raise Refused(why.reason) from why
         return Known(
             python=target.path,
-            environ=dict(environ) if environ is not None else dict(os.environ),
+            environ=dict(environ),
+            user=user if self.host.user.uid == 0 else None,
             cards=values.get(Cards),
             nodes=values.get(DeviceNodes),
             info=values.get(NpuSmiInfo),

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from npudoctor.host import Unavailable
+from npudoctor.host.identity import open_to_read
 from npudoctor.records import dataclass, field
 from npudoctor.smoke.events import Bandwidth, Collective, Event, Loss, Measured, Outcome, RankStage, RankStarted
 from npudoctor.smoke.plan import Plan
@@ -128,7 +130,7 @@ class Watch:
         kind, rank, at_s = said["k"], state.rank, self.now()
         state.heard = time.monotonic()
         if kind == "hello":
-            state.pid, state.world = one.pid() or said["pid"], said.get("world")
+            state.pid, state.world = one.pid() or (None if self._plan.user else said["pid"]), said.get("world")
             yield RankStarted(at_s=at_s, rank=rank, pid=state.pid or 0, host=said.get("host"))
         elif kind == "begin":
             state.stage, state.doing = said["stage"], None
@@ -212,7 +214,7 @@ def _measured(said: dict[str, Any], rank: int, at_s: float, world: int) -> Itera
 
 def log_tail(folder: str, name: str, *, limit: int = 8192) -> str:
     """The end of a log in the folder of the run; empty where there is none."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+    with contextlib.suppress(OSError, Unavailable), open(open_to_read(os.path.join(folder, name)), "rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - limit))
         return file.read().decode("utf-8", "replace")

@@ -246,7 +246,7 @@ class Rank(object):
 
     def bandwidth(self):
         name = "fp16" if self.device.type == "npu" else "fp32"
-        dtype, began, limit = self.dtypes[name], time.time(), self.told["bandwidth_s"]
+        dtype, began, limit = self.dtypes[name], time.monotonic(), self.told["bandwidth_s"]
         for size in self.told["sizes"]:
             if size > self.free // 4:
                 break
@@ -257,7 +257,7 @@ class Rank(object):
                 dist.all_reduce(buffer)
                 self.synchronize()
             warm = time.perf_counter() - start
-            left = limit - (time.time() - began)
+            left = limit - (time.monotonic() - began)
             agreed = torch.tensor([warm, -left], dtype=torch.float32, device=self.device)
             dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
             warm, left = agreed[0].item(), -agreed[1].item()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+import stat
 from collections.abc import Iterator
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
+from npudoctor.host.trust import foreign_writer
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to
 
@@ -65,11 +67,10 @@ class WriteFile:
 
     def apply(self, host: MutableHost) -> None:
         """Write it."""
-        target = real_path(host, self.path)
-        host.sweep(target)
+        host.sweep(self.path)
         dress = self.dress
         host.write_file(
-            target,
+            self.path,
             self.content.encode(self.encoding),
             mode=dress.mode if dress else self.mode,
             owner=(dress.uid, dress.gid) if dress else None,
@@ -102,9 +103,8 @@ class RemoveFile:
 
     def apply(self, host: MutableHost) -> None:
         """Remove it, and what a killed writing of it left."""
-        target = real_path(host, self.path)
-        host.sweep(target)
-        host.remove(target)
+        host.sweep(self.path)
+        host.remove(self.path, follow=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +209,24 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
         return Obstacle(f"{folder} cannot be written by {host.user.name}", root=root)
     if problem := others_hand(host, path):
         return Obstacle(problem)
+    if host.user.uid == 0 and (shared := _shared_folder(host, path)):
+        return Obstacle(f"all users can write {shared}; give a path in a folder that only root can write")
+    return None
+
+
+def _shared_folder(host: Host, path: str) -> str | None:
+    """A folder on the way in which everybody could put the next part, because it is not there or not root's."""
+    look = getattr(host, "link_stat", None)
+    if look is None:
+        return None
+    parts = path.split("/")
+    for count in range(1, len(parts)):
+        folder = "/".join(parts[:count]) or "/"
+        if not host.exists(folder):
+            return None
+        entry = look("/".join(parts[: count + 1]))
+        if host.stat(folder).mode & stat.S_IWOTH and (entry is None or entry.uid != 0):
+            return folder
     return None
 
 
@@ -217,33 +235,12 @@ def others_hand(host: Host, path: str, *, only_root: bool = False) -> str | None
     look = getattr(host, "link_stat", None)
     if look is None:
         return None
-    mine = {0} if only_root else {0, host.user.uid}
-    done, rest, hops = "/", [part for part in path.split("/") if part][::-1], 0
-    while True:
-        found = look(done)
-        if found is not None:
-            if found.kind == "link":
-                hops += 1
-                target = host.read_link(done)
-                if found.uid not in mine:
-                    return f"{done} is a link of another user's"
-                if target is None or hops > 40:
-                    return f"{done} leads nowhere"
-                done = "/" if target.startswith("/") else posixpath.dirname(done)
-                rest += [part for part in target.split("/") if part][::-1]
-            elif found.uid not in mine:
-                return f"{done} belongs to another user"
-            elif _others_write(found.mode, found.gid, host) and not (found.kind == "dir" and found.mode & 0o1000):
-                return f"other users can write {done}; chmod go-w {done}"
-        if not rest:
-            return None
-        part = rest.pop()
-        done = posixpath.dirname(done) if part == ".." else done if part == "." else posixpath.join(done, part)
-
-
-def _others_write(mode: int, gid: int, host: Host) -> bool:
-    private = gid == 0 or (host.user.uid != 0 and gid == host.user.gid)
-    return bool(mode & 0o002) or bool(mode & 0o020 and not private)
+    users, groups = ((), ()) if only_root or host.user.uid == 0 else ((host.user.uid,), (host.user.gid,))
+    if getattr(host, "rooted", True):
+        writer = foreign_writer(path, look=look, read_link=host.read_link, users=users, groups=groups)
+    else:
+        writer = foreign_writer(path, users=users, groups=groups)
+    return writer.reason if writer else None
 
 
 def _bytes(host: Host, path: str) -> bytes | None:

@@ -46,6 +46,7 @@ class KeepPackages:
 
     def apply(self, host: MutableHost) -> None:
         """Keep, then install."""
+        _must_be_own(host, self.python)
         names = tuple(name for name, old, _ in self.changes if old)
         keeping = host.run_streaming(
             (self.python, "-I", "-B", host.own_script("packages"), "keep", self.archive, *names), timeout=600.0
@@ -83,9 +84,17 @@ class RestorePackages:
 
     def apply(self, host: MutableHost) -> None:
         """Remove what came, put back what was there."""
+        _must_be_own(host, self.python)
         names = tuple(name for name, _, _ in self.changes)
         argv = (self.python, "-I", "-B", host.own_script("packages"), "restore", self.archive, *names)
         streamed(host, argv, 600.0)
+
+
+def _must_be_own(host: MutableHost, python: str) -> None:
+    """Raise StepFailed for an environment that another user can change: root runs nothing in it and copies nothing."""
+    user = host.target_user(python)
+    if user.uid != host.user.uid:
+        raise StepFailed(f"{python} belongs to {user.name}; run this as {user.name}")
 
 
 def versions(host: Host, python: str, changes: tuple[tuple[str, str, str], ...]) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
+from npudoctor.steps.files import others_hand
 
 GRACE_S = 10.0
 """How long a process may take to act on SIGTERM."""
@@ -307,10 +308,12 @@ class RemoveLogs:
         return not any(host.exists(path) for path in self.paths)
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder that this user may not write."""
+        """A folder that this user may not write, or that others control."""
         for folder in dict.fromkeys(path.rpartition("/")[0] for path in self.paths):
             if "w" not in access_to(host, folder):
                 return Obstacle(f"{folder} cannot be written by {host.user.name}", root=host.user.uid != 0)
+            if problem := others_hand(host, folder):
+                return Obstacle(problem)
         return None
 
     def apply(self, host: MutableHost) -> None:

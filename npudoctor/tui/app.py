@@ -20,6 +20,7 @@ from npudoctor.views import settings
 from npudoctor.views.diagnosis import Diagnosis
 from npudoctor.views.node import NodeLine
 from npudoctor.views.session import Node, Session
+from npudoctor.visible import visible
 
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
 
@@ -54,10 +55,10 @@ class DoctorApp(Keyboard):
         Binding("q", "quit", "Quit"),
     ]
 
-    def __init__(self, load: Callable[[], Node]) -> None:
+    def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
         super().__init__()
         self.settings = settings.load()
-        self.session = Session(load)
+        self.session = Session(load, read_only)
         self.diagnosis = Diagnosis()
         self.node_line = NodeLine()
         self.planning = False
@@ -66,6 +67,7 @@ class DoctorApp(Keyboard):
             self.register_theme(theme)
         wanted = themes.MONO if self.no_color else self.settings.theme
         self.theme = wanted if wanted in themes.NAMES else themes.DARK
+        self._filters.append(plain.Visible())
         if plain.ascii_only() and not self.is_web:
             self._filters.append(plain.Ascii())
 
@@ -98,7 +100,8 @@ class DoctorApp(Keyboard):
         self.tell(self.diagnosis.begin, running.checks(self.session))
         with self.session.looking() as host:
             about = host.about
-        self.tell(self._show_node, NodeLine(hostname=about.hostname, badge=node.badge(about.source, about.recorded_at)))
+        line = NodeLine(hostname=visible(about.hostname), badge=visible(node.badge(about.source, about.recorded_at)))
+        self.tell(self._show_node, line)
         for event in self.session.run():
             self.tell(self.diagnosis.take, event)
         self.tell(self._ended)
@@ -141,9 +144,10 @@ class DoctorApp(Keyboard):
         self.remember(theme=name)
 
     def remember(self, **choices: Any) -> None:
-        """Keep what was chosen."""
+        """Keep what was chosen; in a read-only session until it ends."""
         self.settings = self.settings.changed(**choices)
-        settings.save(self.settings)
+        if not self.session.read_only:
+            settings.save(self.settings)
 
     def action_help(self) -> None:
         """The keys."""

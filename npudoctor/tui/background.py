@@ -7,17 +7,20 @@ import select
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from npudoctor.tui.typed_ahead import TypedAhead
-from npudoctor.views.session import CannotOpen, Session
+from npudoctor.views.session import CannotOpen, ReadOnly, Session
 
 FRAMES_A_SECOND = 15
 CUT_OFF = "npudoctor: a change was cut off half way; to undo it: npudoctor fix --recover"
+CHANGES = frozenset({"fix", "fix_all", "save", "screenshot", "start", "suspend_process", "undo"})
+"""The actions that change the node, write a file, or start a program; a read-only session offers none of them."""
+
 LEAVING_S = 3.0
 """How long leaving may take: a terminal that is gone, or takes no more letters, would hold it up forever."""
 
@@ -30,6 +33,14 @@ class Background(TypedAhead):
     def __init__(self) -> None:
         super().__init__()
         self._told: deque[Callable[[], None]] = deque()
+
+    def offers(self, action: str) -> bool:
+        """Whether this session lets anybody take an action."""
+        return action not in CHANGES or not self.session.read_only
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what a read-only session refuses."""
+        return self.offers(action) and super().check_action(action, parameters)
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Begin to call what threads want called, and `changed` after it."""
@@ -62,6 +73,8 @@ class Background(TypedAhead):
             work()
         except CannotOpen as problem:
             self.tell(self.leave, 2, f"npudoctor: {problem}")
+        except ReadOnly as why:
+            self.tell(partial(self.notify, str(why), severity="warning"))
         except Exception as problem:
             self.tell(self._handle_exception, problem)
 
@@ -81,7 +94,9 @@ class Background(TypedAhead):
         if self.is_headless:
             super()._handle_exception(error)
             return
-        where = _log("".join(traceback.format_exception(error)))
+        from npudoctor.views import crash_log
+
+        where = self.session.read_only or crash_log.write("".join(traceback.format_exception(error)))
         self._exception = self._exception or error
         self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
 
@@ -90,16 +105,3 @@ def _hung_up(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
-
-
-def _log(text: str) -> str:
-    """Where the traceback was written."""
-    home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    path = os.path.join(home, "npudoctor", "tui.log")
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
-    except OSError as problem:
-        return f"the log {path} cannot be written: {problem.strerror}"
-    return f"see {path}"

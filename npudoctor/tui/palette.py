@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.app import SystemCommand
 from textual.binding import Binding
@@ -32,9 +32,10 @@ def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
 
 
 def keys(owner: Screen[Any] | DoctorApp) -> list[Binding]:
-    """The keys that a screen or the application defines itself."""
+    """The keys that a screen or the application defines itself, without those that a read-only session refuses."""
     found = [one for base in type(owner).__mro__ for one in vars(base).get("BINDINGS", ()) if _ours(base)]
-    return [one for one in found if isinstance(one, Binding)]
+    app = cast("DoctorApp", owner.app)
+    return [one for one in found if isinstance(one, Binding) and app.offers(one.action.partition("(")[0])]
 
 
 def _ours(base: type) -> bool:

@@ -13,12 +13,12 @@ from npudoctor.views.detail import Block, Kind
 from npudoctor.views.diagnosis import State
 
 
-def of_blocks(blocks: Iterable[Block]) -> list[Paragraph]:
-    """One paragraph a block."""
-    return [_paragraph(block) for block in blocks]
+def of_blocks(blocks: Iterable[Block], *, read_only: bool = False) -> list[Paragraph]:
+    """One paragraph a block; where nothing can be changed, a fix is named by its command."""
+    return [_paragraph(block, read_only) for block in blocks]
 
 
-def _paragraph(block: Block) -> Paragraph:
+def _paragraph(block: Block, read_only: bool) -> Paragraph:
     if block.kind is Kind.TITLE:
         state = block.state or State.OK
         return Paragraph(Content.styled(block.text, "bold"), Content.styled(f"{GLYPHS[state]} ", STYLES[state]), "  ")
@@ -31,6 +31,9 @@ def _paragraph(block: Block) -> Paragraph:
         bar = Content.styled("▎ ", "$accent")
         more = Content.styled("▎   ", "$accent")
         return Paragraph(Content(block.text).stylize(click), bar, more, fold=True)
+    if block.kind is Kind.FIX and read_only:
+        command = (f"  read-only; in a terminal: npudoctor fix {block.text}", "$muted")
+        return Paragraph(Content.assemble(("Fix  ", "bold $accent"), (block.text, "bold"), command))
     if block.kind is Kind.FIX:
         offer = Content.assemble(("Fix  ", "bold $accent"), (block.text, "bold"), ("  press f", "$muted"))
         return Paragraph(offer.stylize(Style.from_meta({"@click": "screen.fix()"})))

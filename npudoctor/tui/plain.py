@@ -1,4 +1,7 @@
-"""Drawing for terminals that know only ASCII: every other letter is replaced by one of the same width."""
+"""What may reach the terminal: no control characters of others, and where it knows only ASCII nothing else.
+
+Every letter is replaced by one of the same width.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
+
+from npudoctor.visible import visible
 
 _TWINS = {
     "✔": "+",
@@ -60,6 +66,23 @@ _TWINS = {
     "’": "'",
     "‘": "'",
 }
+
+
+class Visible(LineFilter):
+    """Takes out what the rows and pages should have escaped; a driver's own sequences never pass here."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
+        """The same segments without control characters and the like."""
+        return [
+            segment if segment.text.isascii() and segment.text.isprintable() else _seen(segment) for segment in segments
+        ]
+
+
+def _seen(segment: Segment) -> Segment:
+    text = segment.text
+    if visible(text) != text:
+        text = "".join(letter if visible(letter) == letter else "?" * cell_len(letter) for letter in text)
+    return Segment(text, segment.style, segment.control)
 
 
 class Ascii(LineFilter):

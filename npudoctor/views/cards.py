@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from npudoctor import clock
 from npudoctor.records import dataclass
 from npudoctor.views.diagnosis import Diagnosis, State, worth
+from npudoctor.visible import all_visible
 
 if TYPE_CHECKING:
     from npudoctor.views.session import Session
@@ -112,13 +113,13 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
     from npudoctor.facts.container import Container
     from npudoctor.host import ParseError, Unavailable
 
-    at = time.strftime("%H:%M:%S")
+    at = f"{clock.local():%H:%M:%S}"
     try:
         with session.looking() as host:
             answer = npu.npu_smi_answer(host=host, options=session.node.selection.options)
             info = answer.info
             if info is None:
-                return Reading(reason=answer.reason, seconds=answer.seconds, at=at)
+                return all_visible(Reading(reason=answer.reason, seconds=answer.seconds, at=at))
             try:
                 known = processes.processes(host=host)
             except Unavailable:
@@ -128,7 +129,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
             except Unavailable:
                 holding = None
     except (Unavailable, ParseError) as why:
-        return Reading(reason=str(why), at=at)
+        return all_visible(Reading(reason=str(why), at=at))
     links, firmware = _links(session), _firmware(session)
     rows = []
     for chip in info.npus:
@@ -155,7 +156,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
                 hot=any("(npu.temperature)" in text for _, text in problems),
             )
         )
-    return Reading(rows=tuple(rows), seconds=answer.seconds, at=at, remarks=_remarks(diagnosis))
+    return all_visible(Reading(rows=tuple(rows), seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
 
 
 def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
@@ -182,7 +183,7 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
             found.append((title, " · ".join(said)))
     if network := _network(session, row.subject):
         found.append(("network", " · ".join(network)))
-    return found
+    return all_visible(found)
 
 
 def _problems(diagnosis: Diagnosis, subject: str) -> list[tuple[State, str]]:

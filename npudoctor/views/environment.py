@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor.records import dataclass
 from npudoctor.views.diagnosis import Diagnosis, State, worth
+from npudoctor.visible import all_visible
 
 if TYPE_CHECKING:
     from npudoctor.views.session import Session
@@ -80,7 +81,7 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
             )
         )
     rows.sort(key=lambda row: (row.state is State.OK, row.value is None))
-    return Variables(tuple(rows), found.whose)
+    return all_visible(Variables(tuple(rows), found.whose))
 
 
 def sections(rows: Iterable[VariableRow]) -> list[tuple[str, list[VariableRow]]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.records import dataclass
 from npudoctor.views import clock
+from npudoctor.visible import all_visible, visible, visible_lines
 
 if TYPE_CHECKING:
     from npudoctor.fixer.plan import FixPlan
@@ -78,7 +79,11 @@ class Job:
 
 
 def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Job:
-    """Plan the fixes that these checks offer; without checks, all safe ones. Nothing is changed by it."""
+    """Plan the fixes that these checks offer; without checks, all safe ones. Nothing is changed by it.
+
+    Raises ReadOnly: a plan may start programs, such as pip.
+    """
+    session.must_allow_changes()
     from npudoctor.fixer import plan
     from npudoctor.fixer.journal import CUT_OFF
     from npudoctor.host import Refused
@@ -100,7 +105,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
             try:
                 plans.append(plan.make(catalog, host, plan.Request(id), options))
             except Refused as why:
-                return Job(title=id, obstacle=why.reason)
+                return Job(title=id, obstacle=visible(why.reason))
     return job_of(plans, recorded=session.source == "bundle", words=session.node.words)
 
 
@@ -116,8 +121,8 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
         refused = "no safe fix is offered here"
     return Job(
         title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes",
-        lines=tuple(lines),
-        obstacle=RECORDED if recorded else refused or (barred.reason if barred else None),
+        lines=_visible(lines),
+        obstacle=RECORDED if recorded else visible(refused or (barred.reason if barred else "")) or None,
         command=tuple(["sudo", *command] if sudo else command) if plans and not recorded else (),
         sudo=sudo,
         word=next((one.fix.id for one in plans if one.irreversible), None),
@@ -170,6 +175,7 @@ def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iter
     """Do what was confirmed, and tell each thing as it happens."""
     from npudoctor.fixer import runner
 
+    session.must_allow_changes()
     catalog, options = session.node.catalog, session.node.selection.options
     with session.looking() as found:
         host = cast("MutableHost", found)  # a recording was refused before
@@ -181,7 +187,15 @@ def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iter
             yield from map(_told, runner.apply(catalog, host, planned, options, irreversible=irreversible))
 
 
+def _visible(lines: Iterable[Line]) -> tuple[Line, ...]:
+    return all_visible(tuple(lines), visible_lines)
+
+
 def _told(event: Any) -> Line:
+    return all_visible(_line_of(event), visible_lines)
+
+
+def _line_of(event: Any) -> Line:
     kind = type(event).__name__
     if kind == "Begun":
         return Line(Kind.TITLE, event.fix)
@@ -236,7 +250,7 @@ def undoing(run: Mapping[str, Any]) -> Job:
     return Job(
         title=f"Undo {run['fix']}",
         verb="Undo",
-        lines=tuple(lines),
+        lines=_visible(lines),
         obstacle=stands,
         undoes=str(run["id"]),
         command=("npudoctor", "undo", str(run["id"])),
@@ -253,9 +267,10 @@ def recovering(runs: Sequence[Mapping[str, Any]]) -> Job:
         lines += [Line(Kind.SAME), Line(Kind.ABOUT, str(run["id"]))]
         lines += [line for preview in run["preview"] for line in diff(preview)]
     command = ("npudoctor", "fix", "--recover")
-    return Job(title="Undo what was cut off", verb="Undo", lines=tuple(lines), recovers=True, command=command)
+    return Job(title="Undo what was cut off", verb="Undo", lines=_visible(lines), recovers=True, command=command)
 
 
-def in_terminal(argv: Sequence[str]) -> int:
-    """Run a command on this terminal, at the person's own prompt; its exit status."""
+def in_terminal(session: Session, argv: Sequence[str]) -> int:
+    """Run a command on this terminal, at the person's own prompt; its exit status. Raises ReadOnly."""
+    session.must_allow_changes()
     return os.spawnvp(os.P_WAIT, argv[0], list(argv))  # noqa: S606 - no shell is what is meant

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from npudoctor.records import dataclass
 from npudoctor.views.diagnosis import Diagnosis
+from npudoctor.visible import all_visible
 
 if TYPE_CHECKING:
     from npudoctor.views.session import Session
@@ -71,7 +72,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
         platform.os if platform else None,
         about.machine,
     )
-    return NodeLine(
+    said = NodeLine(
         hostname=about.hostname or "this node",
         cards=_cards(cards),
         system=tuple(part for part in system if part),
@@ -79,6 +80,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
         chain=chain(session, diagnosis),
         state=state,
     )
+    return all_visible(said)
 
 
 def _cards(cards: Any) -> str:

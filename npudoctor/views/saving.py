@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from npudoctor.host import Refused, accounts
+from npudoctor.host.safe_files import written
 from npudoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -39,15 +41,16 @@ def shapes() -> tuple[Shape, ...]:
 
 
 def name_for(report: Report | None, shape: Shape) -> str:
-    """A file name that says which node and when."""
+    """A file name that says which node and when; at home where the working folder is /, as behind `npudoctor web`."""
     host = (report.host.hostname if report else None) or "node"
     day = report.started_at[:10] if report else "now"
-    return f"npudoctor-{host}-{day}{shape.ending}"
+    return f"{'~/' if os.path.samefile('.', '/') else ''}npudoctor-{host}-{day}{shape.ending}"
 
 
 def save(session: Session, report: Report | None, shape: Shape, path: str) -> str:
-    """Write it, never over what is there; the place. Raises NotSaved."""
-    place = os.path.abspath(os.path.expanduser(path))
+    """Write it, never over what is there; the place. Raises NotSaved and ReadOnly."""
+    session.must_allow_changes()
+    place = os.path.abspath(_in_home(path))
     if os.path.lexists(place):
         raise NotSaved(f"{place} exists")
     try:
@@ -57,11 +60,18 @@ def save(session: Session, report: Report | None, shape: Shape, path: str) -> st
             raise NotSaved("there is no report yet")
         else:
             text = _renderer(shape)(report)
-            with open(place, "x", encoding="utf-8") as file:
-                file.write(text)
+            with written(place, mode=0o644, replace=False) as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+    except Refused as problem:
+        raise NotSaved(problem.reason) from problem
     except OSError as problem:
         raise NotSaved(f"{place}: {problem.strerror}") from problem
     return place
+
+
+def _in_home(path: str) -> str:
+    """The path with a leading `~/` as this user's home; a `~name` stays, because looking it up may take long."""
+    return f"{accounts.home() or ''}{path[1:]}" if path == "~" or path.startswith("~/") else path
 
 
 def _renderer(shape: Shape) -> Callable[[Report], str]:

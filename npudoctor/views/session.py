@@ -34,14 +34,20 @@ class CannotOpen(Exception):
     """The node, its configuration or a recording cannot be opened; the text is the one line that says why."""
 
 
+class ReadOnly(Exception):
+    """A read-only session was asked to change something; the text says how it was started."""
+
+
 class Session:
     """Loads late, so that the first frame need not wait for it; every method but `close` may take seconds.
 
     A live node is opened anew for each look, since a host answers each command once; a recorded or simulated one stays.
+    `read_only` says why this session changes nothing, writes no file and starts no job; None where it may.
     """
 
-    def __init__(self, load: Callable[[], Node]) -> None:
+    def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
         self._load = load
+        self.read_only = read_only
         self._lock = threading.RLock()
         self._node: Node | None = None
         self._kept: Host | None = None
@@ -82,6 +88,11 @@ class Session:
                 yield host
             finally:
                 self._busy.discard(host)
+
+    def must_allow_changes(self) -> None:
+        """Raise ReadOnly in a read-only session; everything that changes, writes or starts something asks here."""
+        if self.read_only:
+            raise ReadOnly(self.read_only)
 
     def run(self) -> Iterator[Event]:
         """Run the checks; the facts that they saw are kept."""

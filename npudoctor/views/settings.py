@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any
 
+from npudoctor.host import Refused, accounts
+from npudoctor.host.safe_files import Unreadable, make_folders, read_bounded, written
 from npudoctor.records import dataclass, replace
 
 
@@ -26,16 +28,15 @@ class Settings:
 
 def path() -> str:
     """Where they are kept."""
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(accounts.home() or "/", ".config")
     return os.path.join(home, "npudoctor", "tui.json")
 
 
 def load() -> Settings:
     """What was chosen last; what is not understood is left at its default."""
     try:
-        with open(path(), encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
+        found = json.loads(read_bounded(path()))
+    except (Unreadable, ValueError, RecursionError):
         return Settings()
     if not isinstance(found, dict):
         return Settings()
@@ -49,11 +50,9 @@ def load() -> Settings:
 
 
 def save(settings: Settings) -> None:
-    """Keep them; a home that cannot be written is nobody's problem."""
+    """Keep them; a home that cannot be written, or is another user's, is nobody's problem."""
     words = {name: getattr(settings, name) for name in ("theme", "ok", "skipped", "interval_s")}
-    with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(path()), exist_ok=True)
-        beside = f"{path()}.{os.getpid()}"
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(words, file)
-        os.replace(beside, path())
+    with contextlib.suppress(OSError, Refused):
+        make_folders(os.path.dirname(path()))
+        with written(path(), ours=True) as file:
+            file.write(json.dumps(words).encode())

@@ -160,7 +160,11 @@ def size_text(size_bytes: int) -> str:
 
 
 def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any]:
-    """The events of a run; ends all ranks when `stop` is set. Raises CannotSmoke before anything is started."""
+    """The events of a run; ends all ranks when `stop` is set. Raises CannotSmoke before anything is started.
+
+    Raises ReadOnly: the ranks allocate memory on the devices.
+    """
+    session.must_allow_changes()
     from npudoctor.smoke import plan
     from npudoctor.smoke import session as smoke
 

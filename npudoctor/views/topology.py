@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from npudoctor.records import dataclass
+from npudoctor.visible import all_visible, visible
 
 if TYPE_CHECKING:
     from npudoctor.views.session import Session
@@ -73,12 +74,12 @@ def grid(session: Session) -> Grid:
     found = session.facts.get(Topology)
     if not isinstance(found, Topology):
         reason = found.reason if isinstance(found, Unavailable) else "the links are not known yet"
-        return Grid(reason=reason)
+        return Grid(reason=visible(reason))
     affinity = found.cpu_affinity or {}
     return Grid(
-        devices=found.devices,
-        matrix=found.matrix,
-        near=tuple(affinity.get(device, "") for device in found.devices),
+        devices=all_visible(found.devices),
+        matrix=all_visible(found.matrix),
+        near=tuple(visible(affinity.get(device, "")) for device in found.devices),
         odd=odd_cells(found.matrix),
     )
 

@@ -27,6 +27,10 @@ from npudoctor.daemon import state
 NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
 SLOW_CALL_S = 0.7
 QUICK = "npudoctor check --profile quick --json"
+LIBRARIES = 1.8
+"""How much more than its libraries a run may cost. It was 1.6 before a second process held the time limit, and before
+root judged who could have written what it reads and runs."""
+
 NOISE = 1.2
 """What a busy machine may add to a ratio before `--bars` calls it missed; the table shows the bars as they are."""
 
@@ -95,19 +99,23 @@ def installed(module: str) -> bool:
     return done.returncode == 0
 
 
-def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[float, int, bool]:
-    """With a slow npu-smi: median wall time in seconds, vendor calls in a run, and whether one was repeated."""
+def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[float, float, int, bool]:
+    """With a slow npu-smi: median wall time in seconds, what the slowness adds, calls, and whether one repeats.
+
+    What it adds is the difference of the fastest runs, taken by turns: other processes can only make a run slower.
+    """
     log = node / "calls.log"
-    times, calls, repeated = [], 0, False
+    times, quick, calls, repeated = [], [], 0, False
+    argv = [*NPUDOCTOR, "check", "--profile", "quick", "--json", "--root", str(node)]
     for _ in range(runs):
+        quick.append(once(argv, environment).seconds)
         log.unlink(missing_ok=True)
-        argv = [*NPUDOCTOR, "check", "--profile", "quick", "--json", "--root", str(node)]
         times.append(once(argv, {**environment, "NPUDOCTOR_FAKE_DELAY_S": str(SLOW_CALL_S)}).seconds)
         lines = log.read_text().splitlines()
         vendor = [line for line in lines if line.startswith(("npu-smi", "hccn_tool"))]
         calls = len(vendor)
         repeated |= len(set(lines)) < len(lines)
-    return statistics.median(times), calls, repeated
+    return statistics.median(times), min(times) - min(quick), calls, repeated
 
 
 def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]:
@@ -132,19 +140,19 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
         if installed("torch"):
             commands["torch.utils.collect_env"] = [sys.executable, "-m", "torch.utils.collect_env"]
         costs = measure(commands, runs, environment)
-        wall_s, calls, repeated = slow_tools(node, environment, max(3, runs // 3))
+        wall_s, added_s, calls, repeated = slow_tools(node, environment, max(3, runs // 2))
     bare, base, check = costs["python -c pass"], costs["the same libraries"], costs[QUICK]
     own, from_daemon = costs["npudoctor healthcheck"], costs["healthcheck, from a daemon"]
     costs[f"check, npu-smi of {SLOW_CALL_S} s a call"] = Cost(wall_s, check.mebibytes)
     two_at_a_time_s = math.ceil(calls / 2) * SLOW_CALL_S
     return costs, {
-        "check --profile quick --json ≤ 1.6 × the same libraries": (check.seconds / base.seconds, 1.6),
+        f"check --profile quick --json ≤ {LIBRARIES:g} × the same libraries": (check.seconds / base.seconds, LIBRARIES),
         "its memory ≤ theirs + 15 MiB": (check.mebibytes - base.mebibytes, 15.0),
         "healthcheck from a daemon ≤ 3 × bare Python": (from_daemon.seconds / bare.seconds, 3.0),
         "its memory in MiB": (from_daemon.mebibytes, 25.0),
-        "healthcheck on its own ≤ 1.6 × the same libraries": (own.seconds / base.seconds, 1.6),
+        f"healthcheck on its own ≤ {LIBRARIES:g} × the same libraries": (own.seconds / base.seconds, LIBRARIES),
         "--version ≤ 3 × bare Python": (costs["npudoctor --version"].seconds / bare.seconds, 3.0),
-        f"{calls} slow calls ≤ 1.5 × two at a time": (wall_s / two_at_a_time_s, 1.5),
+        f"{calls} slow calls add ≤ 1.5 × two at a time": (added_s / two_at_a_time_s, 1.5),
         "commands that ran twice": (float(repeated), 0.0),
     }
 

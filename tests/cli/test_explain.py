@@ -158,7 +158,7 @@ def on_a_terminal(argv: list[str], columns: int = 60) -> tuple[int, str]:
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=follower, env=environment)
     os.close(follower)
     shown = b""
-    while select.select([leader], [], [], 20)[0]:
+    while select.select([leader], [], [], 120)[0]:
         try:
             piece = os.read(leader, 4096)
         except OSError:
@@ -167,7 +167,7 @@ def on_a_terminal(argv: list[str], columns: int = 60) -> tuple[int, str]:
             break
         shown += piece
     os.close(leader)
-    return process.wait(timeout=20), shown.decode()
+    return process.wait(timeout=120), shown.decode()
 
 
 def test_progress_is_shown_on_a_terminal_and_gone_at_the_end(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ BAD = {
     ("parse", "npu-smi-inf"): "there is no kind 'npu-smi-inf'; did you mean npu-smi-info?",
     ("parse", "npu-smi-info", "/no/such/file"): "/no/such/file: No such file or directory",
     ("sim", "tools", "/proc/nowhere", "seed-910b1"): "/proc/nowhere",
-    ("sim", "tools", "/tmp/x", "no-such-node"): "no-such-node",
+    ("sim", "tools", "/proc/nowhere", "no-such-node"): "no-such-node",
     ("sim",): "the following arguments are required",
     ("completion", "ksh"): "invalid choice: 'ksh'",
 }
@@ -137,7 +137,7 @@ def test_a_closed_stdout_is_no_traceback() -> None:
 def hanging_tool(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "npu-smi").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 60\n")
+    (folder / "npu-smi").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n")
     (folder / "npu-smi").chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
@@ -146,16 +146,16 @@ def hanging_tool(tmp_path: Path) -> dict[str, str]:
 def test_an_interrupted_run_leaves_no_child_behind(tmp_path: Path, number: int, code: int) -> None:
     argv = [sys.executable, "-m", "npudoctor", "check", "--json"]
     with subprocess.Popen(argv, env=hanging_tool(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not (tmp_path / "pids").exists() and time.monotonic() < until:
             time.sleep(0.05)
         run.send_signal(number)
-        out, err = run.communicate(timeout=20)
+        out, err = run.communicate(timeout=120)
     assert run.returncode == code, err
     assert out == b""
     assert b"Traceback" not in err
     for pid in (tmp_path / "pids").read_text().split():
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
             time.sleep(0.05)
         state = Path(f"/proc/{pid}/stat")
@@ -166,7 +166,7 @@ def test_the_run_s_own_deadline_is_kept_over_a_tool_that_hangs(tmp_path: Path) -
     argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--timeout", "1"]
     began = time.monotonic()
     done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     assert done.returncode in (1, 3)
 
 
@@ -198,7 +198,7 @@ def test_a_simulated_node_has_one_python_and_no_other(npudoctor: Command) -> Non
 
 def test_what_needs_no_npu_smi_is_judged_though_it_hangs_past_the_deadline(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--timeout", "3"]
-    done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False, timeout=30)
+    done = subprocess.run(argv, env=hanging_tool(tmp_path), capture_output=True, check=False, timeout=300)
     results = {result["check"]: result for result in json.loads(done.stdout)["results"]}
     assert all(results[id]["status"] in ("ok", "warning") for id in ("system.disk", "system.memory", "system.shm"))
     assert results["driver.npu-smi"]["status"] != "ok"
@@ -216,8 +216,10 @@ def test_an_internal_error_is_one_line_unless_debug_is_asked_for(
     ran = npudoctor("check")
     assert ran.code == 4
     assert ran.err == "npudoctor: internal error: RuntimeError: nobody foresaw this; --debug shows where\n"
-    with pytest.raises(RuntimeError):
-        npudoctor("--debug", "check")
+    debugged = npudoctor("--debug", "check")
+    assert debugged.code == 4
+    assert "Traceback (most recent call last)" in debugged.err
+    assert debugged.err.endswith(ran.err)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

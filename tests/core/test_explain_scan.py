@@ -54,10 +54,10 @@ def test_carriage_returns_neither_hide_lines_nor_shift_their_numbers() -> None:
     assert {one.found.what for one in scanner.sightings} == {"EJ0003", "P003"}
 
 
-def test_colours_and_control_characters_do_not_hide_and_are_not_shown() -> None:
+def test_colours_do_not_hide_and_control_characters_are_shown_escaped() -> None:
     scanner = scanned(b"\x1b[31mERROR\x1b[0m Failed to\x1b[1m bind the IP port\x07\n")
     assert [one.found.what for one in scanner.sightings] == ["P003"]
-    assert scanner.sightings[0].text == "ERROR Failed to bind the IP port"
+    assert scanner.sightings[0].text == "ERROR Failed to bind the IP port\\x07"
 
 
 def test_the_first_of_each_rank_is_kept_and_the_rest_counted() -> None:

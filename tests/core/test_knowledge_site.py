@@ -95,7 +95,7 @@ def test_without_a_folder_the_tables_are_ours(monkeypatch: pytest.MonkeyPatch, t
         ({"compatibility": {"releases": [{**NEW, "confidence": "sure"}]}}, "confidence: expected one of"),
         ({"compatibility": {"releases": [{"version": "9.9.9"}]}}, "must be whole; missing: confidence"),
         ({"pitfalls": {"pitfalls": [{"id": "P001", "symptoms": ["("]}]}}, "no regular expression"),
-        ({"mode": 0o664}, "others can write it"),
+        ({"mode": 0o666}, "other users can write"),
     ],
 )
 def test_a_bad_file_is_named_and_counts_for_nothing(write: Write, said: dict[str, Any], words: str) -> None:
@@ -111,7 +111,7 @@ def test_a_bad_file_is_named_and_counts_for_nothing(write: Write, said: dict[str
 def test_a_folder_that_others_can_write_is_refused(write: Write) -> None:
     path = write(compatibility={"releases": [NEW]})
     path.parent.chmod(0o777)
-    assert "others can write it" in table.site_problems()[0]
+    assert "other users can write" in table.site_problems()[0]
     assert releases.load().release("2.7.1.post99") is None
 
 

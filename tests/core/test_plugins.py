@@ -137,18 +137,18 @@ def test_the_built_in_check_is_the_one_that_stays(tmp_path: Path) -> None:
 def test_one_that_takes_forever_to_import_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "LOADING_TIME_S", 0.3)
     began = time.monotonic()
-    reason = problem_of(plugins.load([str(plugin(tmp_path, "import time; time.sleep(20)"))]))
+    reason = problem_of(plugins.load([str(plugin(tmp_path, "import time; time.sleep(600)"))]))
     assert "it was not imported within 0.3 s" in reason
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_a_check_that_takes_forever_is_left_at_the_deadline(tmp_path: Path) -> None:
-    body = "import time; time.sleep(60); yield from ()"
+    body = "import time; time.sleep(600); yield from ()"
     path = plugin(tmp_path, CHECK.format(id="site.slow", body=body))
-    argv = ["check", "site.slow", "system.shm", "--json", "--timeout", "1", "--plugin", str(path)]
+    argv = ["check", "site.slow", "system.shm", "--json", "--timeout", "5", "--plugin", str(path)]
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "npudoctor", *argv], capture_output=True, text=True, check=False)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert done.returncode == 3
     statuses = {result["check"]: result["status"] for result in json.loads(done.stdout)["results"]}
     assert statuses == {"system.shm": "ok", "site.slow": "skipped"}
@@ -163,10 +163,12 @@ def test_a_check_of_a_stranger_that_raises_is_a_crash_of_its_own(tmp_path: Path)
 def test_a_file_or_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
     path = plugin(tmp_path, CHECK.format(id="site.mine", body=NOTHING))
     path.chmod(0o666)
-    assert problem_of(plugins.load([str(path)])) == (f"{path} is refused: others can write {path}; chmod go-w {path}")
+    assert problem_of(plugins.load([str(path)])) == (
+        f"{path} is refused: other users can write {path}; chmod go-w {path}"
+    )
     path.chmod(0o644)
     path.parent.chmod(0o777)
-    assert f"others can write {path.parent}" in problem_of(plugins.load([str(path)]))
+    assert f"other users can write {path.parent}" in problem_of(plugins.load([str(path)]))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -177,4 +179,4 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_plug_in_that_is_not_there_is_a_reported_result(tmp_path: Path) -> None:
-    assert "FileNotFoundError" in problem_of(plugins.load([str(tmp_path / "absent.py")]))
+    assert "absent.py: No such file" in problem_of(plugins.load([str(tmp_path / "absent.py")]))

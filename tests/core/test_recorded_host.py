@@ -298,6 +298,7 @@ def test_an_ordinary_user_writes_where_the_rights_allow_it() -> None:
         tree.remove("/etc/hosts")
 
 
-def test_a_recording_on_disk_is_not_written() -> None:
+def test_a_recording_on_disk_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Read-only"):
-        ChangingTree(DiskStore("/")).write("/tmp/x", b"")
+        ChangingTree(DiskStore(str(tmp_path))).write("/x", b"")
+    assert not list(tmp_path.iterdir())

@@ -284,8 +284,8 @@ def test_command_lines_are_kept_without_credentials_and_those_of_others_only_whe
     text, left_out = kept(host, lambda host: host.measure("processes"), lambda host: host.measure("sockets"))
     assert "s3cr3t" not in text
     assert "private-plan" not in text
-    assert [word in text for word in ("train.py", "--lr=1", "--port=60001", "https://***@example.org")] == [True] * 4
-    assert (left_out.command_lines, left_out.words) == (1, 3)
+    assert [word in text for word in ("train.py", "--port=60001", "server", "(+3 arguments #")] == [True] * 4
+    assert left_out.command_lines == 1
 
 
 def test_of_other_people_the_files_of_users_tell_nothing() -> None:

@@ -148,9 +148,8 @@ def test_mutated_archives_are_read_or_refused(
     path = tmp_path_factory.getbasetemp() / "mutated.tar.gz"
     path.write_bytes(gzip.compress(bytes(data), 1))
     try:
-        held = hold(str(path), 1 << 20)
+        held = hold(str(path))
     except BundleError as problem:
         assert "\n" not in str(problem)
         return
-    assert held is not None
     assert not [name for name in held.files if name.startswith("/") or ".." in name.split("/")]

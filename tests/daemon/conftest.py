@@ -24,10 +24,12 @@ from npudoctor.daemon import state
 from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.board import Board
 from npudoctor.daemon.history import History
-from npudoctor.daemon.looking import Witness, look_at
+from npudoctor.daemon.looking import look_at
 from npudoctor.daemon.store import Store
 from npudoctor.daemon.view import View
 from npudoctor.daemon.web import App
+from npudoctor.daemon.witness import Witness
+from npudoctor.daemon.worker import known
 from npudoctor.host import Host
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
@@ -65,13 +67,14 @@ class Watched:
     options: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
-        self.witness = Witness(self.catalog, self.history, self.said.append)
+        self.witness = Witness(self.history, self.said.append)
         self.board = Board(View(interval_s=60.0), self.history, turned_s=lambda: 0.0, troubles=tuple)
 
     def look(self, look: Look = Look.QUICK, host: Host | None = None) -> list[str]:
         """Look once; the kinds of what has changed."""
         seen = look_at(self.catalog, host or self.host, look, self.options, Config(), deadline_s=60)
-        view, changes = self.witness.take(self.board.view, seen, written_s=state.now_s(), interval_s=60.0)
+        names = known(self.catalog)
+        view, changes = self.witness.take(self.board.view, seen, names, written_s=state.now_s(), interval_s=60.0)
         self.board.publish(view)
         return [change.kind for change in changes]
 
@@ -119,7 +122,7 @@ class Running:
 
     def get(self, path: str) -> httpx.Response:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talking:
-            talking.settimeout(20)
+            talking.settimeout(60)
             talking.connect(str(self.socket))
             talking.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             answer = http.client.HTTPResponse(talking)
@@ -146,7 +149,7 @@ class Running:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(120)
 
 
 @pytest.fixture

@@ -1,18 +1,21 @@
 """The daemon mends by itself what the site has named, when the site has said, and only so often."""
 
-import time
+import contextlib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from npudoctor import sim
+from npudoctor import clock, sim
 from npudoctor.config import Config, ConfigError, load
 from npudoctor.daemon import autofix
 from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.looking import look_at
+from npudoctor.daemon.site import Site
 from npudoctor.daemon.store import Change
+from npudoctor.daemon.worker import Worker, known
 from npudoctor.findings import Report
-from npudoctor.policy import AutoFix
+from npudoctor.policy import AutoFix, DaemonSettings
 from npudoctor.sdk import Risk
 
 from .conftest import Watch, Watched
@@ -30,8 +33,12 @@ def after(watched: Watched, policy: AutoFix, look: Look = Look.QUICK, boot: str 
 
 def act(watched: Watched, report: Report, changes: list[Change], policy: AutoFix, boot: str) -> int:
     journal = "/var/lib/npudoctor"
-    fixer = autofix.Fixer(catalog=watched.catalog, history=watched.history, journal=journal, say=watched.said.append)
-    return fixer.after(report, changes, policy, watched.host, watched.options, boot)
+    site = Site(config=Config(), options=watched.options, settings=DaemonSettings())
+    worker = Worker(watched.catalog, lambda _: contextlib.nullcontext(watched.host))
+    apply = partial(worker.fix, site=site, journal=journal)
+    return autofix.Fixer(history=watched.history, apply=apply, say=watched.said.append).after(
+        report, changes, policy, boot
+    )
 
 
 def kinds(watched: Watched) -> list[str]:
@@ -78,7 +85,7 @@ def test_the_limit_of_an_hour_is_kept_across_restarts(watch: Watch) -> None:
     assert after(watched, policy) == 0
     assert "fix-refused" in kinds(watched)
     assert watched.host.read("/proc/sys/net/ipv4/ip_local_reserved_ports").strip() == ""
-    assert watched.history.count_since(time.time() - 3600, *autofix.TRIED) == 2
+    assert watched.history.count_since(clock.timestamp() - 3600, *autofix.TRIED) == 2
 
 
 def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
@@ -86,7 +93,7 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
     pair = watched.catalog.fixes["python.install-pair"]
     assert pair.risk is Risk.ASK
     assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), Look.STANDARD) == 0
-    safe = autofix.safe_ones(watched.catalog.fixes.values())
+    safe = known(watched.catalog).safe
     assert "is not safe" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
     assert "there is no fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
     assert AutoFix(on_issue=(PORTS,)).mistake(watched.catalog.fixes, safe) is None

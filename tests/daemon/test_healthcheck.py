@@ -131,15 +131,15 @@ def test_a_state_with_a_changed_field_is_refused(check: Check, node: Path) -> No
 def test_a_state_that_others_could_have_written_is_refused_by_name(check: Check, node: Path) -> None:
     path = written(node)
     os.chmod(path, 0o666)
-    assert "is a file that others can write" in check("--state", path, "--root", str(node))[1]
+    assert "is refused: other" in check("--state", path, "--root", str(node))[1]
     os.chmod(path, 0o644)
     os.chmod(node, 0o777)
-    assert "lies in a folder that others can write" in check("--state", path, "--root", str(node))[1]
+    assert "is refused: other" in check("--state", path, "--root", str(node))[1]
     os.chmod(node, 0o755)
     (node / "link.json").symlink_to(path)
-    assert "cannot be opened" in check("--state", str(node / "link.json"), "--root", str(node))[1]
+    assert "must be a regular file" in check("--state", str(node / "link.json"), "--root", str(node))[1]
     os.mkfifo(node / "pipe.json", 0o600)
-    assert "is no regular file" in check("--state", str(node / "pipe.json"), "--root", str(node))[1]
+    assert "must be a regular file" in check("--state", str(node / "pipe.json"), "--root", str(node))[1]
 
 
 def test_without_a_state_it_looks_itself_unless_the_daemon_is_required(check: Check, tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_a_hanging_npu_smi_does_not_outlast_the_deadline(tmp_path: Path) -> None
         argv,
         capture_output=True,
         text=True,
-        env={**os.environ, "NPUDOCTOR_FAKE_DELAY_S": "60"},
-        timeout=60,
+        env={**os.environ, "NPUDOCTOR_FAKE_DELAY_S": "600"},
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout.startswith("unhealthy: could not determine")) == (1, True)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60

@@ -59,14 +59,20 @@ def test_every_file_can_be_read_and_is_in_the_wheel(path: Path) -> None:
         assert path.suffix == ".service"
 
 
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
 def npudoctor_calls() -> Iterator[tuple[str, list[str]]]:
     """Every command line of npudoctor in the manifests, with where it stands."""
     [rule] = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text())["rules"]
     yield "node-problem-detector", rule["args"]
     pod = kinds("kubernetes/pod.yaml")["Pod"]["spec"]
     yield "init container", pod["initContainers"][0]["args"]
-    for probe in ("readinessProbe", "livenessProbe"):
-        yield probe, pod["containers"][0][probe]["exec"]["command"][1:]
+    daemon = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+    for where, spec in (("pod", pod), ("daemonset", daemon)):
+        for probe in PROBES:
+            if probe in spec["containers"][0]:
+                yield f"{probe} of {where}", spec["containers"][0][probe]["exec"]["command"][1:]
     for name in ("cloud-init/user-data.yaml",):
         for command in documents(name)[0]["runcmd"]:
             if command[0] == "npudoctor":
@@ -81,7 +87,8 @@ def test_every_command_is_one_that_npudoctor_understands(where: str, argv: list[
 
 def test_every_probe_ends_before_its_consumer_gives_up() -> None:
     pod = kinds("kubernetes/pod.yaml")["Pod"]["spec"]["containers"][0]
-    for probe in (pod["readinessProbe"], pod["livenessProbe"]):
+    daemon = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]
+    for probe in [one[name] for one in (pod, daemon) for name in PROBES if name in one]:
         command = probe["exec"]["command"]
         assert parser_of("healthcheck").parse_args(command[2:]).timeout < probe["timeoutSeconds"]
     said = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text())
@@ -121,13 +128,23 @@ def test_the_manifests_fit_each_other(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "config.toml").write_text(held)
     config.load(str(tmp_path / "config.toml"))
     told = tomllib.loads(held)["daemon"]
-    probes = {container[name]["httpGet"]["port"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert probes == {int(told["listen"].rpartition(":")[2])}
+    assert "listen" not in told, "the probes use the socket"
     scraped = daemonset["DaemonSet"]["spec"]["template"]["metadata"]["annotations"]["prometheus.io/port"]
     assert told["metrics_listen"].endswith(f":{scraped}")
     assert documents("prometheus/scrape.yaml")[0]["scrape_configs"][0]["static_configs"][0]["targets"][0].endswith(
         f":{scraped}"
     )
+
+
+def test_the_daemonset_says_why_it_is_privileged_and_gives_its_account_to_nobody() -> None:
+    text = (DEPLOY / "kubernetes/daemonset.yaml").read_text()
+    spec = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+    assert spec["containers"][0]["securityContext"]["privileged"] is True
+    assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "takes those cards out of the scheduler's" in text
+    sidecar = documents("kubernetes/node-condition.yaml")[0]["spec"]["template"]["spec"]
+    assert "automountServiceAccountToken" not in sidecar
+    assert sidecar["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_the_driver_is_mounted_where_the_knowledge_says_that_it_lies() -> None:

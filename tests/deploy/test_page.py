@@ -74,7 +74,7 @@ def test_every_file_that_is_named_is_shipped() -> None:
 
 DOCTOR = """#!/bin/sh
 [ "$1" = service ] || set -- "$@" --simulate "$SCENARIO"
-exec {python} -m npudoctor "$@"
+exec '{python}' -m npudoctor "$@"
 """
 TAKES_FILES = """#!/bin/sh
 # Stands in for a command that is given files: they have to be there.
@@ -123,7 +123,10 @@ def sandbox(tmp_path: Path) -> Path:
     """A folder in which the page's commands act, with stand-ins for what would reach outside."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    scripts = {"npudoctor": DOCTOR.format(python=sys.executable), "python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n'}
+    scripts = {
+        "npudoctor": DOCTOR.format(python=sys.executable),
+        "python3": f'#!/bin/sh\nexec "{sys.executable}" "$@"\n',
+    }
     for name in ("kubectl", "ansible-playbook"):
         scripts[name] = TAKES_FILES
     for name, text in scripts.items():

@@ -227,6 +227,7 @@ def test_a_masked_unit_is_left_alone(catalog: Catalog, node: Path) -> None:
 def test_a_daemon_whose_libraries_are_missing_is_not_installed(
     catalog: Catalog, node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/npudoctor/bin/python3")
     own = node / sys.executable.lstrip("/")
     own.parent.mkdir(parents=True)
     beside = own.parent / "npudoctor"

@@ -52,7 +52,7 @@ class Slurm:
         (self.folder / "log").write_text("")
 
     def run(self, script: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        command = f"{sys.executable} -m npudoctor"
+        command = f"'{sys.executable}' -m npudoctor"
         doctor = self.folder / "npudoctor"
         where = "--root" if Path(self.scenario).is_dir() else "--simulate"
         look = f'cd /\nexec {command} "$@" {where} {self.scenario}'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def verified(path: Path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_has_nothing_to_say_against_a_unit(name: str, tmp_path: Path) -> None:
-    text = (SYSTEMD / name).read_text().replace("/usr/local/bin/npudoctor", sys.executable)
+    text = (SYSTEMD / name).read_text().replace("/usr/local/bin/npudoctor", "/bin/true")
     (tmp_path / name).write_text(text)
     assert verified(tmp_path / name) == (0, "")
 

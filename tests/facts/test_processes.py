@@ -53,11 +53,24 @@ def test_a_circle_of_parents_ends() -> None:
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["python3", "train.py", "--lr", "0.1"], "python3 train.py --lr 0.1"),
-        (["x", "--api-key", "s3cr3t", "--lr", "1"], "x --api-key *** --lr 1"),
-        (["x", "--password=s3cr3t"], "x --password=***"),
-        (["x", "HF_TOKEN=s3cr3t"], "x HF_TOKEN=***"),
-        (["x", "tokenizer.json", "y"], "x tokenizer.json y"),
+        (["python3", "train.py", "--lr", "0.1"], "python3 train.py (+2 arguments)"),
+        (["x", "--api-key", "s3cr3t", "--lr", "1"], "x (+4 arguments)"),
+        (["x", "HF_TOKEN=s3cr3t"], "x (+1 argument)"),
+        (["sh", "-c", "export TOKEN=s3cr3t && run"], "sh (+2 arguments)"),
+        (["python3", "-c", "login('s3cr3t')", "s3cr3t"], "python3 -c (+2 arguments)"),
+        (["python3", "-m", "app", "s3cr3t"], "python3 -m app (+1 argument)"),
+        (["python3", "-", "s3cr3t"], "python3 (+2 arguments)"),
+        (["token=s3cr3t"], "x (+1 argument)"),
+        (["curl", "s3cr3t"], "curl (+1 argument)"),
+        (
+            ["torchrun", "--rdzv-id", "s3cr3t", "--nproc_per_node=8", "--nnodes", "1:4", "train.py", "--key", "s3cr3t"],
+            "torchrun --nproc_per_node=8 --nnodes 1:4 train.py (+4 arguments)",
+        ),
+        (
+            ["python3", "-u", "-m", "torch.distributed.run", "--nproc-per-node", "8", "/x/train.py", "s3cr3t"],
+            "python3 -u -m torch.distributed.run --nproc-per-node 8 /x/train.py (+1 argument)",
+        ),
+        (["nginx:", "master", "process"], "nginx: (+2 arguments)"),
     ],
 )
 def test_a_command_is_shown_without_credentials(words: list[str], shown: str) -> None:
@@ -65,7 +78,7 @@ def test_a_command_is_shown_without_credentials(words: list[str], shown: str) ->
 
 
 def test_a_long_command_is_cut_and_a_missing_one_is_its_name() -> None:
-    found = processes.parse([row(5, 1, "x", *["word"] * 60), row(6, 1, "kworker")])
+    found = processes.parse([row(5, 1, "x", "/" + "w" * 120), row(6, 1, "kworker")])
     assert len(found.by_pid[5].command) == 100
     assert found.by_pid[6].command == "kworker"
 

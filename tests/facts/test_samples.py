@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from npudoctor.facts.kinds import KINDS
 from npudoctor.host import ParseError
+from npudoctor.visible import visible_lines
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = Path(__file__).resolve().parents[2] / "../shared/captures"
@@ -92,7 +93,8 @@ def leaves(value: Any) -> Iterator[str]:
 
 def invented(kind: str, found: dict[str, Any], text: str) -> list[str]:
     """What a parser reports that its text does not say; only causes and the name of the MCU are not in the text."""
-    there = re.sub(r"[\s\\]", "", text.replace("There is no NPU card", "0"))
+    text = text.replace("There is no NPU card", "0")
+    there = re.sub(r"[\s\\]", "", f"{text}{visible_lines(text)}")
     told = {key: item for key, item in found.items() if (kind, key) not in INFERRED}
     return [leaf for leaf in leaves(told) if re.sub(r"[\s\\]", "", leaf) not in there]
 

@@ -14,6 +14,7 @@ point, after one about the scene. FAULT is
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from npudoctor import children
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import Request
 from npudoctor.plugins import Catalog
@@ -186,16 +188,20 @@ class Play:
         return self.end(self.begin(what, number, fault))
 
     def settled(self) -> None:
-        """Wait for what a killed process had started: it holds the lock."""
+        """Wait for what a killed process had started: it holds the lock, and gpasswd's own until it is reaped."""
         path = f"{self.root}{scenes.STATE}/lock"
         until = time.monotonic() + 20
         while os.path.exists(path) and time.monotonic() < until:
             with open(path) as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
+                    break
                 except BlockingIOError:
                     time.sleep(0.01)
+        until = time.monotonic() + 0.2
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < until:
+                time.sleep(0.002)
 
     def one(self, fault: str, number: int) -> dict[str, Any]:
         """Strike at one point, and recover."""
@@ -248,6 +254,7 @@ class Play:
 
 def main(name: str, fault: str, folder: str, first: str, step: str) -> None:
     """Play a scene and print what is left, point by point."""
+    children.adopt_orphans()  # whoever runs the tests may be a subreaper, and reap nobody
     play = Play(name, folder)
     play.anew()
     made = play.planned()

@@ -12,13 +12,12 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from npudoctor import plugins
+from npudoctor import clock, plugins
 from npudoctor.facts.container import Container
 from npudoctor.facts.context import Service
 from npudoctor.facts.device_access import DeviceAccess
@@ -216,7 +215,7 @@ def with_logs(root: str) -> None:
         path = f"/root/ascend/log/debug/plog/plog-{day}_2026010100000000{day}.log"
         put(root, path, "x\n")
         put(root, "/proc/mounts", f"none {root} tmpfs rw 0 0\n")
-        os.utime(root + path, (time.time() - OLD_S,) * 2)
+        os.utime(root + path, (clock.timestamp() - OLD_S,) * 2)
 
 
 def with_python(root: str) -> None:

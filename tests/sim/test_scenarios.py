@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -92,12 +94,16 @@ def test_an_unknown_scenario_is_told_the_nearest_and_all_names() -> None:
 
 def test_a_simulated_node_answers_at_once() -> None:
     sim.simulate("seed-910b1").run(["npu-smi", "info"])
-    taken = []
+    taken: list[float] = []
+    bare: list[float] = []
     for _ in range(9):
         started = time.perf_counter()
         sim.simulate("seed-910b1").run(["npu-smi", "info"])
         taken.append(time.perf_counter() - started)
-    assert sorted(taken)[4] < 0.03
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        bare.append(time.perf_counter() - started)
+    assert min(taken) < 2 * min(bare), "as fast as an interpreter that does nothing, or nearly so"
 
 
 @pytest.mark.parametrize("name", ALL)

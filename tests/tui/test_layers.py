@@ -22,6 +22,7 @@ FORBIDDEN = (
     "daemon",
     "sdk",
     "report",
+    "web",
 )
 
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -35,7 +36,7 @@ class Terminal:
         variables = {"LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(self._home), "TERM": "xterm-256color", **environment}
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = ["env", *settings, sys.executable, *words]
-        shell = f"{' '.join(command)}; echo ended with $?; sleep 60"
+        shell = f"{shlex.join(command)}; echo ended with $?; sleep 600"
         self("new-session", "-d", "-x", "80", "-y", "24", shell)
 
     def __call__(self, *words: str) -> str:
@@ -53,7 +54,7 @@ class Terminal:
         self("send-keys", *keys)
 
     def until(self, holds: Callable[[str], object]) -> str:
-        for _ in range(300):
+        for _ in range(1200):
             seen = self.screen
             if holds(seen):
                 return seen
@@ -176,7 +177,7 @@ def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: T
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: Terminal) -> None:
     terminal("new-session", "-d", "-x", "80", "-y", "24", "env PS1='ready:' bash --norc --noprofile")
     terminal.shows("ready:")
-    words = f"LC_ALL=C.UTF-8 {sys.executable} -m npudoctor tui --simulate bare-host; echo ended with $?"
+    words = f"LC_ALL=C.UTF-8 '{sys.executable}' -m npudoctor tui --simulate bare-host; echo ended with $?"
     terminal("send-keys", words, "Enter")
     terminal.shows("TO MEND", "there is no Ascend card on this host", "q Quit")
     terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
@@ -192,7 +193,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
 
 @pytest.mark.parametrize("closed", ["0<&-", ">&-"])
 def test_a_closed_stdin_or_stdout_is_no_terminal_and_no_error(closed: str) -> None:
-    command = f"{sys.executable} -m npudoctor tui --simulate bare-host {closed}"
+    command = f"'{sys.executable}' -m npudoctor tui --simulate bare-host {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr  # as `check` ends where something is wrong
     assert "internal error" not in done.stderr
@@ -214,4 +215,4 @@ def test_who_loses_the_terminal_leaves_no_process(tmp_path: Path, told: bool) ->
     os.close(ours)
     if told:
         process.send_signal(signal.SIGHUP)
-    assert process.wait(timeout=30) == 129
+    assert process.wait(timeout=120) == 129

@@ -4,8 +4,12 @@
 set -u
 api=${KUBERNETES_API:-https://kubernetes.default.svc}
 account=${ACCOUNT:-/var/run/secrets/kubernetes.io/serviceaccount}
-ready=${READY:-http://127.0.0.1:9712/readyz}
 before=
+if [ "${READY:-}" ]; then # an address instead of the daemon's socket
+    set -- "$READY"
+else
+    set -- --unix-socket /run/npudoctor/npudoctor.sock http://npudoctor/readyz
+fi
 
 patch() { # path, kind of patch, body
     curl -sS -o /dev/null --fail --max-time 10 --cacert "$account/ca.crt" -X PATCH \
@@ -14,7 +18,7 @@ patch() { # path, kind of patch, body
 }
 
 while :; do
-    answer=$(curl -s --max-time 10 -w '%{http_code}' "$ready")
+    answer=$(curl -s --max-time 10 -w '%{http_code}' "$@")
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ)
     # The reason is copied as the JSON string that it is.
     message=$(printf '%s' "$answer" | sed -nE 's/.*"reason":"(([^"\\]|\\.)*)".*/\1/p')

@@ -227,7 +227,7 @@ def parse_netdetect(text: str) -> NetDetect:
 def parse_speed(text: str) -> Speed:
     """Read `hccn_tool -speed -g`."""
     found = [
-        integer(re.sub(r"\s*Mb/s$", "", value))
+        integer(value.removesuffix("Mb/s").rstrip())
         for value in _answers(text, "speed", r"[0-9]{1,9}\s*Mb/s|Unknown!?")
         if "Settings for" not in text
     ]

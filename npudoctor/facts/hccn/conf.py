@@ -26,11 +26,11 @@ def parse_conf(text: str) -> HccnConf:
     cards: dict[str, dict[str, str]] = {}
     lines = lines_of(text)
     for line in lines:
-        setting = re.fullmatch(r"\s*([A-Za-z][A-Za-z0-9_]*?)_([0-9]{1,4})\s*=\s*(.*?)\s*", line)
-        if setting is not None and setting[3]:
+        setting = re.fullmatch(r"\s*([A-Za-z][A-Za-z0-9_]{0,64}?)_([0-9]{1,4})\s*=\s*(.*)", line)
+        if setting is not None and (value := setting[3].rstrip()):
             card = cards.setdefault(str(int(setting[2])), {})
             earlier = card.get(setting[1])
-            card[setting[1]] = setting[3] if earlier in (None, setting[3]) else f"{earlier};{setting[3]}"
+            card[setting[1]] = value if earlier in (None, value) else f"{earlier};{value}"
     if not cards:
         raise refusal("this is not /etc/hccn.conf, or it sets nothing", lines)
     return HccnConf(cards)

@@ -65,7 +65,7 @@ def parse_stat(text: str) -> dict[str, Any]:
     headed = any(pair.key == "packet statistics" for pair in pairs)
     if not headed and not any(pair.key.endswith("_num") for pair in pairs):
         raise not_an_answer("stat", text)
-    found = _by_device(pair for pair in pairs if re.fullmatch("[a-z][a-z0-9_]*_[a-z0-9_]+", pair.key))
+    found = _by_device(pair for pair in pairs if "_" in pair.key[1:-1] and re.fullmatch("[a-z][a-z0-9_]*", pair.key))
     return _flat(found)
 
 

@@ -10,7 +10,7 @@ from npudoctor.records import dataclass
 from npudoctor.sdk import ParseError
 
 _LONGEST = 1 << 16
-_PAIR = r"\s*(?:\[(?:devid|device|dev_id) *([0-9]{1,5})\]\s*)?([A-Za-z][\w /-]{0,40}?)\s*:\s*(.*?)\s*"
+_PAIR = r"\s*(?:\[(?:devid|device|dev_id) *([0-9]{1,5})\]\s*)?([A-Za-z][\w /-]{0,40}?)\s*:\s*(.*)"
 _BY_TEXT = (
     (r"command not found|hccn_tool: not found|hccn_tool: No such file", "tool_missing"),
     (r"error while loading shared libraries|cannot open shared object file", "library_missing"),
@@ -21,14 +21,17 @@ _BY_TEXT = (
     (r"hccn_tool is busy|I2c is busy|Get lock failed|device is occupied", "hccn_busy"),
     (r"permission denied|operation not permitted|no permission|cmd run permission", "permission_denied"),
     (r"because no (ip|gateway) was preset|no ip and router set", "not_configured"),
-    (r"^\s*(The|This|Command|Cmd|Current)\b.*(not support|unsupported)", "not_supported"),
+    (r"^[ \t]{0,64}(The|This|Command|Cmd|Current)\b.{0,300}(not support|unsupported)", "not_supported"),
     (r"cmd line execute timeout|execute time ?out", "timed_out"),
     (r"Link status is down", "link_down"),
     (r"Optical module is not present", "optical_absent"),
     (r"Control link unreachable", "control_link_unreachable"),
     (r"Get device health status failed", "device_unhealthy"),
-    (r"^\s*(Cmd|Command) (line )?(is )?(error|invalid)|invalid (option|parameter|cmd)|^\s*usage\b", "command_invalid"),
-    (r"^\s*(Cmd|Command) execute[d]? fail|^\s*Execute failed", "command_failed"),
+    (
+        r"^[ \t]{0,64}(Cmd|Command) (line )?(is )?(error|invalid)|invalid (option|parameter|cmd)|^[ \t]{0,64}usage\b",
+        "command_invalid",
+    ),
+    (r"^[ \t]{0,64}(Cmd|Command) execute[d]? fail|^[ \t]{0,64}Execute failed", "command_failed"),
 )
 
 
@@ -68,7 +71,7 @@ def pairs_of(text: str) -> list[Pair]:
     for line in lines_of(text):
         if pair := re.fullmatch(_PAIR, line, re.ASCII):
             device = int(pair[1]) if pair[1] else None
-            found.append(Pair(" ".join(pair[2].lower().split()), pair[3], device))
+            found.append(Pair(" ".join(pair[2].lower().split()), pair[3].rstrip(), device))
     return found
 
 

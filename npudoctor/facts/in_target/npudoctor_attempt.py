@@ -24,13 +24,13 @@ def attempt(look: "object") -> None:
     os.dup2(2, 1)
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
-    began = time.time()
+    began = time.monotonic()
     try:
         said = look()  # type: ignore[operator]
         said["ok"] = True
     except BaseException as problem:
         said = {"ok": False, "error": in_words(problem), "exception": type(problem).__name__}
-    said["seconds"] = round(time.time() - began, 2)
+    said["seconds"] = round(time.monotonic() - began, 2)
     out.write(json.dumps(said, sort_keys=True) + "\n")
     out.flush()
     sys.stderr.flush()

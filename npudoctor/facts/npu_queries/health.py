@@ -56,7 +56,7 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
     """Keys and values; below the text of a fault a line that begins with a colon is the next, any other goes on."""
     title, value, margin = "", "", 0
     for line in filter(str.strip, lines_of(text)):
-        found = re.fullmatch(r"\s*([A-Z][A-Za-z ]{1,40}?)\s*:\s*(.*?)\s*", line)
+        found = re.fullmatch(r"\s*([A-Z][A-Za-z ]{1,40}?)\s*:\s*(.*)", line)
         indent = len(line) - len(line.lstrip())
         in_fault = title == normal("Error Information")
         if in_fault and line.lstrip().startswith(":"):
@@ -65,7 +65,7 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
             value += " " + line.strip()
         else:
             yield title, value
-            title, value, margin = (normal(found[1]), found[2], indent) if found else ("", "", 0)
+            title, value, margin = (normal(found[1]), found[2].rstrip(), indent) if found else ("", "", 0)
     yield title, value
 
 

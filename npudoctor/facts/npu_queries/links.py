@@ -30,7 +30,7 @@ class ProcessMemory:
 
 
 _PROCESS = (
-    r"\s*Process id\s*:\s*(?P<pid>[0-9]{1,10})\s+Process name\s*:\s*(?P<name>.*?)\s*"
+    r"\s*Process id\s*:\s*(?P<pid>[0-9]{1,10})\s+Process name\s*:\s*(?P<name>(?:\S{1,64}(?: {1,4}\S{1,64}){0,8}\s*)?)"
     r"Process memory\s*\(MB\)\s*:\s*(?P<memory_mb>\S+)\s*"
 )
 _CARD_ONLY = {*OF_THE_CARD, "chipid"}

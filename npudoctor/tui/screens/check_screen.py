@@ -17,8 +17,10 @@ class CheckScreen(NodeScreen):
         """The check that is looked at."""
         raise NotImplementedError
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done with what is looked at."""
+        if not super().check_action(action, parameters):
+            return False
         result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
         if action == "copy":
             return bool(detail.commands(result)) or None

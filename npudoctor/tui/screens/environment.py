@@ -119,7 +119,8 @@ class Environment(CheckScreen):
             Paragraph(Content.styled(environment.PARTS.get(joint.name, ""), "$muted")),
         ]
         if joint.check:
-            said += [Paragraph(Content()), *of_blocks(detail.blocks(self.doctor.diagnosis, joint.check))]
+            blocks = detail.blocks(self.doctor.diagnosis, joint.check)
+            said += [Paragraph(Content()), *of_blocks(blocks, read_only=bool(self.doctor.session.read_only))]
         return said
 
     def action_toggle_unset(self) -> None:

@@ -183,7 +183,7 @@ class FixDialog(ModalScreen[None]):
     @on(Button.Pressed, "#sudo")
     def _sudo(self) -> None:
         with self.app.suspend():
-            code = fixing.in_terminal(self._job.command)
+            code = fixing.in_terminal(self._doctor.session, self._job.command)
         self._tell(Line(Kind.DONE if code == 0 else Kind.BAD, f"{self._job.command_line} ended with {code}"))
         self._doctor.action_rerun()
 

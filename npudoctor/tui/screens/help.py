@@ -18,7 +18,8 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "esc", "plus,equals_sign": "+", "minus": "-"}
 
 _MOVES = (("↑ ↓ j k", "move"), ("g G", "first, last"), ("tab", "next field"))
-_EVERYWHERE = ("ctrl+p all actions by name", "ctrl+c leave", "ctrl+z to the shell")
+_EVERYWHERE = ("ctrl+p all actions by name", "ctrl+c leave")
+_TO_THE_SHELL = "ctrl+z to the shell"
 _COLUMN, _GAP = 34, 4
 
 
@@ -50,7 +51,10 @@ class Help(ModalScreen[None]):
         assert isinstance(self.app, DoctorApp)
         taken = {key for one in keys(self._of) for key in one.key.split(",")}
         moves = [f"{names} {word}" for names, word in _MOVES if not taken & set(names.split())]
-        known = [Content(f"{_GAP * ' '}".join(line)) for line in (moves, _EVERYWHERE)]
+        read_only = self.app.session.read_only
+        everywhere = _EVERYWHERE if read_only else (*_EVERYWHERE, _TO_THE_SHELL)
+        known = [Content(f"{_GAP * ' '}".join(line)) for line in (moves, everywhere)]
+        known += [Content.styled(read_only, "bold $warning")] if read_only else []
         of_screen, of_all = _rows(keys(self._of)), _rows(keys(self.app))
         column = min(_COLUMN, max(one.cell_length for one in of_screen) + _GAP)
         columns = zip_longest(of_screen, of_all, fillvalue=Content())

@@ -79,9 +79,10 @@ class History(NodeScreen):
         place = self.query_one(OptionList).highlighted
         return self._runs[place] if place is not None and place < len(self._runs) else None
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the undo where there is something to undo."""
-        return None if action == "undo" and not self._runs else True
+        allowed = super().check_action(action, parameters)
+        return None if allowed and action == "undo" and not self._runs else allowed
 
     def action_undo(self) -> None:
         """Ask whether to take this run back."""

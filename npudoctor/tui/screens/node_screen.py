@@ -34,6 +34,10 @@ class NodeScreen(Screen[None]):
         """The application."""
         return cast("DoctorApp", self.app)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what a read-only session refuses."""
+        return self.doctor.offers(action) and super().check_action(action, parameters)
+
     def compose(self) -> ComposeResult:
         """The frame around what the screen shows."""
         from npudoctor.tui.app import SCREENS
@@ -41,7 +45,7 @@ class NodeScreen(Screen[None]):
         yield Tabs(SCREENS, type(self).__name__)
         yield Masthead()
         yield from self.body()
-        yield KeyLine()
+        yield KeyLine(self.doctor.session.read_only or "")
         yield Static(f"npudoctor needs {LEAST_COLUMNS} × {LEAST_LINES}", classes="too-small")
 
     def body(self) -> ComposeResult:

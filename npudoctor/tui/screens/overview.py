@@ -67,7 +67,7 @@ class Overview(CheckScreen):
     def _show_check(self) -> None:
         check = self.check
         blocks = detail.blocks(self.doctor.diagnosis, check) if check else []
-        self.query_one("#page", Page).show(of_blocks(blocks))
+        self.query_one("#page", Page).show(of_blocks(blocks, read_only=bool(self.doctor.session.read_only)))
         self.refresh_bindings()
 
     # Keys

@@ -56,10 +56,11 @@ class Smoke(NodeScreen):
         self._stop: threading.Event | None = None
         self._problem = ""
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the start where nothing goes, and the stop where something does."""
         barred = {"start": self._stop is not None, "stop": self._stop is None}
-        return None if barred.get(action) else True
+        allowed = super().check_action(action, parameters)
+        return None if allowed and barred.get(action) else allowed
 
     def body(self) -> ComposeResult:
         """What is asked for, the ranks, the plots."""
@@ -167,7 +168,10 @@ class Smoke(NodeScreen):
                 )
                 for key, name, value, about in self._fields()
             ]
-            said += [Paragraph(Content()), Paragraph(Content("starts it, x stops it."), _GO)]
+            if refused := self.doctor.session.read_only:
+                said += [Paragraph(Content()), Paragraph(Content.styled(refused, "bold $warning"))]
+            else:
+                said += [Paragraph(Content()), Paragraph(Content("starts it, x stops it."), _GO)]
         else:
             mark = Content.styled(f"{GLYPHS[smoke.state]} ", STYLES[smoke.state])
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))

@@ -9,14 +9,18 @@ from textual.widget import Widget
 
 
 class KeyLine(Widget):
-    """Each key with its word; those that can do nothing at the moment are faint. A click is as good as the key."""
+    """Each key with its word; those that can do nothing at the moment are faint. A click is as good as the key.
+
+    A remark stands at the right; where there is too little room for all of it, what is before its colon.
+    """
 
     DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: clip; }"
 
-    def __init__(self) -> None:
+    def __init__(self, remark: str = "") -> None:
         super().__init__()
         self.auto_links = False
         self._parts: list[tuple[Content, bool]] = []
+        self._remark = Content.styled(remark, "bold $warning")
 
     def on_mount(self) -> None:
         """Follow what can be done."""
@@ -41,8 +45,15 @@ class KeyLine(Widget):
 
     def render(self) -> Content:
         """The line; where there is too little room, first without what can do nothing now."""
-        width = self.content_size.width
-        shown = [text for text, _ in self._parts]
+        width, shown = self.content_size.width, [text for text, _ in self._parts]
+        if remark := self._remark:
+            if _length(shown) + remark.cell_length + 4 > width:
+                remark = remark.split(":")[0]
+            width -= remark.cell_length + 2
+        line = self._fitting(shown, width)
+        return line + " " * (width + 2 - line.cell_length) + remark if remark else line
+
+    def _fitting(self, shown: list[Content], width: int) -> Content:
         if _length(shown) > width:
             shown = [text for text, enabled in self._parts if enabled]
         while _length(shown) > width and len(shown) > 2:

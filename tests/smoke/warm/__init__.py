@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,15 +13,21 @@ from pathlib import Path
 HERE = Path(__file__).parent
 MODULES = ("torch", "torch.distributed", "torch._dynamo", "torch.utils.data.distributed")
 
+STAND_IN = """#!/bin/sh
+''''exec {python} -SE "$0" "$@" #'''
+import sys
+sys.path.insert(0, {here!r})
+import client
+client.main({socket!r})
+"""
+"""A script for the shell and for Python, because the path in a first line `#!` can hold no spaces (execve(2))."""
+
 
 @contextlib.contextmanager
 def interpreter(python: Path, folder: Path, *more: str, environ: Mapping[str, str] | None = None) -> Iterator[Path]:
     """What to run instead of `python`; `more` names further modules to import, `environ` what that needs."""
     socket, stand_in = folder / "warm.socket", folder / "python"
-    stand_in.write_text(
-        f"#!{sys.executable} -SE\nimport sys\nsys.path.insert(0, {str(HERE)!r})\n"
-        f"import client\nclient.main({str(socket)!r})\n"
-    )
+    stand_in.write_text(STAND_IN.format(python=shlex.quote(sys.executable), here=str(HERE), socket=str(socket)))
     stand_in.chmod(0o755)
     server = subprocess.Popen(
         [str(python), str(HERE / "server.py"), str(socket), *MODULES, *more],

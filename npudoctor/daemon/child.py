@@ -1,0 +1,181 @@
+"""The process in which the daemon's looks and fixes run: started here, asked here, and killed when it is over its time.
+
+Whatever a check does there (a match that holds the interpreter, a call into C that never returns, a crash) ends that
+process at most. It is kept between looks, because to load everything anew costs more than a look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from npudoctor import children
+from npudoctor.config import Config
+from npudoctor.daemon.agenda import Look
+from npudoctor.daemon.seen import Known, Lost, Refused, Reply, Seen, Tried
+from npudoctor.daemon.site import Site
+from npudoctor.host import STANDARD_PLACES
+
+LOADING_S = 30.0
+"""How long the process may take to load all plug-ins and to open the node."""
+
+GRACE_S = 5.0
+"""How long a look may go on after its deadline, which the engine keeps by itself as a rule."""
+
+FIXING_S = 900.0
+"""How long a fix may take. One that is killed is taken back by the next fix, like one that lost its power."""
+
+ENDING_S = 2.0
+"""How long a fix that is under way may take to undo what it has done, when the daemon is told to end."""
+
+LARGEST_MIB = 200
+"""A process that is larger after a look is ended, and the next look gets a new one."""
+
+LONGEST_REPLY_BYTES = 64 << 20
+
+
+class Child:
+    """Runs looks in a process of its own. `argv` starts it, given two descriptors and this process's number more."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.known = Known()
+        self._argv = tuple(argv)
+        self._config: Config | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: tuple[int, int] = (-1, -1)
+        self._others = frozenset(children.children())  # what a shell had started before it became this process
+        self._stuck = -1
+        self._lock = threading.Lock()
+        self._fixing = False
+        self._ending = False
+        children.adopt_orphans()
+
+    def prepare(self, config: Config) -> Known:
+        """Load everything, and see whether the node can be opened. Raises Refused and Lost."""
+        if self._process is None:
+            self._start()
+        self._config = None
+        known = self._ask({"prepare": config.model_dump(mode="json")}, LOADING_S).known
+        assert known is not None
+        self.known, self._config = known, config
+        return known
+
+    def look(self, look: Look, site: Site) -> Seen:
+        """Look at the node. Raises Lost."""
+        own = self._others if self._process is None else {*self._others, self._process.pid}
+        left = children.named(STANDARD_PLACES, children.end_children(but=own, within_s=0.1))
+        self._prepared(site)
+        seen = self._ask({"look": look.value, "left": left}, site.settings.timeout_s + GRACE_S).seen
+        assert seen is not None
+        if self._process is not None and _size_mib(self._process.pid) > LARGEST_MIB:
+            self._kill()
+        return seen
+
+    def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
+        """Apply a safe fix. Raises Lost."""
+        self._prepared(site)
+        self._fixing = True
+        try:
+            return self._ask({"fix": id, "journal": journal}, FIXING_S).tried
+        finally:
+            self._fixing = False
+
+    def end(self) -> None:
+        """Kill the process; one that is at a fix may undo it first."""
+        self._ending = True
+        if self._fixing and (process := self._process):
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(ENDING_S)
+        self._kill()
+
+    def _prepared(self, site: Site) -> None:
+        if self._process is None or self._config is not site.config:
+            try:
+                self.prepare(site.config)
+            except Refused as problem:
+                raise Lost(str(problem)) from problem
+
+    # The process
+
+    def _start(self) -> None:
+        if self._ending:
+            raise Lost("the daemon is ending")
+        if self._stuck in children.children():
+            raise Lost(f"process {self._stuck}, in which an earlier look hangs, can neither end nor be ended")
+        (answers, answering), (asked, asking) = os.pipe(), os.pipe()
+        try:
+            argv = [*self._argv, str(asked), str(answering), str(os.getpid())]
+            self._process = subprocess.Popen(argv, pass_fds=(asked, answering), start_new_session=True)
+        except OSError as problem:
+            os.close(answers)
+            os.close(asking)
+            raise Lost(f"{self._argv[0]} cannot be started: {problem.strerror}") from problem
+        finally:
+            os.close(asked)
+            os.close(answering)
+        self._pipes = (answers, asking)
+
+    def _ask(self, request: Mapping[str, Any], within_s: float) -> Reply:
+        """One request and its answer. Raises Lost and Refused."""
+        process, (answers, asking) = self._process, self._pipes
+        assert process is not None
+        until = time.monotonic() + within_s
+        text = bytearray()
+        try:
+            os.write(asking, json.dumps(request).encode() + b"\n")
+            while not text.endswith(b"\n") and len(text) < LONGEST_REPLY_BYTES:
+                if not select.select([answers], [], [], max(0.0, until - time.monotonic()))[0]:
+                    raise Lost(f"the process that looks did not answer within {within_s:g} s and was killed")
+                piece = os.read(answers, 1 << 20)
+                if not piece:
+                    raise Lost(f"the process that looks {_how_it_ended(process)}")
+                text += piece
+            reply = Reply.model_validate_json(text)
+        except (OSError, ValueError) as problem:
+            self._kill()
+            raise Lost(f"the process that looks gave no answer that can be read: {problem}") from problem
+        except Lost:
+            self._kill()
+            raise
+        if reply.refused is not None:
+            raise Refused(reply.refused)
+        if reply.failed is not None:
+            raise Lost(reply.failed)
+        return reply
+
+    def _kill(self) -> None:
+        """End the process with all that it has started; it is not waited for long."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is None:
+                return
+            for handle in self._pipes:
+                os.close(handle)
+            children.end_children(but=self._others)
+            self._stuck = process.pid
+            process.poll()
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    """What became of a process that has closed its pipes."""
+    try:
+        code = process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        return "closed its pipes"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended by itself, with exit code {code}"
+
+
+def _size_mib(pid: int) -> float:
+    """How much memory a process has resident; 0 where it is gone."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+    return 0.0

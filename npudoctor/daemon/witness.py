@@ -1,0 +1,75 @@
+"""What the daemon makes of a look: the history learns of it, and a new view is made of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from npudoctor import clock
+from npudoctor.daemon import fitness, view
+from npudoctor.daemon.agenda import Look
+from npudoctor.daemon.answers import Card
+from npudoctor.daemon.history import History
+from npudoctor.daemon.seen import Counted, Known, Seen
+from npudoctor.daemon.store import Change
+from npudoctor.daemon.view import Looked, View
+from npudoctor.findings import Report
+from npudoctor.records import replace
+
+
+class Witness:
+    """Makes of each look the next view. `say` gets a line for the log about every change."""
+
+    def __init__(self, history: History, say: Callable[[str], None]) -> None:
+        self.history = history
+        self._say = say
+        self._cards: tuple[Card, ...] = ()
+        self._counted: dict[str, Counted] = {}
+
+    def take(
+        self, before: View, seen: Seen, known: Known, *, written_s: float, interval_s: float
+    ) -> tuple[View, list[Change]]:
+        """The view after a look that was made with this catalogue, and what has changed by it."""
+        now = clock.timestamp()
+        last = before.looks.get(seen.look.value)
+        looks = {
+            **before.looks,
+            seen.look.value: Looked(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
+        }
+        after = replace(before, looks=looks, interval_s=interval_s, patience_s=0.0)
+        if seen.counted is not None:
+            self._counted = seen.counted
+            after = replace(after, counted_at=now)
+        changes: list[Change] = []
+        report = seen.report
+        if report is not None:
+            changes = self._enter(report)
+            self._cards = seen.cards or ()
+            others = {profile: one for profile, one in before.reports.items() if profile != report.profile}
+            reports = {**others, report.profile: report}
+            after = replace(
+                after,
+                reports=reports,
+                results=view.results_of(reports, {check.id: check.after for check in known.checks}),
+                issues=tuple(self.history.issues()),
+                versions={**before.versions, **seen.versions},
+                in_service=report.in_service,
+                seen_at=now,
+                looked_at=now,
+                written_s=written_s,
+                problem=fitness.node_problem(report),
+                undetermined=fitness.unseen(report),
+            )
+        return replace(after, cards=fitness.with_counts(self._cards, self._counted)), changes
+
+    def miss(self, before: View, look: Look, why: str, *, written_s: float) -> View:
+        """The view after a look that brought nothing: what was known of the cards is no longer."""
+        if look is Look.COUNTERS:
+            return replace(before, patience_s=0.0)
+        return replace(before, patience_s=0.0, looked_at=clock.timestamp(), written_s=written_s, undetermined=why)
+
+    def _enter(self, report: Report) -> list[Change]:
+        changes = self.history.take(report)
+        for one in changes:
+            about = "" if one.subject in ("host", "python", "container") else f"{one.subject}: "
+            self._say(f"{one.kind} {one.severity}: {about}{one.said} ({one.check})")
+        return changes

@@ -1,0 +1,185 @@
+"""The looks and the fixes themselves, as they run in the daemon's child process.
+
+`serve` answers requests on a pipe, one at a time, until the pipe is closed. Nothing here may be trusted to end: the
+daemon (`child`) kills the process when a look is over its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from npudoctor.config import Config
+from npudoctor.daemon.agenda import Look
+from npudoctor.daemon.looking import leftovers, look_at
+from npudoctor.daemon.seen import CheckNames, Known, Refused, Reply, Seen, Threshold, Tried
+from npudoctor.daemon.site import Site
+from npudoctor.fixer import plan, runner
+from npudoctor.fixer.runner import Outcome
+from npudoctor.host import Host, MutableHost
+from npudoctor.host import Refused as FixRefused
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Risk
+
+OpenHost = Callable[[Site], AbstractContextManager[Host]]
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """Looks at a node and mends it. `open_host` opens it anew, as it is asked for at that time."""
+
+    def __init__(self, catalog: Catalog, open_host: OpenHost) -> None:
+        self.catalog = catalog
+        self._open_host = open_host
+        self._host: Host | None = None
+        self._node = contextlib.ExitStack()
+
+    @property
+    def known(self) -> Known:
+        """The names in the catalogue."""
+        return known(self.catalog)
+
+    def look(self, look: Look, site: Site, left: Mapping[str, int] | None = None) -> Seen:
+        """Look at the node; a tool of which a process is `left` is not started again."""
+        host = self._host = self._opened(site, look)
+        left = {**(left or {}), **leftovers()} if hasattr(host, "pass_over") else {}
+        for tool, pid in left.items():
+            why = f"an earlier call of it, process {pid}, can neither end nor be ended"
+            host.pass_over(tool, why)  # type: ignore[attr-defined]
+        try:
+            seen = look_at(self.catalog, host, look, site.options, site.config, deadline_s=site.settings.timeout_s)
+        finally:
+            if close := getattr(host, "close", None):
+                close()
+        return seen.model_copy(update={"left": left})
+
+    def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
+        """Apply one fix if it is safe; None where there was nothing to do."""
+        fix = self.catalog.fixes.get(id)
+        if fix is None or fix.risk is not Risk.SAFE:
+            return None
+        host = self._host = self._opened(site, Look.QUICK)
+        if not isinstance(host, MutableHost):
+            return None
+        try:
+            planned = plan.make(self.catalog, host.fresh(), plan.Request(id), site.options)
+        except FixRefused as why:
+            return Tried(kind="fix-refused", said=f"{id}: {why.reason}", tried=False)
+        if planned.empty:
+            return None
+        ended = runner.Ended(outcome=Outcome.REFUSED, fix=id, reason="it did not end")
+        for event in runner.apply(self.catalog, host.fresh(), planned, site.options, state=journal):
+            if isinstance(event, runner.Ended):
+                ended = event
+        if ended.outcome is Outcome.REFUSED:
+            return Tried(kind="fix-refused", said=f"{id}: {ended.reason}", tried=False)
+        if ended.outcome is Outcome.NOTHING:
+            return None
+        back = f"; npudoctor undo {ended.run} takes it back" if ended.outcome is Outcome.APPLIED else ""
+        kind = "fixed" if ended.outcome is Outcome.APPLIED else "fix-failed"
+        return Tried(kind=kind, said=f"{id}: {ended.reason} (run {ended.run}){back}", tried=True)
+
+    def end(self) -> None:
+        """Give up what a look waits for."""
+        if self._host is not None and (close := getattr(self._host, "close", None)):
+            close()
+
+    def open_once(self, site: Site) -> None:
+        """Open the node and leave it again, to learn that it can be opened. Raises Refused."""
+        with self._open_host(site):
+            pass
+
+    def _opened(self, site: Site, look: Look) -> Host:
+        """The node, with nothing remembered; how a login is set up is asked again with every standard look."""
+        host = self._host
+        fresh = getattr(host, "fresh", None)
+        if host is not None and fresh and (look is not Look.STANDARD or host.about.source != "live"):
+            return fresh()  # type: ignore[no-any-return]
+        self._node.close()
+        return self._node.enter_context(self._open_host(site))
+
+
+def known(catalog: Catalog) -> Known:
+    """The names in a catalogue."""
+    return Known(
+        checks=tuple(
+            CheckNames(
+                id=check.id,
+                tags=tuple(check.tags),
+                after=tuple(check.after),
+                thresholds=tuple(Threshold(name=one.name) for one in check.thresholds),
+            )
+            for check in catalog.checks.values()
+        ),
+        complete=not catalog.broken,
+        fixes=tuple(catalog.fixes),
+        safe=tuple(fix.id for fix in catalog.fixes.values() if fix.risk is Risk.SAFE),
+    )
+
+
+# The process
+
+
+def serve(
+    requests: int,
+    answers: int,
+    parent: int,
+    load: Callable[[], Catalog],
+    site_of: Callable[[Config], Site],
+    open_host: OpenHost,
+) -> None:
+    """Answer the requests that come on one pipe, a line of JSON each, on another; returns when there are no more."""
+    _end_with(parent)
+    gc.enable()
+    worker, site = Worker(load(), open_host), None
+    gc.freeze()
+    with open(requests, encoding="utf-8") as lines, open(answers, "w", encoding="utf-8") as out:
+        for line in lines:
+            asked = json.loads(line)
+            try:
+                if "prepare" in asked:
+                    site = site_of(Config.model_validate(asked["prepare"]))
+                reply = _reply(worker, site, asked)
+            except Refused as problem:
+                reply = Reply(refused=str(problem))
+            except Exception as problem:
+                traceback.print_exc()
+                reply = Reply(failed=f"{type(problem).__name__}: {problem}")
+            out.write(reply.model_dump_json(by_alias=True) + "\n")
+            out.flush()
+            give_back()
+
+
+def _reply(worker: Worker, site: Site | None, asked: dict[str, Any]) -> Reply:
+    if site is None:
+        raise RuntimeError("asked before it was prepared")
+    if "look" in asked:
+        return Reply(seen=worker.look(Look(asked["look"]), site, asked["left"]))
+    if "fix" in asked:
+        return Reply(tried=worker.fix(asked["fix"], site, asked["journal"]))
+    worker.open_once(site)
+    return Reply(known=worker.known)
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the daemon ends, however it ends; a request to end interrupts what is under way."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def give_back() -> None:
+    """Return what a look has used to the system, so that a process stays as small as it is between looks."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,87 @@
+"""Text of the node as it may be shown: what a terminal obeys, and what a reader cannot see, is escaped.
+
+Process names, host names, outputs of tools and names in archives are written by others. A control sequence among them
+would reach the reader's terminal, a line break would forge a line of a report, a bidirectional control or a character
+without width would make a command look like another one. They are spelled as Python spells them: `\\x1b`, `\\u202e`.
+
+Findings, facts as JSON and the rows of the terminal interface pass through here where they are made; stdout, stderr
+and the screen do so once more where they are written, so that no writer can forget it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TypeVar
+
+_HIDDEN = (
+    r"\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\uf8ff\ufeff\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U0010ffff"
+    # letters and marks that are drawn as nothing: Default_Ignorable_Code_Point of Unicode
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0"
+)
+"""C1, DEL, formats, surrogates, private use and separators of lines, but no blanks; C0 is added below."""
+
+_LINE = rf"[\x00-\x1f{_HIDDEN}]"
+_LINES = rf"[\x00-\x08\x0b-\x1f{_HIDDEN}]"
+_SCREEN = rf"\x1b\[[0-9;]*m|{_LINES}"
+
+Value = TypeVar("Value")
+
+
+@functools.cache
+def _pattern(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
+
+
+def _shows(text: str) -> bool:
+    """Whether a text, line breaks aside, plainly has nothing to escape; fast."""
+    return text.isascii() and text.replace("\n", " ").isprintable()
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 else match[0].encode("unicode_escape").decode()
+
+
+def visible(text: str) -> str:
+    """The text as one line of what can be seen."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _pattern(_LINE).sub(_escape, text)
+
+
+def visible_lines(text: str) -> str:
+    """The text as lines of what can be seen; line breaks and tabs stay."""
+    return text if _shows(text) else _pattern(_LINES).sub(_escape, text)
+
+
+def visible_screen(text: str) -> str:
+    """What is about to be written to a terminal: our own colours stay besides line breaks and tabs."""
+    return text if _shows(text) else _pattern(_SCREEN).sub(_escape, text)
+
+
+def visible_json(text: str) -> str:
+    """A JSON document in which no string holds what cannot be seen; it says the same."""
+    import json
+
+    return text if _shows(text) else _pattern(_LINES).sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def all_visible(value: Value, show: Callable[[str], str] = visible) -> Value:
+    """The same record, list or mapping with every text in it as it may be shown; numbers and the like as they are."""
+    import dataclasses  # here, because it loads much that `npudoctor --version` needs not
+
+    if isinstance(value, str):
+        return value if isinstance(value, Enum) else show(value)  # type: ignore[return-value]
+    if isinstance(value, Mapping):
+        return {all_visible(key, show): all_visible(one, show) for key, one in value.items()}  # type: ignore[return-value]
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(all_visible(one, show) for one in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{one.name: all_visible(getattr(value, one.name), show) for one in dataclasses.fields(value)}
+        )
+    return value

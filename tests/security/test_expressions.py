@@ -1,0 +1,139 @@
+"""No expression of the product takes more than linear time, whatever text others hand to it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import time
+
+import pytest
+
+from npudoctor import credentials, knowledge, recorded_sources, visible
+from npudoctor.command_line import reduced
+from npudoctor.credentials import masked
+from npudoctor.explain.sought import Sought
+from tests.security import adversarial
+from tests.security.adversarial import ROOT, Expression
+
+IN_CODE, UNRESOLVED = adversarial.in_code()
+ELSEWHERE = {
+    "npudoctor/credentials.py": "the rules, below",
+    "npudoctor/explain/sieve.py": "the sieve, below",
+    "npudoctor/explain/sought.py": "symptoms and hints of the knowledge base, below",
+    "npudoctor/knowledge/symptoms.py": "symptoms and hints of the knowledge base, below",
+    "npudoctor/knowledge/chips.py": "names of chips in hardware.json, below",
+    "npudoctor/knowledge/values.py": "rules of environment.json, below; one of two literals for numbers",
+    "checks/driver_kernel.py": "kinds of kernel log lines, below",
+    "npudoctor/facts/hccn/answers.py": "literals of its callers, below",
+    "npudoctor/facts/hccn/port.py": "literals around a unit or a key, with one repetition and nothing after it",
+    "npudoctor/knowledge/collectives.py": "one expression of hccl.json, below",
+    "npudoctor/knowledge/pairs.py": "an escaped name between literals",
+    "npudoctor/knowledge/site.py": "is compiled to be judged, and applied to nothing",
+    "npudoctor/smoke/blame.py": "a number between literals",
+    "npudoctor/visible.py": "its three expressions, below",
+    "npudoctor/host/python_owner.py": "one of two classes of characters",
+    "npudoctor/recorded_sources.py": "its tables, below",
+    "npudoctor/redaction.py": "escaped names beside expressions of the module",
+    "fixes/_installing.py": "an escaped path before literals",
+}
+"""Expressions that are only known at run time, by file: what covers them."""
+
+
+def from_data() -> list[Expression]:
+    found = [
+        Expression(pitfall.id, text, 0, "search")
+        for pitfall in knowledge.pitfalls().rows
+        for text in (*pitfall.symptoms, *pitfall.hints)
+    ]
+    found += [Expression("credentials", text, 0, "search") for _, text in (*credentials._RULES, *credentials._SHAPES)]
+    kinds = importlib.import_module("npudoctor.checks.driver_kernel").KINDS
+    found += [Expression("kernel log", kind.pattern, 0, "search") for kind in kinds]
+    rows = (*recorded_sources.COMMANDS, *recorded_sources.FILES)
+    found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
+    found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
+    for name in ("environment", "hardware", "hccl"):
+        text = (ROOT / "npudoctor" / "knowledge" / f"{name}.json").read_text()
+        patterns = re.findall(r'"(?:name_pattern|pattern|healthy)": ("(?:[^"\\]|\\.)*")', text)
+        found += [Expression(name, json.loads(one), 0, "fullmatch") for one in patterns]
+    found += [Expression("visible", one, 0, "sub") for one in (visible._LINE, visible._LINES, visible._SCREEN)]
+    answers = (ROOT / "npudoctor/facts/hccn/answers.py").read_text()
+    found += [
+        Expression("hccn", one, 0, "fullmatch") for one in re.findall(r'_answers\(\w+, "\w+", r?"([^"]+)"', answers)
+    ]
+    return found
+
+
+IN_DATA = from_data()
+
+
+def test_every_expression_is_looked_at_here() -> None:
+    assert len(IN_CODE) > 240
+    assert len(IN_DATA) > 330
+    assert not [one for one in UNRESOLVED if one.where.partition(":")[0] not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_time_grows_no_faster_than_the_text(part: int) -> None:
+    slow = {}
+    for expression in (IN_CODE + IN_DATA)[part::4]:
+        if (text := adversarial.worse_than_linear(expression, 4096)) is not None:
+            slow[f"{expression.where} {expression.text[:60]}"] = text
+    assert not slow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(16))
+def test_time_grows_no_faster_than_a_long_text_of_any_two_characters(part: int) -> None:
+    slow = {}
+    for expression in (IN_CODE + IN_DATA)[part::16]:
+        if (text := adversarial.worse_than_linear(expression, 16384, thorough=True)) is not None:
+            slow[f"{expression.where} {expression.text[:60]}"] = text
+    assert not slow
+
+
+@pytest.mark.parametrize(
+    "expression", [r"([A-Za-z][\w+.-]*://)[^\s/@\"']+@", r"(\w+)=[01]\b", r"^\s*x\s*=", "a.*b.*c$"]
+)
+def test_the_measure_notices_what_is_quadratic(expression: str) -> None:
+    assert adversarial.worse_than_linear(Expression("", expression, re.MULTILINE, "search"), 8192) is not None
+
+
+UNITS = ("a", "A0", "token", "token=", 'token="', "token='a", "-", "--k ", "--a=", "://", "://a:", "eyJ", "-----BEGIN ")
+MORE_UNITS = (
+    "mysql ",
+    "docker login ",
+    "basic a",
+    "authorization: ",
+    "x-",
+    "key=",
+    "\\",
+    '\\"',
+    " ",
+    "\n",
+    "sk-",
+    "A",
+    "@",
+)
+
+
+@pytest.mark.parametrize("unit", UNITS + MORE_UNITS)
+def test_masking_a_text_four_times_as_long_takes_about_four_times_as_long(unit: str) -> None:
+    def took(size: int) -> float:
+        text = unit * (size // len(unit))
+        began = time.process_time()
+        masked(text)
+        return time.process_time() - began
+
+    size = 1 << 16
+    assert took(4 * size) < max(8 * min(took(size) for _ in range(3)), 0.1)
+
+
+@pytest.mark.slow
+def test_masking_eight_mebibytes_of_what_a_tool_prints_is_linear_too() -> None:
+    text = "npu 0 token=abc https://u:p@h/x --key v aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n" * (8 << 20 >> 6)
+    assert "abc" not in masked(text)
+
+
+def test_a_command_line_of_two_megabytes_is_reduced_at_once() -> None:
+    assert reduced(["python3", "x.py", "a" * (1 << 21)])[:2] == ("python3", "x.py")

@@ -1,0 +1,184 @@
+"""Few descriptors, processes or bytes of memory: an answer or one line, never a hang, never an error of the driver."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npudoctor import schedule, sim
+from npudoctor.host import Unavailable, ask_each, exhausted
+from tests.plain_user import as_root
+
+ENTRY = "import sys; from npudoctor.cli import console; console()"
+"""What the console script does; -P is not known to Python 3.10."""
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Path]:
+    """A folder with the tools of a healthy node, as real programs, and a log; any user can pass through it."""
+    with tempfile.TemporaryDirectory(prefix="npudoctor test ") as name:
+        folder = Path(name)
+        sim.write_tools(sim.simulate("healthy-910a"), str(folder))
+        (folder / "logs").mkdir()
+        (folder / "logs" / "x.log").write_text("Failed to bind the IP port\n")
+        folder.chmod(0o755)
+        yield folder
+
+
+def limited(kind: int, most: int, words: list[str], *before: str) -> "subprocess.CompletedProcess[str]":
+    def limit() -> None:
+        resource.setrlimit(kind, (most, most))
+
+    argv = [*before, sys.executable, "-c", ENTRY, *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=300)
+
+
+def commands(tools: Path, folder: Path) -> dict[str, list[str]]:
+    return {
+        "check": ["check", "--profile", "quick", "--json", "--root", str(tools)],
+        "facts": ["facts", "--root", str(tools)],
+        "record": ["record", "--profile", "quick", "--root", str(tools), str(folder / "x.tar.gz")],
+        "healthcheck": ["healthcheck", "--no-daemon", "--root", str(tools)],
+        "explain": ["explain", "--log", str(tools / "logs")],
+        "list": ["list"],
+    }
+
+
+@pytest.mark.parametrize("command", ["check", "facts", "record", "healthcheck", "explain", "list"])
+@pytest.mark.parametrize("most", [5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20])
+def test_few_descriptors_are_no_error_of_the_driver(tools: Path, tmp_path: Path, most: int, command: str) -> None:
+    if most not in (6, 8, 10, 11) and command not in ("check",):
+        pytest.skip("tried with the numbers that were found to matter")
+    done = limited(resource.RLIMIT_NOFILE, most, commands(tools, tmp_path)[command])
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    assert done.returncode in (0, 1, 3, 4)
+    if done.returncode == 4:
+        assert done.stderr.count("\n") == 1
+    elif command == "check":
+        results = {result["check"]: result for result in json.loads(done.stdout)["results"]}
+        for check in ("driver.npu-smi", "npu.present", "npu.health", "driver.installed"):
+            assert results[check]["status"] in ("ok", "skipped"), (most, results[check])
+
+
+@as_root
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 8, 12])
+def test_few_processes_are_one_line_or_an_answer(tools: Path, tmp_path: Path, most: int) -> None:
+    tmp_path.chmod(0o777)
+    uid = str(random.randrange(1_000_000, 2_000_000_000))  # the kernel counts by user, whoever else runs tests here
+    passing = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=+dac_read_search"]
+    before = [*passing, "--ambient-caps=+dac_read_search"]
+    for command in ("check", "healthcheck", "explain"):
+        done = limited(resource.RLIMIT_NPROC, most, commands(tools, tmp_path)[command], *before)
+        assert "Traceback" not in done.stdout + done.stderr, done.stderr
+        assert done.returncode in (0, 1, 3, 4)
+        if done.returncode == 4:
+            assert done.stderr.count("\n") == 1
+        elif command == "check":
+            results = {result["check"]: result for result in json.loads(done.stdout)["results"]}
+            assert results["driver.npu-smi"]["status"] in ("ok", "skipped"), results["driver.npu-smi"]
+
+
+@pytest.mark.parametrize(("kind", "most"), [(resource.RLIMIT_AS, 300 << 20), (resource.RLIMIT_CPU, 60)])
+def test_little_memory_is_an_answer(tools: Path, tmp_path: Path, kind: int, most: int) -> None:
+    done = limited(kind, most, commands(tools, tmp_path)["check"])
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    graph: dict[int, set[int]] = {number: set() for number in range(20)}
+    done = [node for what, node, _ in schedule.Schedule(graph, lambda node: node).run() if what == "done"]
+    assert sorted(done) == sorted(graph)
+
+
+def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="ulimit -u"):
+        list(schedule.Schedule({1: set()}, lambda node: node).run())
+
+
+def test_work_that_raises_ends_the_run_and_nobody_waits_for_it() -> None:
+    def work(node: int) -> int:
+        if node == 3:
+            raise OSError(24, "Too many open files")
+        return node
+
+    graph: dict[int, set[int]] = {1: set(), 2: {1}, 3: {1}, 4: {3}}
+    with pytest.raises(OSError, match="Too many open files"):
+        list(schedule.Schedule(graph, work).run())
+
+
+def test_a_command_that_cannot_be_started_for_want_of_descriptors_is_not_taken_for_a_missing_one() -> None:
+    class Host:
+        def run(self, argv: object, *, timeout: float) -> object:
+            raise OSError(24, "Too many open files")
+
+    with pytest.raises(OSError, match="Too many open files"):
+        ask_each(Host(), [["a"], ["b"], ["c"]], timeout=1)  # type: ignore[arg-type]
+    assert exhausted(OSError(24, "")) and not exhausted(OSError(2, "")) and not exhausted(Unavailable(""))
+
+
+@pytest.mark.parametrize("unset", ["HOME", "TERM", "PATH", "LANG"])
+def test_a_variable_that_is_not_set_is_no_traceback(tools: Path, unset: str) -> None:
+    variables = {name: value for name, value in os.environ.items() if name != unset}
+    argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=variables, timeout=300)
+    assert done.returncode in (0, 1, 3) and "Traceback" not in done.stderr
+
+
+CLOSED = {
+    "stdout": ">&-",
+    "stderr": "2>&-",
+    "stdin": "<&-",
+    "all": "<&- >&- 2>&-",
+    "full": ">/dev/full",
+    "no folder": "",
+}
+
+
+@pytest.mark.parametrize("what", CLOSED)
+def test_closed_and_full_descriptors_and_a_folder_that_is_gone_are_no_traceback(
+    tools: Path, tmp_path: Path, what: str
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    leave = f'cd "{gone}"; rmdir "{gone}";' if what == "no folder" else ""
+    script = f'{leave} exec "$@" {CLOSED[what]}'
+    argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
+    done = subprocess.run(["sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "zh_CN.GBK", "en_US.ISO-8859-1"])
+def test_any_locale_is_an_answer(tools: Path, locale: str) -> None:
+    variables = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
+    done = subprocess.run(argv, capture_output=True, check=False, env=variables, timeout=300)
+    assert done.returncode in (0, 1, 3) and b"Traceback" not in done.stderr

@@ -1,0 +1,326 @@
+"""No credential of a command line, a variable, a file or a tool's output is in anything that npudoctor writes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npudoctor import command_line, discretion, engine, plugins, sim
+from npudoctor.cli import main
+from npudoctor.credentials import masked
+from npudoctor.facts.kinds import to_json
+from npudoctor.facts.processes import parse
+from npudoctor.host import Completed, Host
+from npudoctor.host.bundling import files_of, write_folder
+from npudoctor.host.recorder import RecordingHost
+from npudoctor.records import replace
+from npudoctor.sdk import Options
+from npudoctor.selection import Selection
+from tests.plain_user import ALICE, as_root, identity
+
+S = "s3cr3t"
+"""Stands in each planted credential, where its form allows it."""
+
+LETTERS = "Qz7Kp2Vx9Lm4Tr8Wn3Bs"
+SHAPES = (
+    *(
+        f"AIza{LETTERS}{LETTERS}"[:39],
+        f"ya29.{LETTERS}{LETTERS}",
+        f"npm_{LETTERS}{LETTERS}"[:40],
+        f"dckr_pat_{LETTERS}",
+    ),
+    *(
+        f"ghp_{LETTERS}",
+        f"github_pat_{LETTERS}",
+        f"glpat-{LETTERS}",
+        f"hf_{LETTERS}",
+        f"sk-{LETTERS}",
+        f"xoxb-{LETTERS}",
+    ),
+    *("AKIA" + LETTERS.upper()[:16], f"pypi-{LETTERS}", f"eyJ{LETTERS}.eyJ{LETTERS}.{LETTERS}", f"dop_v1_{LETTERS}"),
+)
+NAMED = (
+    *(
+        f"--key {S}1",
+        f"-k {S}1",
+        f"--pw {S}1",
+        f"--hf_tok {S}1",
+        f"--cookie {S}=1",
+        f"--session {S}1",
+        f"--license {S}1",
+    ),
+    *(f"--password={S}1", f"--api-key {S}1", f"--auth-token '{S} 1'", f"https://h/p?X-Amz-Signature={S}1", f"sig={S}1"),
+    *(f"curl -u user:{S}1 https://h", f"mysql -p{S}1 -h db", f"sshpass -p {S}1 ssh h", f"redis-cli -a {S}1 ping"),
+    *(f"export TOKEN={S}1 && run", f"DB_PASSWORD='{S} 1'", f'{{"password": "{S} 1"}}', f"Authorization: Bearer {S}123"),
+    *(f"Authorization: Basic {S}MTIz", f"Cookie: a={S}; b={S}", f"X-Auth-Token: {S}", f"git+https://oauth2:{S}@h/x"),
+    *(
+        f"postgresql://me:{S}/x@db/y",
+        f"aws_secret_access_key = {S}",
+        f"username=x,password={S},vers=3",
+        f"?key={S}&a=1",
+    ),
+    *(f"docker login -u bob -p {S} reg", f"-----BEGIN RSA PRIVATE KEY-----\n{S}\n-----END RSA PRIVATE KEY-----"),
+)
+"""Forms that text keeps: what stands before and after the value stays readable."""
+
+ARGUMENTS = (
+    *(
+        "--key",
+        f"{S}a",
+        "-k",
+        f"{S}b",
+        "--pw",
+        f"{S}c",
+        f"-p{S}d",
+        f"curl -u user:{S}e https://h",
+        "--cookie",
+        f"a={S}f",
+    ),
+    *(
+        "-c",
+        f"export TOKEN={S}g && run",
+        S,
+        f"https://me:{S}h@host/x",
+        f"--x={S}i",
+        f"{S}=1",
+        "czNjcjN0czNjcjN0",
+        *SHAPES,
+    ),
+)
+SECRETS = (S, "czNjcjN0", LETTERS, LETTERS.upper()[:16])
+
+
+def leaks(text: str) -> list[str]:
+    return [text[max(place - 60, 0) : place + 30] for one in SECRETS if (place := text.find(one)) >= 0]
+
+
+# Texts
+
+
+@pytest.mark.parametrize("text", (*NAMED, *SHAPES))
+def test_a_text_is_masked(text: str) -> None:
+    for within in (text, f"npu 3: {text} failed", json.dumps({"error": f'x "{text}" y'}), f"a\n{text}\nb"):
+        assert not leaks(masked(within)), masked(within)
+        assert masked(masked(within)) == masked(within)
+
+
+def test_json_stays_json() -> None:
+    for text in NAMED:
+        for said in ({"error": f'x "{text}" y'}, {"password": text, "token": "", "tokenizers": {"version": "1"}}):
+            assert json.loads(masked(json.dumps(said))).keys() == said.keys()
+
+
+def test_what_tools_really_print_is_left_as_it_is() -> None:
+    folder = Path(__file__).parents[1] / "facts" / "data"
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and b"\0" not in path.read_bytes():
+            text = path.read_text(errors="replace")
+            assert masked(text) == text, path
+
+
+@pytest.mark.parametrize(
+    "text", ["tokenizers==0.1", "docker run -p 80:80 -u 1000:1000 x", "basic tests", "ps -k 5 -p 7"]
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+# Command lines
+
+
+@pytest.mark.parametrize("program", ["python3", "/usr/bin/python3.11", "bash", "torchrun", "curl", "server", "perl"])
+def test_of_a_command_line_only_the_program_is_left(program: str) -> None:
+    for first in ((), ("-c",), ("--key",), ("-u", "--"), ("-",), ("-x", "-uc"), ("-m", "a b"), ("--rdzv-id",)):
+        line = command_line.reduced([program, *first, *ARGUMENTS])
+        assert not leaks(" ".join(line)), line
+        assert command_line.reduced(line) == line
+
+
+def test_a_program_that_is_a_credential_is_not_named() -> None:
+    for words in ([f"x --token={S}"], [f"TOKEN={S}"], [f"ghp_{LETTERS}", "x"], [f"u:{S}@h"]):
+        assert not leaks(" ".join(command_line.reduced(words)))
+
+
+def test_twins_are_known_as_such_and_others_are_not() -> None:
+    rows = [{"pid": pid, "name": "x", "cmdline": ["x", *rest]} for pid, rest in ((7, "ab"), (5, "ab"), (6, "ac"))]
+    found = parse(rows).by_pid
+    assert found[5].cmdline == found[7].cmdline != found[6].cmdline
+    assert found[5].command == "x (+2 arguments)"
+
+
+def test_options_of_launchers_keep_numbers_alone() -> None:
+    words = ["torchrun", "--nproc_per_node=8", "--master_port", "29500", f"--node_rank={S}", "--nnodes", S, "train.py"]
+    assert command_line.reduced(words)[:4] == ("torchrun", "--nproc_per_node=8", "--master_port", "29500")
+    assert not leaks(" ".join(command_line.reduced(words)))
+
+
+def test_a_name_of_a_process_is_short_and_masked() -> None:
+    (found,) = parse([{"pid": 5, "name": f"ghp_{LETTERS}" + "x" * 5000}]).by_pid.values()
+    assert not leaks(found.name)
+    assert len(found.name) <= 64
+
+
+# All outputs of a node whose every source holds credentials
+
+
+class Planted:
+    """A node that says a credential after each line that a command prints or a file holds."""
+
+    def __init__(self, host: Host, planted: str, *, inline: bool) -> None:
+        self._host, self._planted, self._inline = host, planted, inline
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def _more(self, text: str) -> str:
+        if self._inline:
+            return "\n".join(f"{line} {self._planted}" if line.strip() else line for line in text.split("\n"))
+        return f"{text}\n{self._planted}\n"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        secret = {
+            "HF_TOKEN": S,
+            "HCCL_TOKEN": S,
+            "http_proxy": f"http://u:{S}@p",
+            "MASTER_ADDR": f"tcp://u:{S}@10.0.0.1",
+        }
+        return {**self._host.environ, **secret, "AWS_SECRET_ACCESS_KEY": S, "ASCEND_PRIVATE": S, "NPUDOCTOR_X": S}
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        done = self._host.run(argv, **more)
+        return replace(done, stdout=self._more(done.stdout), stderr=self._more(done.stderr))
+
+    def run_in_target(self, *words: Any, **more: Any) -> Completed:
+        done = self._host.run_in_target(*words, **more)
+        return replace(done, stderr=self._more(done.stderr))
+
+    def read(self, path: str) -> str:
+        return self._more(self._host.read(path))
+
+    def read_bytes(self, path: str, **more: Any) -> bytes:
+        content = self._host.read_bytes(path, **more)
+        return content if b"\0" in content else self._more(content.decode()).encode()
+
+    def measure(self, key: str) -> Any:
+        found = self._host.measure(key)
+        if key == "processes":
+            return [{**row, "cmdline": [*row["cmdline"], *ARGUMENTS]} for row in found]
+        if key == "mounts":
+            return [{**row, "options": f"{row.get('options')},password={S}"} for row in found]
+        return found
+
+
+PLANTED = (f"password={S} https://u:{S}@h/x", f"Authorization: Bearer {S}123 {' '.join(SHAPES)}", "\n".join(NAMED))
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("scenario", ["in-service", "sick-cards", "container-broken", "new-node"])
+def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path: Path) -> None:
+    catalog = plugins.load()
+    for number, planted in enumerate(PLANTED[:2] if inline else PLANTED):
+        host: Any = Planted(sim.simulate(scenario), planted, inline=inline)
+        facts = {probe.name: value for probe, value in engine.gather(catalog, host, Options()).items()}
+        for name, value in facts.items():
+            text = str(to_json(getattr(value, "reason", value)))
+            assert not leaks(text), (name, leaks(text))
+        recorder = RecordingHost(host)
+        for event in engine.run(catalog, recorder, Selection(), every_fact=True):
+            if isinstance(event, engine.Done):
+                assert not leaks(event.report.model_dump_json())
+        files = files_of(discretion.reduced(recorder.notes)[0])
+        for name, content in files.items():
+            assert not leaks(name + "\n" + content.decode("utf-8", "replace")), name
+        if number == 0:
+            _no_format_holds(files, tmp_path / f"{scenario}-{inline}")
+
+
+def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
+    """A recording by hand with the credentials still in it, over every output of the command line."""
+    host = {**json.loads(files["host.json"])}
+    host["processes"] = [{**row, "cmdline": ["server", *ARGUMENTS]} for row in host["processes"]]
+    extra = {"HF_TOKEN": S, "HCCL_IF_IP": f"http://u:{S}@h", "HCCL_SOCKET_IFNAM": f"tcp://u:{S}@h"}
+    environ = {**json.loads(files["environ.json"]), **extra}
+    write_folder(
+        {**files, "host.json": json.dumps(host).encode(), "environ.json": json.dumps(environ).encode()}, str(folder)
+    )
+    commands = [["check"], ["check", "-v"], ["facts"], ["facts", "--json"], ["fix", "--all", "--dry-run"]]
+    formats = ("json", "junit", "html", "markdown", "nagios", "npd")
+    for words in [*commands, *(["check", "--format", name] for name in formats)]:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+            main([*words, "--replay", str(folder)])
+        assert not leaks(out.getvalue()), (words, leaks(out.getvalue()))
+
+
+# The live machine
+
+
+@contextmanager
+def holding(port: int, *words: str, uid: int = 0) -> Iterator[int]:
+    """A process that listens on a port, with these words on its command line."""
+    code = "import socket,sys,time;s=socket.socket();s.setsockopt(1,2,1);s.bind(('',int(sys.argv[1])));s.listen()"
+    code += ";print(s.getsockname()[1],flush=True);time.sleep(600)"
+    who = identity(uid) if uid else {}
+    process = subprocess.Popen(
+        ["/usr/bin/env", "python3", "-c", code, str(port), *words], stdout=subprocess.PIPE, cwd="/", **who
+    )
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline() or 0)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def npudoctor(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "npudoctor", *words], capture_output=True, text=True, check=False, timeout=300, **more
+    )
+
+
+@as_root
+def test_arguments_of_two_users_and_variables_are_in_no_output_of_this_machine(tmp_path: Path) -> None:
+    environ = {**os.environ, "HF_TOKEN": S, "DB_PASSWORD": S, "http_proxy": f"http://u:{S}@h", "HCCL_TOKEN": S}
+    archive = tmp_path / "node"
+    with holding(0, *ARGUMENTS), holding(0, *ARGUMENTS, uid=ALICE):
+        outputs = {
+            " ".join(words): npudoctor(*words, env=environ)
+            for words in (
+                *(("facts", "--json"), ("facts",), ("check", "-v"), ("check", "--format", "html")),
+                *(("check", "--json"), ("record", str(archive))),
+            )
+        }
+    for name, done in outputs.items():
+        assert not leaks(done.stdout + done.stderr), (name, leaks(done.stdout + done.stderr))
+    assert re.search(r"\(\+\d+ arguments #\d+\)", outputs["facts --json"].stdout)
+    for path in archive.rglob("*"):
+        assert not leaks(str(path) + (path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""))
+
+
+def test_long_arguments_cost_a_check_nothing() -> None:
+    from npudoctor.host.local import LocalHost
+
+    def took() -> float:
+        began = time.process_time()
+        LocalHost().measure("processes")
+        return time.process_time() - began
+
+    without = min(took() for _ in range(3))
+    with holding(0, "a" * 60_000, "A0_-" * 15_000):
+        long = min(took() for _ in range(3))
+    assert long < 3 * without + 0.1
