@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.python_imports import ImportAttempt, first_line
-from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.facts.python.imports import ImportAttempt, first_line
+from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.sdk import Evidence
 
 NO_CANN = ("cann.installed", "cann.environment", "cann.nnal")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from npudoctor.facts.cards import subject_of
-from npudoctor.facts.device_nodes import DeviceNodes
+from npudoctor.facts.node.cards import subject_of
+from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.pci import DEVICES, PciCard, PciCards, normal_address
+from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import Evidence, Finding
 
 TABLE = "npu-smi info"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.holders import CardHolders, JobsInSight
-from npudoctor.facts.ports import KernelPorts, PortRanges, Socket, Sockets
-from npudoctor.facts.processes import Process, Processes
+from npudoctor.facts.network.ports import KernelPorts, PortRanges, Socket, Sockets
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 

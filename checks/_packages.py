@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
+from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.requirements import required
-from npudoctor.facts.target_python import Distribution, PythonEnvironment
+from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.records import dataclass

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor import knowledge
-from npudoctor.facts.smoke import STAGES, SmokeFailure, SmokeRun
+from npudoctor.facts.node.smoke import STAGES, SmokeFailure, SmokeRun
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Severity, Unavailable
 
 AT_WORK_S = 2.0

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann, CannInstall
-from npudoctor.facts.cann_settings import CannSettings, JobPaths, LinkerFolders, PathEntry
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.platform import Platform
-from npudoctor.facts.python_imports import TorchNpuImport
-from npudoctor.facts.startup_files import StartupFiles
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.cann.settings import CannSettings, JobPaths, LinkerFolders, PathEntry
+from npudoctor.facts.cann.startup_files import StartupFiles
+from npudoctor.facts.cann.toolkits import Cann, CannInstall
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.system.platform import Platform
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann, CannInstall
-from npudoctor.facts.cann_packages import Nnal
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.driver import DriverInstall
-from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.cann.packages import Nnal
+from npudoctor.facts.cann.toolkits import Cann, CannInstall
+from npudoctor.facts.driver.install import DriverInstall
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.npu_smi import NpuSmiInfo
-from npudoctor.facts.target_python import PythonEnvironment
-from npudoctor.facts.torch_abi import TorchAbi
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.python.torch_abi import TorchAbi
 from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Severity, Unavailable, check

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.cann_libraries import OF_THE_DRIVER, CannLibraries, Library, roots
-from npudoctor.facts.cann_settings import CannSettings
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.cann.libraries import OF_THE_DRIVER, CannLibraries, Library, roots
+from npudoctor.facts.cann.settings import CannSettings
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
 _SHOWN = 4

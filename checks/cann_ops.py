@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cann_packages import CannOps
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.cann.packages import CannOps
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
 

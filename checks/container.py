@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.container import DEVICE_LIST, Container, DeviceRules
-from npudoctor.facts.device_nodes import DeviceNode, DeviceNodes
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.pci import PciCards
+from npudoctor.facts.node.container import DEVICE_LIST, Container, DeviceRules
+from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.system.pci import PciCards
 from npudoctor.sdk import HEALTH, Evidence, Finding, FixOffer, check
 
 VISIBLE = "ASCEND_VISIBLE_DEVICES"

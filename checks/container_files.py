@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.card_network import NetworkPlan
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts, Mounted
-from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.driver import DriverInstall, LoadedModules
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.npu import NpuSmiAnswer
+from npudoctor.facts.driver.install import DriverInstall, LoadedModules
+from npudoctor.facts.hccn.card_view import NetworkPlan
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts, Mounted
+from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.versions import DriverVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.container import Container
-from npudoctor.facts.container_mounts import NPU_SMI, ContainerMounts
-from npudoctor.facts.context import CardPresence, DriverStack
-from npudoctor.facts.device_access import DeviceAccess
-from npudoctor.facts.driver import DriverInstall, LoadedModules
-from npudoctor.facts.firmware_match import FirmwareMatch
-from npudoctor.facts.npu import NpuSmiAnswer, stopped_by_access
-from npudoctor.facts.version_files import InstallRecord
+from npudoctor.facts.driver.firmware_match import FirmwareMatch
+from npudoctor.facts.driver.install import DriverInstall, LoadedModules
+from npudoctor.facts.driver.version_files import InstallRecord
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container_mounts import NPU_SMI, ContainerMounts
+from npudoctor.facts.node.context import CardPresence, DriverStack
+from npudoctor.facts.node.device_access import DeviceAccess
+from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")

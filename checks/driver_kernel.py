@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import DriverStack
-from npudoctor.facts.driver import DriverInstall, LoadedModules
-from npudoctor.facts.kernel_log import COMMAND, DAYS, KernelLog
-from npudoctor.facts.next_boot import MODULES, NextBoot
+from npudoctor.facts.driver.install import DriverInstall, LoadedModules
+from npudoctor.facts.driver.next_boot import MODULES, NextBoot
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import DriverStack
+from npudoctor.facts.system.kernel_log import COMMAND, DAYS, KernelLog
 from npudoctor.facts.versions import DriverVersion
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Severity, Unavailable, check

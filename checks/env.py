@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.context import CardPresence, SoftwareStack
-from npudoctor.facts.environment import JobEnvironment, NamedPaths
-from npudoctor.facts.hccl import HcclPorts
-from npudoctor.facts.holders import CardHolders, JobsInSight
-from npudoctor.facts.ports import LAST_PORT, PortRanges, Sockets
-from npudoctor.facts.processes import Processes
+from npudoctor.facts.network.hccl import HcclPorts
+from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.context import CardPresence, SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
+from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.system.processes import Processes
+from npudoctor.knowledge.tables.environment import Conflict, Variable
 from npudoctor.knowledge.values import Kind, Rule
-from npudoctor.knowledge.variables import Conflict, Variable
 from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Options, Severity, check
 
 from ._owners import Owner, owners, tell_of_the_rest

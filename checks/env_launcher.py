@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Orchestrator
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Orchestrator
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, NotApplicable, Severity, check
 
 OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")

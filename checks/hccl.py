@@ -6,13 +6,13 @@ import posixpath
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import DriverStack, SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hccl import BASE_PORT, HOST_RANGE, NPU_RANGE, HcclPorts, parse_base_port, parse_port_list
-from npudoctor.facts.ports import LAST_PORT, RANGE_FILE, RESERVED_FILE, KernelPorts, PortRanges
-from npudoctor.facts.sysctl import LAST_FILE, Setting, SysctlFiles
+from npudoctor.facts.network.hccl import BASE_PORT, HOST_RANGE, NPU_RANGE, HcclPorts, parse_base_port, parse_port_list
+from npudoctor.facts.network.ports import LAST_PORT, RANGE_FILE, RESERVED_FILE, KernelPorts, PortRanges
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import DriverStack, SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.system.sysctl import LAST_FILE, Setting, SysctlFiles
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._owners import need_several

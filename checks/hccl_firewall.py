@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.firewall import Firewall
-from npudoctor.facts.firewall_verdict import Dropped, dropped
-from npudoctor.facts.hccl import HcclPorts
-from npudoctor.facts.ports import LAST_PORT, PortRanges
+from npudoctor.facts.network.firewall import Firewall
+from npudoctor.facts.network.firewall_verdict import Dropped, dropped
+from npudoctor.facts.network.hccl import HcclPorts
+from npudoctor.facts.network.ports import LAST_PORT, PortRanges
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
 from ._owners import need_several

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import DriverStack
-from npudoctor.facts.hccl import BASE_PORT, HcclPorts
-from npudoctor.facts.holders import CardHolders, JobsInSight
-from npudoctor.facts.ports import KernelPorts, Sockets
-from npudoctor.facts.processes import Processes
+from npudoctor.facts.network.hccl import BASE_PORT, HcclPorts
+from npudoctor.facts.network.ports import KernelPorts, Sockets
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import DriverStack
+from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.system.processes import Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, check
 
 from ._owners import Owner, free_base, need_several, owners, tell_of_the_rest

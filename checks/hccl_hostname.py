@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hostname import PATH, OwnName
-from npudoctor.facts.interfaces import Interfaces, parse_address
+from npudoctor.facts.network.hostname import PATH, OwnName
+from npudoctor.facts.network.interfaces import Interfaces, parse_address
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
 MASTER = "MASTER_ADDR"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hccl import IF_IP, IFNAME, Choice, NameRule, candidates, chosen, family_of
-from npudoctor.facts.interfaces import Interface, Interfaces, Routes, parse_address
+from npudoctor.facts.network.hccl import IF_IP, IFNAME, Choice, NameRule, candidates, chosen, family_of
+from npudoctor.facts.network.interfaces import Interface, Interfaces, Routes, parse_address
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, Unavailable, check
 
 OTHERS = {"GLOO_SOCKET_IFNAME": Severity.ERROR, "TP_SOCKET_IFNAME": Severity.WARNING}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.device_network import PortSettings
-from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hostname import OwnName
-from npudoctor.facts.interfaces import Address, Interfaces, parse_address
-from npudoctor.facts.rank_table import VARIABLE, RankServer, RankTable, RankTableFile
+from npudoctor.facts.hccn.probes import PortSettings
+from npudoctor.facts.network.hostname import OwnName
+from npudoctor.facts.network.interfaces import Address, Interfaces, parse_address
+from npudoctor.facts.network.rank_table import VARIABLE, RankServer, RankTable, RankTableFile
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Unavailable, check
 
 

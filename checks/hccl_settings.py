@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hccl import chosen
-from npudoctor.facts.hccl_whitelist import DISABLE, FILE, HcclWhitelist
-from npudoctor.facts.interfaces import Interfaces
-from npudoctor.knowledge.variables import Variable
+from npudoctor.facts.network.hccl import chosen
+from npudoctor.facts.network.hccl_whitelist import DISABLE, FILE, HcclWhitelist
+from npudoctor.facts.network.interfaces import Interfaces
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.knowledge.tables.environment import Variable
 from npudoctor.sdk import Evidence, Finding, FixOffer, Options, Severity, Threshold, Unavailable, check
 
 EXEC, EVENT = "HCCL_EXEC_TIMEOUT", "HCCL_EVENT_TIMEOUT"

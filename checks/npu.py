@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
-from npudoctor.facts.cards import Cards, memory_of, subject_of
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import DRIVER_ONLY, CardPresence, Role
-from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.holders import CardHolders
-from npudoctor.facts.npu import Boards, HealthPages
-from npudoctor.facts.npu_pages import HotMemories
+from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import DRIVER_ONLY, CardPresence, Role
+from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.pci import DEVICES, PciCards
+from npudoctor.facts.npu_smi.per_chip import HotMemories
+from npudoctor.facts.npu_smi.probes import Boards, HealthPages
+from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import compared

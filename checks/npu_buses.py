@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.cpu import Cpu, parse_cpus
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
-from npudoctor.facts.pci import DEVICES, PciCards, normal_address
-from npudoctor.facts.pcie import PcieLink, PcieLinks
+from npudoctor.facts.system.cpu import Cpu, parse_cpus
+from npudoctor.facts.system.pci import DEVICES, PciCards, normal_address
+from npudoctor.facts.system.pcie import PcieLink, PcieLinks
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, ParseError, Severity, Unavailable, check
 
 from .npu import BEHIND_NPU_SMI

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from npudoctor.facts.card_network import CardFabric
 from npudoctor.facts.hccn import LinkStat
-from npudoctor.facts.npu_pages import AT_WORK_FROM_PERCENT, BusyClocks
+from npudoctor.facts.hccn.card_view import CardFabric
+from npudoctor.facts.npu_smi.per_chip import AT_WORK_FROM_PERCENT, BusyClocks
 from npudoctor.sdk import Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 from .npu import BEHIND_NPU_SMI

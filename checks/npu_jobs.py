@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import memory_of, subject_of
-from npudoctor.facts.container import Container
-from npudoctor.facts.holders import CardHolder, CardHolders, State
-from npudoctor.facts.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
+from npudoctor.facts.node.cards import memory_of, subject_of
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.holders import CardHolder, CardHolders, State
+from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.processes import Process, Processes
+from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, Unavailable, check
 
 from .npu import BEHIND_NPU_SMI, TABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npudoctor.facts.npu_pages import ChipEcc
+from npudoctor.facts.npu_smi.per_chip import ChipEcc
 from npudoctor.sdk import Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 from .npu import BEHIND_NPU_SMI

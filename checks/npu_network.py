@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from npudoctor.facts.card_network import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
-from npudoctor.facts.device_network import NetworkDevices, PortTls
+from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
+from npudoctor.facts.hccn.probes import NetworkDevices, PortTls
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Severity, Unavailable, check
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
+from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, Finding, Severity, check
@@ -17,7 +17,7 @@ from npudoctor.sdk import Evidence, Finding, Severity, check
 from .npu import BEHIND_NPU_SMI
 
 if TYPE_CHECKING:  # the table brings its module with it when it is asked for
-    from npudoctor.knowledge.chips import LinkPlan
+    from npudoctor.knowledge.tables.hardware import LinkPlan
 
 COMMAND = "npu-smi info -t topo"
 

@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.python_imports import TorchNpuImport
-from npudoctor.facts.requirements import required
-from npudoctor.facts.target_python import OLDEST, PythonEnvironment, TargetPython, TorchPair
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.target_python import OLDEST, PythonEnvironment, TargetPython, TorchPair
 from npudoctor.facts.versions import CannVersion, TorchVersion
 from npudoctor.knowledge.pairs import Fit, TorchNpuRelease
-from npudoctor.knowledge.releases import Compatibility
 from npudoctor.knowledge.solver import Solution
+from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, Unavailable, check
 
 from ._causes import as_evidence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.python_imports import IMPORT_TIMEOUT, ImportAttempt, TorchImport, TorchNpuImport
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.python.imports import IMPORT_TIMEOUT, ImportAttempt, TorchImport, TorchNpuImport
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, Unavailable, check
 
 from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, cause_of

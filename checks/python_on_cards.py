@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Card, subject_of
-from npudoctor.facts.context import SoftwareStack
+from npudoctor.facts.node.cards import Card, subject_of
+from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.npu_smi import NpuSmiInfo
-from npudoctor.facts.python_devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
-from npudoctor.facts.python_imports import TorchNpuImport, first_line
+from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
+from npudoctor.facts.python.imports import TorchNpuImport, first_line
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Severity, Unavailable, check
 
 from ._causes import NO_CANN, WRONG_PACKAGES, cause_of

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.requirements import required
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.python.requirements import required
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
 

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.context import SoftwareStack
-from npudoctor.facts.python_imports import TorchNpuImport
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import TorchVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 

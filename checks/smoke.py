@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.smoke import SmokeRun
+from npudoctor.facts.node.smoke import SmokeRun
 from npudoctor.sdk import Evidence, Finding, check
 
 from ._smoke import TRIED, judged, ranks_text, subject_of

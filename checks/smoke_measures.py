@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.smoke import SmokeRun
+from npudoctor.facts.node.smoke import SmokeRun
 from npudoctor.sdk import Evidence, Finding, Severity, Unavailable, check
 
 from ._smoke import judged, soft, subject_of

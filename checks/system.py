@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.cluster import Cluster
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import Presence
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.limits import UNLIMITED, Limit, Limits
-from npudoctor.facts.memory import Memory
-from npudoctor.facts.storage import SHARED_MEMORY, Disk, Disks, LogFolder, SharedMemory, log_path
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import Presence
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.system.limits import UNLIMITED, Limit, Limits
+from npudoctor.facts.system.memory import Memory
+from npudoctor.facts.system.storage import SHARED_MEMORY, Disk, Disks, LogFolder, SharedMemory, log_path
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Options, Severity, Threshold, Unavailable, check
 
 GIB = 1 << 30

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.clock import TimeService
-from npudoctor.facts.conntrack import COUNT_FILE, MAX_FILE, Conntrack
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import Presence
-from npudoctor.facts.cpu import Cpu
-from npudoctor.facts.cpu_tuning import HUGE_PAGES, CpuTuning
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.platform import Platform
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.network.conntrack import COUNT_FILE, MAX_FILE, Conntrack
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import Presence
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.system.clock import TimeService
+from npudoctor.facts.system.cpu import Cpu
+from npudoctor.facts.system.cpu_tuning import HUGE_PAGES, CpuTuning
+from npudoctor.facts.system.platform import Platform
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Options, Severity, Threshold, Unavailable, check
 
 THREADS = "OMP_NUM_THREADS"

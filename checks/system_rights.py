@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.asker import Asker
-from npudoctor.facts.context import Presence
-from npudoctor.facts.device_network import NetworkDevices
+from npudoctor.facts.hccn.probes import NetworkDevices
+from npudoctor.facts.node.context import Presence
+from npudoctor.facts.node.current_user import Asker
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
 

@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from npudoctor.facts.target_python import PythonEnvironment, package_folders
+from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
 from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, others_hand
 
 RESOLVE_TIMEOUT_S = 900.0

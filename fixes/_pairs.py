@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from npudoctor import knowledge
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Refused
 

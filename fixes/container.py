@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from npudoctor.facts.container import Container
-from npudoctor.facts.device_nodes import DeviceNodes
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Note, Parameters, Refused, Step, fix
 
@@ -25,7 +25,7 @@ class RunCommand(Parameters):
 @fix("container.run-command", mends=("container.devices",))
 def run_command(asked: RunCommand, nodes: DeviceNodes | None, container: Container | None) -> Iterator[Step | Note]:
     """Print how the container is started with its cards: docker run, compose, Kubernetes. Changes nothing."""
-    from npudoctor.facts import _container_stanzas as stanzas
+    from npudoctor.facts.node import _container_stanzas as stanzas
 
     devices = asked.devices
     if not devices and nodes is not None and container is None:

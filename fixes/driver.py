@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from npudoctor.facts.container import Container
-from npudoctor.facts.device_access import DeviceAccess, parse_groups
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.device_access import DeviceAccess, parse_groups
 from npudoctor.records import dataclass
 from npudoctor.sdk import Effect, GroupMember, Host, Note, Parameters, Refused, Step, fix
 

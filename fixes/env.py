@@ -6,10 +6,10 @@ import contextlib
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from npudoctor.facts.cann_packages import Nnal
-from npudoctor.facts.cann_settings import CannSettings
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.target_python import PythonEnvironment, TargetPython
+from npudoctor.facts.cann.packages import Nnal
+from npudoctor.facts.cann.settings import CannSettings
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import (
     Effect,
@@ -83,19 +83,19 @@ def env_profile(
     It sources the set_env.sh that is right (and NNAL's), where no CANN is in force yet, and sets or unsets what was
     asked for; each line says why. npudoctor itself never executes these scripts.
     """
-    from npudoctor.facts import _profile
+    from npudoctor.facts.node import job_profile
 
-    if asked.scope not in ("user", "system", "python", "file") or asked.shell not in _profile.SHELLS:
-        raise Refused(f"scope is user, system, python or file, and shell one of {', '.join(_profile.SHELLS)}")
-    if asked.scope == "system" and (own := _profile.OF_A_JOB & asked.set.keys()):
+    if asked.scope not in ("user", "system", "python", "file") or asked.shell not in job_profile.SHELLS:
+        raise Refused(f"scope is user, system, python or file, and shell one of {', '.join(job_profile.SHELLS)}")
+    if asked.scope == "system" and (own := job_profile.OF_A_JOB & asked.set.keys()):
         raise Refused(f"{min(own)} belongs to one job, and this file would give it to all", instead="--set scope=user")
     home = environment.filled("ASCEND_HOME_PATH") if environment is not None else None
     if not asked.set and not asked.unset and settings is None:
         raise Unavailable("no CANN with a set_env.sh is installed")
     here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
     earlier, encoding = text_of(host, here)
-    sourced = not home or not _there(host, home) or _profile.GUARD in earlier or asked.scope == "file"
-    profile = _profile.Profile(
+    sourced = not home or not _there(host, home) or job_profile.GUARD in earlier or asked.scope == "file"
+    profile = job_profile.Profile(
         settings=settings if sourced else None,
         nnal=nnal if sourced and nnal is not None and nnal.abis else None,
         abi=_abi(host, nnal, target),
@@ -103,7 +103,7 @@ def env_profile(
         unsets=asked.unset,
     )
     mine = _block(earlier) if asked.scope == "python" else earlier
-    text = _profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
+    text = job_profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
     yield from _trusted(asked.scope, host, profile)
     if asked.scope == "python" and here.endswith("/bin/activate"):
         yield WriteFile(here, _with_block(earlier, text), encoding=encoding)
@@ -115,7 +115,7 @@ def env_profile(
 
 def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
     """In a file that every login reads, only scripts that nobody but root can write are sourced."""
-    from npudoctor.facts._profile import Profile
+    from npudoctor.facts.node.job_profile import Profile
     from npudoctor.sdk import others_hand
 
     assert isinstance(profile, Profile)
@@ -137,8 +137,8 @@ def _there(host: Host, path: str) -> bool:
 
 def _abi(host: Host, nnal: Nnal | None, target: TargetPython | None) -> int:
     """The C++ ABI of the examined torch by its own files, without starting it."""
-    from npudoctor.facts import torch_abi
-    from npudoctor.facts.target_python import package_folders
+    from npudoctor.facts.python import torch_abi
+    from npudoctor.facts.python.target_python import package_folders
 
     if nnal is not None and len(nnal.abis) == 1:
         return nnal.abis[0]

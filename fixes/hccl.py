@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from npudoctor.facts.hccl import HcclPorts
-from npudoctor.facts.ports import KernelPorts, PortRanges
-from npudoctor.facts.sysctl import LAST_FILE, SysctlFiles
+from npudoctor.facts.network.hccl import HcclPorts
+from npudoctor.facts.network.ports import KernelPorts, PortRanges
+from npudoctor.facts.system.sysctl import LAST_FILE, SysctlFiles
 from npudoctor.records import dataclass
 from npudoctor.sdk import (
     Host,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.context import Service
-from npudoctor.facts.device_network import PortTls
-from npudoctor.facts.processes import Process, Processes
+from npudoctor.facts.hccn.probes import PortTls
+from npudoctor.facts.node.context import Service
+from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import dataclass
 from npudoctor.sdk import EndProcess, Note, Parameters, Refused, Run, Step, fix
 

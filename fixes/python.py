@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.cann import Cann
-from npudoctor.facts.target_python import PythonEnvironment
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix
 

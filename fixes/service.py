@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from npudoctor.facts.container import Container
+from npudoctor.facts.node.container import Container
 from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, SystemdUnit, fix, others_hand
 

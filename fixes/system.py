@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from npudoctor import clock
-from npudoctor.facts.container import Container
-from npudoctor.facts.storage import LogFolder, SharedMemory
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.system.storage import LogFolder, SharedMemory
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import (
     Effect,

@@ -17,12 +17,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from npudoctor import clock
 from npudoctor.findings import Severity, Silenced
-from npudoctor.host import accounts
-from npudoctor.host.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
+from npudoctor.host.live import accounts
+from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
 from npudoctor.sdk import Check
 
 if TYPE_CHECKING:
-    from npudoctor.policy import AutoFix, DaemonSettings
+    from npudoctor.daemon_config import AutoFix, DaemonSettings
 
 SYSTEM = "/etc/npudoctor/config.toml"
 
@@ -87,14 +87,14 @@ class Config(BaseModel):
     @property
     def for_daemon(self) -> DaemonSettings:
         """The section [daemon]."""
-        from npudoctor.policy import DaemonSettings
+        from npudoctor.daemon_config import DaemonSettings
 
         return DaemonSettings.model_validate(self.daemon)
 
     @property
     def policy(self) -> AutoFix:
         """The section [auto_fix]."""
-        from npudoctor.policy import AutoFix
+        from npudoctor.daemon_config import AutoFix
 
         return AutoFix.model_validate(self.auto_fix)
 
@@ -188,9 +188,13 @@ def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
 
 def _section_is_right(path: str, name: str, data: object) -> None:
     """Raise ConfigError where a section that only one command reads is wrong: everybody is told, not it alone."""
-    from npudoctor import policy
+    from npudoctor import daemon_config
 
-    models: dict[str, type[BaseModel]] = {"daemon": policy.DaemonSettings, "auto_fix": policy.AutoFix, "web": Web}
+    models: dict[str, type[BaseModel]] = {
+        "daemon": daemon_config.DaemonSettings,
+        "auto_fix": daemon_config.AutoFix,
+        "web": Web,
+    }
     model = models[name]
     try:
         model.model_validate(data)

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any, TypeGuard, cast
 
 from npudoctor import __version__, clock, schedule
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import Role, Service
-from npudoctor.facts.platform import Platform
-from npudoctor.facts.target_python import PythonEnvironment, TargetPython
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import Role, Service
+from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
+from npudoctor.facts.system.platform import Platform
 from npudoctor.findings import (
     Because,
     Finding,
@@ -30,7 +30,7 @@ from npudoctor.findings import (
     status_of,
 )
 from npudoctor.host import Host, ParseError, Unavailable, exhausted
-from npudoctor.host.masked import MaskedHost
+from npudoctor.host.live.masked import MaskedHost
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator
 from pydantic.plugin import _loader
 
+from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.reasons import Because as Because
-from npudoctor.visible import all_visible, visible, visible_lines
 
 # Else it reads what every installed distribution says of itself, for plugins of its own: a fiftieth of a check.
 _loader._plugins = {}

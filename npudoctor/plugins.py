@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from npudoctor.findings import Result, Status
-from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
+from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
 from npudoctor.records import dataclass, field
 from npudoctor.sdk import Check, Fix, Probe
@@ -117,11 +118,19 @@ def _of_point(point: EntryPoint) -> list[ModuleType]:
     trusted = (lambda _: None) if _is_ours(point) else _must_be_trusted
     trusted(point.module)
     module = point.load()
-    files = sorted(file for folder in getattr(module, "__path__", ()) for file in os.listdir(folder))
-    names = [file.removesuffix(".py") for file in files if file.endswith(".py") and not file.startswith("_")]
+    return [module, *_below(module, trusted)]
+
+
+def _below(package: ModuleType, trusted: Callable[[str], None]) -> Iterator[ModuleType]:
+    """The modules of a package and of the packages in it, by name; what begins with an underscore is left out."""
+    found = sorted(pkgutil.iter_modules(getattr(package, "__path__", ())), key=lambda one: one.name)
+    names = [f"{package.__name__}.{one.name}" for one in found if not one.name.startswith("_")]
     for name in names:
-        trusted(f"{module.__name__}.{name}")
-    return [module, *(importlib.import_module(f"{module.__name__}.{name}") for name in names)]
+        trusted(name)
+    for name in names:
+        module = importlib.import_module(name)
+        yield module
+        yield from _below(module, trusted)
 
 
 def _of_file(path: str) -> list[ModuleType]:

@@ -190,7 +190,10 @@ class Probe:
     @property
     def name(self) -> str:
         """The name that `npudoctor facts` shows: `npu_smi.info`."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
+        module = self.function.__module__
+        ours, _, rest = module.partition("npudoctor.facts.")
+        room = rest.partition(".")[0] if not ours and rest else module.rpartition(".")[2]
+        return f"{room}.{self.function.__name__}"
 
     def __call__(self, *facts: Any, **named: Any) -> Any:
         """Obtain the fact from a host and other facts."""

@@ -7,7 +7,7 @@ from typing import Any
 from npudoctor import engine, plugins
 from npudoctor.findings import Report, Result
 from npudoctor.host import Host
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 

@@ -19,7 +19,7 @@ WITHOUT_MOMENT = {"localtime": 0, "gmtime": 0, "strftime": 1}
 """Functions of `time` that read it with no more than this many arguments."""
 ELSEWHERE = (
     "npudoctor/clock.py",
-    "npudoctor/facts/in_target/packages.py",  # another interpreter runs it; it compares with times of files
+    "npudoctor/in_target/packages.py",  # another interpreter runs it; it compares with times of files
     "npudoctor/smoke/worker.py",  # another interpreter runs it; ranks of several nodes share no other clock
 )
 

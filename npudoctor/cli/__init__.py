@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
 
 def _refuse(words: Sequence[str], problem: str, code: int) -> int:
     """Say in one line, and to a monitor in its own words, why there is no answer; the exit code."""
-    from npudoctor.visible import visible
+    from npudoctor.control_characters import visible
 
     line = visible(problem)
     say(f"npudoctor: {line}")
@@ -275,7 +275,7 @@ def _terminated(number: int, _: FrameType | None) -> None:
 
 def say(text: str = "", *, end: str = "\n") -> None:
     """Talk to the person, on stderr; nobody has to listen. Control characters in the text are shown escaped."""
-    from npudoctor.visible import visible_lines
+    from npudoctor.control_characters import visible_lines
 
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"{visible_lines(text)}{end}")
@@ -286,7 +286,7 @@ def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -
     """Print a JSON document on stdout; what cannot be seen stands in its strings as \\u202e."""
     import json
 
-    from npudoctor.visible import visible_json
+    from npudoctor.control_characters import visible_json
 
     write(visible_json(json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)) + "\n")
 
@@ -296,7 +296,7 @@ def write(text: str, *, colored: bool = False) -> None:
 
     Control characters are shown escaped, except line breaks, tabs and, where the text was `colored` by us, colours.
     """
-    from npudoctor.visible import visible_lines, visible_screen
+    from npudoctor.control_characters import visible_lines, visible_screen
 
     shown = visible_screen(text) if colored else visible_lines(text)
     encoding = sys.stdout.encoding or "utf-8"

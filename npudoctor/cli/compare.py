@@ -20,11 +20,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from npudoctor import compare, traits
 from npudoctor.cli import UsageError, write, write_json
-from npudoctor.host.safe_files import Unreadable, read_bounded
-from npudoctor.traits import Node, Parts
-from npudoctor.visible import all_visible, visible
+from npudoctor.compare import features
+from npudoctor.compare import groups as compare
+from npudoctor.compare.features import Node, Parts
+from npudoctor.control_characters import all_visible, visible
+from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 SIDE_BY_SIDE_FROM = 12
 """So many recordings are worth further processes, which take a moment to start."""
@@ -132,7 +133,7 @@ def _of_report(path: str) -> Node:
     from pydantic import ValidationError
 
     from npudoctor.findings import Report
-    from npudoctor.host import bundle_reader
+    from npudoctor.host.recording import bundle_reader
 
     try:
         text = read_bounded(path, bundle_reader.MAX_JSON_BYTES)
@@ -151,8 +152,8 @@ def _of_report(path: str) -> Node:
     return Node(
         path=path,
         hostname=report.host.hostname or "",
-        traits=dict(traits.of_report(report)),
-        known=frozenset({traits.FINDINGS}),
+        traits=dict(features.of_report(report)),
+        known=frozenset({features.FINDINGS}),
     )
 
 
@@ -160,10 +161,10 @@ def _of_recording(path: str) -> Node:
     import gc
 
     from npudoctor import engine
-    from npudoctor.host import bundle
+    from npudoctor.host.recording import recorded_node
     from npudoctor.selection import Selection
 
-    host = bundle.open_bundle(path)
+    host = recorded_node.open_bundle(path)
     try:
         selection = Selection(deadline_s=TIME_FOR_ONE_S)
         for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
@@ -171,10 +172,10 @@ def _of_recording(path: str) -> Node:
                 done = event
     finally:
         host.close()
-    told, known = traits.of_facts({probe.name: fact for probe, fact in done.facts.items()})
-    told |= dict(traits.of_report(done.report))
+    told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items()})
+    told |= dict(features.of_report(done.report))
     gc.collect(0)  # collecting is off in a command; here one node after the other goes by
-    return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {traits.FINDINGS})
+    return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {features.FINDINGS})
 
 
 @functools.cache

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, cast
 from npudoctor import config as site_config
 from npudoctor.cli import UsageError, node
 from npudoctor.daemon import state
-from npudoctor.host import accounts
+from npudoctor.host.live import accounts
 
 if TYPE_CHECKING:
     from npudoctor.daemon.seen import Known
@@ -109,7 +109,7 @@ def _site(args: argparse.Namespace, known: Known | None) -> Site:
     The names in it are compared with what is known of the catalogue, once that is loaded.
     """
     from npudoctor.daemon.site import Site
-    from npudoctor.policy import anywhere, loopback
+    from npudoctor.daemon_config import anywhere, loopback
 
     path = site_config.find(args.config)
     config = node.load_config(args, trusted=True)

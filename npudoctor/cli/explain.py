@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor import plugins
 from npudoctor.cli import UsageError, say, write, write_json
-from npudoctor.visible import visible
+from npudoctor.control_characters import visible
 
 if TYPE_CHECKING:
     from npudoctor.explain.diagnosis import Diagnosis

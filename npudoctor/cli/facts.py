@@ -15,10 +15,10 @@ from typing import Any
 
 from npudoctor import engine, knowledge, plugins
 from npudoctor.cli import UsageError, node, write, write_json
-from npudoctor.facts.environment import JobEnvironment
+from npudoctor.control_characters import visible, visible_lines
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.host import Unavailable
 from npudoctor.sdk import Probe
-from npudoctor.visible import visible, visible_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def _gathered(args: argparse.Namespace) -> dict[Probe, Any]:
 
 
 def _as_json(value: Any) -> dict[str, Any]:
-    from npudoctor.facts.kinds import to_json
+    from npudoctor.facts.parsers import to_json
 
     if isinstance(value, Unavailable):
         return {"unavailable": visible(value.reason), "because": value.because.value}

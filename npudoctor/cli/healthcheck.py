@@ -22,8 +22,8 @@ import os
 from typing import Any
 
 from npudoctor.cli import UsageError, write
+from npudoctor.control_characters import visible
 from npudoctor.daemon import asking, state
-from npudoctor.visible import visible
 
 LINE_BYTES = 200
 HEALTH = ("npu.present", "npu.count", "npu.health", "driver.access", "container.devices")
@@ -196,9 +196,9 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
 
 def _limited(done: Any, unseen: list[Any]) -> str | None:
     """What stands in for npu-smi in a container that has none; None where that does not explain what is not known."""
-    from npudoctor.facts.container import Container
-    from npudoctor.facts.device_nodes import DeviceNodes
-    from npudoctor.facts.npu import NpuSmiAnswer
+    from npudoctor.facts.node.container import Container
+    from npudoctor.facts.node.device_nodes import DeviceNodes
+    from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 
     facts = {probe.provides: value for probe, value in done.facts.items()}
     answer, nodes, container = facts.get(NpuSmiAnswer), facts.get(DeviceNodes), facts.get(Container)
@@ -211,7 +211,7 @@ def _limited(done: Any, unseen: list[Any]) -> str | None:
 
 
 def _count(done: Any) -> int:
-    from npudoctor.facts.cards import Cards
+    from npudoctor.facts.node.cards import Cards
 
     return next((fact.count for fact in done.facts.values() if isinstance(fact, Cards)), 0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from npudoctor.cli import fixing, node, say, write, write_json
+from npudoctor.control_characters import all_visible, visible_lines
 from npudoctor.fixer import runner
 from npudoctor.host import Refused
-from npudoctor.visible import all_visible, visible_lines
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

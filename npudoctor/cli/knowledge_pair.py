@@ -11,8 +11,8 @@ from npudoctor import knowledge
 from npudoctor.cli import UsageError, write
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
-from npudoctor.knowledge.releases import Compatibility
 from npudoctor.knowledge.solver import Solution, Stack, solve
+from npudoctor.knowledge.tables.compatibility import Compatibility
 
 SHOWN = 6
 

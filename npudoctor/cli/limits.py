@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from npudoctor import children
+from npudoctor.host.live import process_tree
 
 GRACE_S = 3.0
 """How long after its limit a run may take to hand in what it knows: its own deadline ends it as a rule."""
@@ -46,7 +46,7 @@ def run(command: Callable[[Limit], int], give_up: Callable[[str], int]) -> int:
     The command gets what bounds a part of its work; what follows that part, such as a reader who is slow, is not
     bounded. `give_up` prints why there is no answer, in this process; its code is the exit code then.
     """
-    others = frozenset(children.children())  # what a shell had started before it became this process
+    others = frozenset(process_tree.children())  # what a shell had started before it became this process
     try:
         heard, telling, life, living = _pipes()
     except OSError:  # no descriptor is left: the command says what it can without this guard
@@ -135,8 +135,8 @@ class _Watch:
         while True:
             said = self._signal()
             if said is None:
-                children.adopt_orphans()
-                children.end_children(but=self._others)
+                process_tree.adopt_orphans()
+                process_tree.end_children(but=self._others)
                 self.code = 128 + self._asked_to_end
                 return None if self._asked_to_end else f"the time limit of {self._limit_s:g} s has passed"
             if said.si_signo == signal.SIGIO:

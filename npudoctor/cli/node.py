@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from npudoctor import config as site
 from npudoctor.cli import UsageError, say
-from npudoctor.facts import target_python
-from npudoctor.host import Because, Host, Unavailable, accounts, real_path
+from npudoctor.facts.python import target_python
+from npudoctor.host import Because, Host, Unavailable, real_path
+from npudoctor.host.live import accounts
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
@@ -164,10 +165,11 @@ def _open(args: argparse.Namespace, config: site.Config) -> Host:
         source = "--replay" if args.replay else "--simulate"
         raise UsageError(f"--environment does not go with {source}: that node brings its own variables")
     if args.replay:
-        from npudoctor.host import BundleError, bundle
+        from npudoctor.host import BundleError
+        from npudoctor.host.recording import recorded_node
 
         try:
-            return bundle.open_bundle(args.replay)
+            return recorded_node.open_bundle(args.replay)
         except BundleError as problem:
             raise UsageError(str(problem)) from problem
     if args.simulate:
@@ -181,7 +183,7 @@ def _open(args: argparse.Namespace, config: site.Config) -> Host:
 
 
 def _open_live(args: argparse.Namespace, config: site.Config) -> Host:
-    from npudoctor.host import job, local, rooted
+    from npudoctor.host.live import job_environment, local, rooted
 
     if args.root:
         try:
@@ -189,7 +191,7 @@ def _open_live(args: argparse.Namespace, config: site.Config) -> Host:
         except ValueError as problem:
             raise UsageError(str(problem)) from problem
     try:
-        whose, variables, owner = job.resolve(args.environment, local.LocalHost(), user=config.user)
-    except job.BadEnvironment as problem:
+        whose, variables, owner = job_environment.resolve(args.environment, local.LocalHost(), user=config.user)
+    except job_environment.BadEnvironment as problem:
         raise UsageError(str(problem)) from problem
     return local.LocalHost(environ=variables, environment=whose, owner=owner, at_once=config.tools_at_once)

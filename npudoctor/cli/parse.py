@@ -13,9 +13,9 @@ import argparse
 import sys
 
 from npudoctor.cli import UsageError, say, write_json
-from npudoctor.facts.kinds import KINDS
+from npudoctor.facts.parsers import KINDS
 from npudoctor.host import ParseError
-from npudoctor.host.safe_files import Unreadable, read_bounded
+from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 LARGEST_BYTES = 8 << 20
 """As much as is kept of what a tool prints."""

@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 
 from npudoctor import engine
-from npudoctor.visible import visible
+from npudoctor.control_characters import visible
 
 WIDTH = 24
 USUAL_COLUMNS = 80

@@ -22,15 +22,17 @@ import shlex
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from npudoctor import discretion, engine, plugins, redaction
+from npudoctor import engine, plugins
 from npudoctor.cli import UsageError, node, say, write
 from npudoctor.cli.progress import Progress
-from npudoctor.host import Refused, bundle_reader, bundling, exhausted
-from npudoctor.host.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
-from npudoctor.host.recorder import Notes, RecordingHost
+from npudoctor.control_characters import visible
+from npudoctor.host import Refused, exhausted
+from npudoctor.host.recording import bundle_reader, bundle_writer
+from npudoctor.host.recording.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
+from npudoctor.host.recording.recorder import Notes, RecordingHost
+from npudoctor.privacy import recording_policy, redaction
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select
-from npudoctor.visible import visible
 
 ARCHIVES = (".tar.gz", ".tgz")
 
@@ -71,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         with Progress(len(select(catalog, selection)), color=not args.no_color) as progress:
             for event in events:
                 progress.show(event)
-    kept, left_out = discretion.reduced(recorder.notes)
-    files = bundling.files_of(kept)
+    kept, left_out = recording_policy.reduced(recorder.notes)
+    files = bundle_writer.files_of(kept)
     if args.redact:
         files, _ = redaction.redacted(files)
     _write(files, place, force=args.force)
@@ -137,9 +139,9 @@ def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
         raise UsageError(f"{place} is not written: this node tells more than a recording may hold")
     try:
         if _is_archive(place):
-            bundling.write_archive(files, place, replace=force)
+            bundle_writer.write_archive(files, place, replace=force)
         else:
-            bundling.write_folder(files, place)
+            bundle_writer.write_folder(files, place)
     except FileExistsError as problem:
         raise UsageError(f"{place} exists; --force replaces it") from problem
     except Refused as problem:
@@ -153,7 +155,7 @@ def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
 # What is said
 
 
-def _account(kept: Notes, left_out: discretion.LeftOut, target: str, *, verbose: bool) -> str:
+def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, verbose: bool) -> str:
     """What was taken and what was left out, for a person."""
     failed = sum(done.timed_out for done in kept.commands.values())
     hung = f", {failed} of them without an answer in time" if failed else ""

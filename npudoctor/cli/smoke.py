@@ -20,10 +20,10 @@ import sys
 
 from npudoctor import plugins
 from npudoctor.cli import INTERRUPTED, UsageError, node, say, write
+from npudoctor.control_characters import visible, visible_json
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
 from npudoctor.smoke.request import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Misused, Refused, Request
-from npudoctor.visible import visible, visible_json
 
 FORMATS = ("text", "json", "jsonl")
 UNDETERMINED = 3

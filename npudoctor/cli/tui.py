@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from npudoctor.config import Config
     from npudoctor.host import Host
-    from npudoctor.views.session import Node
+    from npudoctor.tui.model.session import Node
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _node(args: argparse.Namespace | None) -> Node:
     from npudoctor import plugins
     from npudoctor.cli import UsageError, node, parser_of
     from npudoctor.selection import Selection
-    from npudoctor.views.session import CannotOpen, Node
+    from npudoctor.tui.model.session import CannotOpen, Node
 
     if args is None:
         args = parser_of("tui").parse_args([])
@@ -114,7 +114,7 @@ def _node(args: argparse.Namespace | None) -> Node:
 def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
     """The node; what is wrong with the options that name it becomes the one line that the person sees."""
     from npudoctor.cli import UsageError, node
-    from npudoctor.views.session import CannotOpen
+    from npudoctor.tui.model.session import CannotOpen
 
     try:
         with node.opened(args, config) as host:

@@ -11,8 +11,8 @@ from npudoctor import clock
 from npudoctor.daemon.history import History
 from npudoctor.daemon.seen import Lost, Tried
 from npudoctor.daemon.store import Change
+from npudoctor.daemon_config import AutoFix
 from npudoctor.findings import Report, Severity
-from npudoctor.policy import AutoFix
 from npudoctor.records import dataclass
 
 HOUR_S = 3600.0

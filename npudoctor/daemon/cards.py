@@ -8,11 +8,11 @@ from typing import Any
 from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.seen import Counted
-from npudoctor.facts.card_network import CardLinks
-from npudoctor.facts.cards import Cards, memory_of, subject_of
-from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.npu_pages import ChipEcc
+from npudoctor.facts.hccn.card_view import CardLinks
+from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.npu_smi.per_chip import ChipEcc
 from npudoctor.findings import Report, Severity, Status
 
 MIB = 1 << 20

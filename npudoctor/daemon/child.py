@@ -17,12 +17,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor import children
 from npudoctor.config import Config
-from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.seen import Known, Lost, Refused, Reply, Seen, Tried
 from npudoctor.daemon.site import Site
+from npudoctor.daemon.timetable import Look
 from npudoctor.host import STANDARD_PLACES
+from npudoctor.host.live import process_tree
 
 LOADING_S = 30.0
 """How long the process may take to load all plug-ins and to open the node."""
@@ -51,12 +51,12 @@ class Child:
         self._config: Config | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: tuple[int, int] = (-1, -1)
-        self._others = frozenset(children.children())  # what a shell had started before it became this process
+        self._others = frozenset(process_tree.children())  # what a shell had started before it became this process
         self._stuck = -1
         self._lock = threading.Lock()
         self._fixing = False
         self._ending = False
-        children.adopt_orphans()
+        process_tree.adopt_orphans()
 
     def prepare(self, config: Config) -> Known:
         """Load everything, and see whether the node can be opened. Raises Refused and Lost."""
@@ -71,7 +71,7 @@ class Child:
     def look(self, look: Look, site: Site) -> Seen:
         """Look at the node. Raises Lost."""
         own = self._others if self._process is None else {*self._others, self._process.pid}
-        left = children.named(STANDARD_PLACES, children.end_children(but=own, within_s=0.1))
+        left = process_tree.named(STANDARD_PLACES, process_tree.end_children(but=own, within_s=0.1))
         self._prepared(site)
         seen = self._ask({"look": look.value, "left": left}, site.settings.timeout_s + GRACE_S).seen
         assert seen is not None
@@ -109,7 +109,7 @@ class Child:
     def _start(self) -> None:
         if self._ending:
             raise Lost("the daemon is ending")
-        if self._stuck in children.children():
+        if self._stuck in process_tree.children():
             raise Lost(f"process {self._stuck}, in which an earlier look hangs, can neither end nor be ended")
         (answers, answering), (asked, asking) = os.pipe(), os.pipe()
         try:
@@ -160,7 +160,7 @@ class Child:
                 return
             for handle in self._pipes:
                 os.close(handle)
-            children.end_children(but=self._others)
+            process_tree.end_children(but=self._others)
             self._stuck = process.pid
             process.poll()
 

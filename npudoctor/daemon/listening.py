@@ -21,7 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from npudoctor.daemon import web
 from npudoctor.daemon.state import Untrusted, must_be_ours
 from npudoctor.daemon.web import App
-from npudoctor.host import Unavailable, accounts
+from npudoctor.host import Unavailable
+from npudoctor.host.live import accounts
 
 HEAD_S = 2.0
 """How long the head of a request may take, from the beginning of a connection or from its first byte."""

@@ -12,10 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from npudoctor import __version__
+from npudoctor.control_characters import all_visible
 from npudoctor.daemon.answers import Card, Fitness
-from npudoctor.daemon.view import View, could_not_look
+from npudoctor.daemon.snapshot import View, could_not_look
 from npudoctor.findings import Result, Severity, Skip, Status
-from npudoctor.visible import all_visible
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ALL = "all"

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from pydantic import Field
 
-from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.answers import Answer, Card, Ecc
 from npudoctor.daemon.site import Site
+from npudoctor.daemon.timetable import Look
 from npudoctor.findings import Report
 
 

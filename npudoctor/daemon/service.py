@@ -20,19 +20,19 @@ from types import FrameType
 
 from npudoctor import __version__, clock
 from npudoctor.config import ConfigError
+from npudoctor.control_characters import visible_lines
 from npudoctor.daemon import notify, state
-from npudoctor.daemon.agenda import Agenda, Look
-from npudoctor.daemon.board import Board
+from npudoctor.daemon.cycle import STUCK_S, Rounds
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
-from npudoctor.daemon.rounds import STUCK_S, Rounds
+from npudoctor.daemon.publisher import Board
 from npudoctor.daemon.seen import Looker, Lost, Seen
 from npudoctor.daemon.site import Places, Site
+from npudoctor.daemon.snapshot import View
+from npudoctor.daemon.timetable import Agenda, Look
 from npudoctor.daemon.troubles import Troubles
-from npudoctor.daemon.view import View
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
-from npudoctor.policy import address_of
-from npudoctor.visible import visible_lines
+from npudoctor.daemon_config import address_of
 
 ENDING_S = 1.0
 """How long the thread of the looks may take to notice that its process has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.config import Config
-from npudoctor.policy import DaemonSettings
+from npudoctor.daemon_config import DaemonSettings
 from npudoctor.records import dataclass
 from npudoctor.sdk import Options
 

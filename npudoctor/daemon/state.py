@@ -12,7 +12,7 @@ import stat
 import time
 from typing import Any, NamedTuple
 
-from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
+from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 
 SCHEMA = "npudoctor.state/1"
 PATH = "/run/npudoctor/state.json"

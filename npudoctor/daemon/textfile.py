@@ -6,11 +6,11 @@ import os
 
 from npudoctor import clock
 from npudoctor.daemon import cards, fitness, metrics
-from npudoctor.daemon.looking import versions_of
-from npudoctor.daemon.view import Looked, View
+from npudoctor.daemon.run_checks import versions_of
+from npudoctor.daemon.snapshot import Looked, View
 from npudoctor.engine import Done
 from npudoctor.findings import Report
-from npudoctor.host.safe_files import written
+from npudoctor.host.live.safe_files import written
 from npudoctor.sdk import PROFILES
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from npudoctor.daemon import answers, metrics
-from npudoctor.daemon.board import Board
+from npudoctor.daemon.publisher import Board
 from npudoctor.sdk import PROFILES
 
 Scope = MutableMapping[str, Any]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from npudoctor import clock
-from npudoctor.daemon import fitness, view
-from npudoctor.daemon.agenda import Look
+from npudoctor.daemon import fitness, snapshot
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.history import History
 from npudoctor.daemon.seen import Counted, Known, Seen
+from npudoctor.daemon.snapshot import Looked, View
 from npudoctor.daemon.store import Change
-from npudoctor.daemon.view import Looked, View
+from npudoctor.daemon.timetable import Look
 from npudoctor.findings import Report
 from npudoctor.records import replace
 
@@ -49,7 +49,7 @@ class Witness:
             after = replace(
                 after,
                 reports=reports,
-                results=view.results_of(reports, {check.id: check.after for check in known.checks}),
+                results=snapshot.results_of(reports, {check.id: check.after for check in known.checks}),
                 issues=tuple(self.history.issues()),
                 versions={**before.versions, **seen.versions},
                 in_service=report.in_service,

@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from npudoctor.config import Config
-from npudoctor.daemon.agenda import Look
-from npudoctor.daemon.looking import leftovers, look_at
+from npudoctor.daemon.run_checks import leftovers, look_at
 from npudoctor.daemon.seen import CheckNames, Known, Refused, Reply, Seen, Threshold, Tried
 from npudoctor.daemon.site import Site
+from npudoctor.daemon.timetable import Look
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, MutableHost

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from npudoctor import knowledge
 from npudoctor.explain.lines import Source, source_of_file
+from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
-from npudoctor.explain.sought import Kind
-from npudoctor.explain.weighing import STRONG, Suspect, Times, suspects
-from npudoctor.knowledge.codes import ErrorCode, ErrorText
+from npudoctor.explain.scoring import STRONG, Suspect, Times, suspects
+from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.records import dataclass, replace
 
 _NEIGHBOURS = 15

@@ -9,9 +9,9 @@ from npudoctor import __version__, knowledge
 from npudoctor.explain import topics
 from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
-from npudoctor.explain.weighing import STRONG, Suspect
-from npudoctor.knowledge.codes import ErrorCode
-from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.explain.scoring import STRONG, Suspect
+from npudoctor.knowledge.tables.errors import ErrorCode
+from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 

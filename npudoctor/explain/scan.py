@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
+from npudoctor.control_characters import visible_lines
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
-from npudoctor.explain.sought import Found, Kind, Sought
+from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.records import dataclass
-from npudoctor.visible import visible_lines
 
 BLOCK = 1 << 20
 """Bytes that are read and looked at together."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from npudoctor import knowledge
-from npudoctor.knowledge.codes import ErrorCode, spelled_in
-from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
+from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from npudoctor import clock
-from npudoctor.fixer import forms
+from npudoctor.fixer import serialise
 from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
 from npudoctor.records import dataclass
 from npudoctor.steps import Step
@@ -133,17 +133,17 @@ class Journal:
     def begin(self, record: RunRecord) -> None:
         """Open a run; before this returns, nothing of it has been done."""
         self.host.make_folder(self._at(record.id), mode=0o700)
-        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **forms.written(record)})
+        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **serialise.written(record)})
         self.mark(record.id, APPLYING)
 
     def note(self, run: str, number: int, step: Step, inverse: Step | None) -> None:
         """Write down a step and its inverse; only then may it be taken."""
-        back = None if inverse is None else forms.write_step(inverse)
-        self._write(run, f"{number:03}.json", {"step": forms.write_step(step), "inverse": back})
+        back = None if inverse is None else serialise.write_step(inverse)
+        self._write(run, f"{number:03}.json", {"step": serialise.write_step(step), "inverse": back})
 
     def mark(self, run: str, status: str, reason: str = "") -> None:
         """Say how far a run is."""
-        self._write(run, "status.json", forms.written(Status(status=status, at=now(), reason=reason)))
+        self._write(run, "status.json", serialise.written(Status(status=status, at=now(), reason=reason)))
 
     def archive(self, run: str, name: str) -> str:
         """Where a run may keep files."""
@@ -177,7 +177,7 @@ class Journal:
         """What a run was; raises Refused for data that is not ours."""
         data = self._read(run, "run.json")
         data.pop("schema", None)
-        record: RunRecord = self._formed(run, forms.read, RunRecord, data)
+        record: RunRecord = self._formed(run, serialise.read, RunRecord, data)
         return record
 
     def status(self, run: str) -> Status | None:
@@ -185,7 +185,7 @@ class Journal:
         if not self.host.exists(f"{self._at(run)}/status.json"):
             return None
         data = self._read(run, "status.json")
-        status: Status = self._formed(run, forms.read, Status, data)
+        status: Status = self._formed(run, serialise.read, Status, data)
         return status
 
     def entries(self, run: str) -> tuple[Entry, ...]:
@@ -197,8 +197,8 @@ class Journal:
             if _ENTRY.fullmatch(name):
                 data = self._read(run, name)
                 back = data.get("inverse")
-                step = self._formed(run, forms.read_step, data.get("step"))
-                inverse = None if back is None else self._formed(run, forms.read_step, back)
+                step = self._formed(run, serialise.read_step, data.get("step"))
+                inverse = None if back is None else self._formed(run, serialise.read_step, back)
                 yield Entry(step, inverse)
 
     def drop(self, run: str) -> None:
@@ -229,5 +229,5 @@ class Journal:
     def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
             return reading(*data)
-        except forms.BadForm as problem:
+        except serialise.BadForm as problem:
             raise Refused(f"{self._at(run)} is not what npudoctor writes: {problem}") from problem

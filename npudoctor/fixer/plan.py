@@ -13,7 +13,7 @@ from typing import Any
 
 from npudoctor import engine
 from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
-from npudoctor.fixer import forms
+from npudoctor.fixer import serialise
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
@@ -207,8 +207,8 @@ def _arguments(
 ) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     try:
-        told = forms.read(fix.parameters, dict(params))
-    except forms.BadForm as problem:
+        told = serialise.read(fix.parameters, dict(params))
+    except serialise.BadForm as problem:
         raise Refused(str(problem)) from problem
     for need in fix.needs:
         value: Any = facts.get(need.fact)
@@ -231,6 +231,7 @@ def _arguments(
 
 def _digest(fix: Fix, params: Mapping[str, Any], steps: Sequence[Planned]) -> str:
     data = [
-        [forms.write_step(one.step), None if one.inverse is None else forms.write_step(one.inverse)] for one in steps
+        [serialise.write_step(one.step), None if one.inverse is None else serialise.write_step(one.inverse)]
+        for one in steps
     ]
     return hashlib.sha256(json.dumps([fix.id, params, data], sort_keys=True, default=list).encode()).hexdigest()

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from npudoctor.findings import Finding, Result, Status
-from npudoctor.fixer import forms, plan
+from npudoctor.fixer import plan, serialise
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
@@ -106,7 +106,7 @@ class Ended:
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
-_FAILURES = (StepFailed, OSError, Unavailable, Refused, forms.BadForm)
+_FAILURES = (StepFailed, OSError, Unavailable, Refused, serialise.BadForm)
 
 
 def apply(
@@ -388,5 +388,7 @@ def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str,
         status = journal.status(run)
         if status is not None:
             record = journal.record(run)
-            found.append({**forms.written(record), "params": json.loads(record.params), **forms.written(status)})
+            found.append(
+                {**serialise.written(record), "params": json.loads(record.params), **serialise.written(status)}
+            )
     return found

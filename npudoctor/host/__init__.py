@@ -171,7 +171,7 @@ class Host(Protocol):
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run the script facts/in_target/NAME.py under the interpreter `python`, with the job's variables."""
+        """Run the script in_target/NAME.py under the interpreter `python`, with the job's variables."""
         ...
 
     def target_user(self, python: str) -> User:
@@ -261,7 +261,7 @@ class MutableHost(Host, Protocol):
         ...
 
     def own_script(self, name: str) -> str:
-        """Where facts/in_target/NAME.py lies on that node, for a Python there to run."""
+        """Where in_target/NAME.py lies on that node, for a Python there to run."""
         ...
 
     def fresh(self) -> MutableHost:

@@ -1,4 +1,4 @@
-"""What npudoctor knows without looking: tables beside this file, each read once, when it is first asked for.
+"""What npudoctor knows without looking: the tables in tables/, each read once, when it is first asked for.
 
 Every row names its sources, and every table says as of when it holds (`as_of`). Importing this package reads nothing.
 """
@@ -9,87 +9,87 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # each table brings its module with it only when somebody asks
-    from npudoctor.knowledge.chips import Hardware
-    from npudoctor.knowledge.codes import Errors
-    from npudoctor.knowledge.collectives import Hccl
-    from npudoctor.knowledge.figures import Baselines
-    from npudoctor.knowledge.places import Layout
-    from npudoctor.knowledge.releases import Compatibility
-    from npudoctor.knowledge.stacks import Combinations
-    from npudoctor.knowledge.symptoms import Pitfalls
-    from npudoctor.knowledge.variables import Environment
+    from npudoctor.knowledge.tables.baselines import Baselines
+    from npudoctor.knowledge.tables.combinations import Combinations
+    from npudoctor.knowledge.tables.compatibility import Compatibility
+    from npudoctor.knowledge.tables.environment import Environment
+    from npudoctor.knowledge.tables.errors import Errors
+    from npudoctor.knowledge.tables.hardware import Hardware
+    from npudoctor.knowledge.tables.hccl import Hccl
+    from npudoctor.knowledge.tables.layout import Layout
+    from npudoctor.knowledge.tables.pitfalls import Pitfalls
 
 
 @cache
 def compatibility() -> Compatibility:
     """Which torch, torch_npu, CANN, Python and driver releases go together."""
-    from npudoctor.knowledge import releases
+    from npudoctor.knowledge.tables import compatibility as table
 
-    return releases.load()
+    return table.load()
 
 
 @cache
 def combinations() -> Combinations:
     """Releases that were seen or tested together, build names, and what features need."""
-    from npudoctor.knowledge import stacks
+    from npudoctor.knowledge.tables import combinations as table
 
-    return stacks.load()
+    return table.load()
 
 
 @cache
 def environment() -> Environment:
     """The environment variables that matter, and their legal values."""
-    from npudoctor.knowledge import variables
+    from npudoctor.knowledge.tables import environment as table
 
-    return variables.load()
+    return table.load()
 
 
 @cache
 def hardware() -> Hardware:
     """The chip families: names, PCI ids, memory, links and limits."""
-    from npudoctor.knowledge import chips
+    from npudoctor.knowledge.tables import hardware as table
 
-    return chips.load()
+    return table.load()
 
 
 @cache
 def baselines() -> Baselines:
     """Reference figures: links, compute, all-reduce, idle cards, and the smoke run's thresholds."""
-    from npudoctor.knowledge import figures
+    from npudoctor.knowledge.tables import baselines as table
 
-    return figures.load()
+    return table.load()
 
 
 @cache
 def pitfalls() -> Pitfalls:
     """The known ways in which a node fails, with symptom, cause and mend."""
-    from npudoctor.knowledge import symptoms
+    from npudoctor.knowledge.tables import pitfalls as table
 
-    return symptoms.load()
+    return table.load()
 
 
 @cache
 def errors() -> Errors:
     """The error and fault codes of npu-smi, HCCL, the runtime, torch_npu and the chips."""
-    from npudoctor.knowledge import codes
+    from npudoctor.knowledge.tables import errors as table
 
-    return codes.load()
+    return table.load()
 
 
 @cache
 def hccl() -> Hccl:
     """HCCL's ports, times, buffers and choice of interface, and what hccn_tool answers when all is well."""
-    from npudoctor.knowledge import collectives
+    from npudoctor.knowledge.tables import hccl as table
 
-    return collectives.load()
+    return table.load()
 
 
 @cache
 def layout() -> Layout:
     """Where CANN, driver, device nodes, logs and caches lie, and what a container needs of them."""
-    from npudoctor.knowledge import places
+    from npudoctor.knowledge.tables import layout as table
 
-    return places.load()
+    return table.load()
 
 
 __all__ = [

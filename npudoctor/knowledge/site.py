@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from npudoctor.host.safe_files import Unreadable, read_trusted, why_untrusted
+from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.records import dataclass
 
 SCHEMA = "npudoctor.knowledge/1"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from npudoctor.knowledge.pairs import Confidence, Fit, TorchNpuRelease
 from npudoctor.knowledge.patterns import canonical, covers, train, wheel
-from npudoctor.knowledge.releases import Compatibility
+from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.records import dataclass
 
 NUMPY_2_FROM = (8, 5)

@@ -1,4 +1,4 @@
-"""Reads the data files beside this module into rows. Nothing else opens them.
+"""Reads the data files of tables/ into rows. Nothing else opens them.
 
 A file is one JSON object with `schema` and `as_of` (a date) and its tables. A row is an object whose keys are the
 fields of a frozen dataclass: an unknown or a missing key raises TypeError.
@@ -31,7 +31,7 @@ def read(name: str) -> dict[str, Any]:
 
 def ours(name: str) -> dict[str, Any]:
     """The data file `NAME.json`, as it is written."""
-    data: dict[str, Any] = json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads((Path(__file__).parent / "tables" / f"{name}.json").read_text(encoding="utf-8"))
     return data
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from npudoctor.control_characters import visible_json
 from npudoctor.findings import Report, Result
-from npudoctor.visible import visible_json
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID = "urn:npudoctor:report:1"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from npudoctor.sim.tables import ScenarioError
 
 if TYPE_CHECKING:
-    from npudoctor.host.recorded import RecordedHost
-    from npudoctor.host.simulated import SimulatedHost
+    from npudoctor.host.recording.canned import RecordedHost
+    from npudoctor.host.simulated.host import SimulatedHost
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "scenarios")
 

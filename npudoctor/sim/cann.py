@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.elf import Elf, build
-from npudoctor.host.tree import Content
+from npudoctor.facts.cann.elf import Elf, build
+from npudoctor.host.simulated.tree import Content
 from npudoctor.sim import releases
 from npudoctor.sim.node import Node
 

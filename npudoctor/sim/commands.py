@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 
 from npudoctor.host import Completed
-from npudoctor.host.tree import FileTree
+from npudoctor.host.simulated.tree import FileTree
 from npudoctor.sim import driver, hccn, npu_smi, npu_smi_pages, smoke
 from npudoctor.sim.node import Node
 from npudoctor.sim.target import PROBES, Target

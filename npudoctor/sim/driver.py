@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.host.tree import Content, Overlay
+from npudoctor.host.simulated.tree import Content, Overlay
 from npudoctor.sim import hccn
 from npudoctor.sim.cann import elf
 from npudoctor.sim.node import Node

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 
-from npudoctor.host import measures
+from npudoctor.host.live import measures
 
 RESERVED_PORTS = "net.ipv4.ip_local_reserved_ports"
 PORT_RANGE = "net.ipv4.ip_local_port_range"

@@ -11,8 +11,8 @@ import re
 import shlex
 
 from npudoctor.host import Unavailable
-from npudoctor.host.recorded import USUAL_PATH
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.recording.canned import USUAL_PATH
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sim import cann
 from npudoctor.sim.node import Node
 

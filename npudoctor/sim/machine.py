@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor.host import About, Completed
-from npudoctor.host.changing import ChangingTree
-from npudoctor.host.recorded import USUAL_PATH
-from npudoctor.host.simulated import SimulatedHost
-from npudoctor.host.tree import Content, MemoryStore, Overlay, normal
+from npudoctor.host.recording.canned import USUAL_PATH
+from npudoctor.host.simulated.host import SimulatedHost
+from npudoctor.host.simulated.tree import Content, MemoryStore, Overlay, normal
+from npudoctor.host.simulated.tree_changes import ChangingTree
 from npudoctor.records import replace
 from npudoctor.sim import cann, driver, hccn, login, system
 from npudoctor.sim.commands import Commands

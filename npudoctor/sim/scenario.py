@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
-from npudoctor.host.safe_files import Unreadable, read_bounded
+from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.records import dataclass, field
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS

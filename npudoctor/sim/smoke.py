@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.smoke import STAGES
+from npudoctor.facts.node.smoke import STAGES
 from npudoctor.host import Completed
 from npudoctor.sim.node import Chip, Node
 

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator
 from functools import partial
 
-from npudoctor.host.tree import Content
+from npudoctor.host.simulated.tree import Content
 from npudoctor.sim import driver, kernel
 from npudoctor.sim.node import BOOTED, NOW, Chip, Node
 from npudoctor.sim.scenario import Interface

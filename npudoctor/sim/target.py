@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.host import Completed
-from npudoctor.host.tree import Content, FileTree
+from npudoctor.host.simulated.tree import Content, FileTree
 from npudoctor.sim.cann import elf
 from npudoctor.sim.driver import MANAGERS
 from npudoctor.sim.node import Node

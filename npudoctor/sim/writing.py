@@ -10,10 +10,10 @@ from typing import Any
 
 from npudoctor import __version__
 from npudoctor.host import STANDARD_PLACES, Completed
-from npudoctor.host.bundle import SCHEMA
-from npudoctor.host.recorded import RecordedHost
-from npudoctor.host.safe_files import why_untrusted
-from npudoctor.host.tree import FileTree
+from npudoctor.host.live.safe_files import why_untrusted
+from npudoctor.host.recording.canned import RecordedHost
+from npudoctor.host.recording.recorded_node import SCHEMA
+from npudoctor.host.simulated.tree import FileTree
 from npudoctor.sim.target import script_of
 
 _SLOW_S = 3.0

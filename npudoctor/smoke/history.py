@@ -12,8 +12,9 @@ import statistics
 from typing import Any
 
 from npudoctor import clock
-from npudoctor.host import Refused, accounts
-from npudoctor.host.safe_files import Unreadable, make_folders, read_bounded, written
+from npudoctor.host import Refused
+from npudoctor.host.live import accounts
+from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
 from npudoctor.smoke.events import Bandwidth, Planned
 
 FILE = "smoke-history.jsonl"

@@ -16,8 +16,9 @@ import subprocess
 import time
 from collections.abc import Mapping
 
-from npudoctor.host import Unavailable, processes
-from npudoctor.host.identity import Start, call_as
+from npudoctor.host import Unavailable
+from npudoctor.host.live import processes
+from npudoctor.host.live.identity import Start, call_as
 from npudoctor.records import dataclass
 from npudoctor.smoke.plan import WORKER, Plan, Refused
 

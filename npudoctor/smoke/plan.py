@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts import hccl
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.device_nodes import DeviceNodes, cannot_reach_cards
-from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.network import hccl
+from npudoctor.facts.network.ports import PortRanges, Sockets
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.device_nodes import DeviceNodes, cannot_reach_cards
+from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
-from npudoctor.facts.ports import PortRanges, Sockets
 from npudoctor.host import User
 from npudoctor.records import dataclass, field, replace
 from npudoctor.smoke.events import STAGES, Planned, RankPlan

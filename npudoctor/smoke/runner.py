@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from npudoctor.host import Unavailable
-from npudoctor.host.identity import open_to_read
-from npudoctor.host.trust import foreign_writer, writer_within
+from npudoctor.host.live.identity import open_to_read
+from npudoctor.host.live.trust import foreign_writer, writer_within
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
 from npudoctor.smoke.plan import WORKER, Misused, Plan, Refused

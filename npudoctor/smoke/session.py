@@ -10,15 +10,15 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor import __version__, clock, engine, knowledge
-from npudoctor.facts import smoke as facts
-from npudoctor.facts.cards import Cards, memory_of, subject_of
-from npudoctor.facts.device_nodes import DeviceNodes
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.hccl import HcclPorts
-from npudoctor.facts.holders import CardHolders
+from npudoctor.facts.network.hccl import HcclPorts
+from npudoctor.facts.network.ports import Sockets
+from npudoctor.facts.node import smoke as facts
+from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
-from npudoctor.facts.ports import Sockets
-from npudoctor.facts.target_python import TargetPython
+from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import Finding, HostSummary, Result, Severity, count, judge
 from npudoctor.host import Because, Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.host import Unavailable
-from npudoctor.host.identity import open_to_read
+from npudoctor.host.live.identity import open_to_read
 from npudoctor.records import dataclass, field
 from npudoctor.smoke.events import Bandwidth, Collective, Event, Loss, Measured, Outcome, RankStage, RankStarted
 from npudoctor.smoke.plan import Plan

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
-from npudoctor.host.trust import foreign_writer
+from npudoctor.host.live.trust import foreign_writer
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to
 

@@ -1,1 +1,1 @@
-"""The terminal interface: screens and widgets over what `npudoctor.views` says."""
+"""The terminal interface: screens and widgets over what `npudoctor.tui.model` says."""

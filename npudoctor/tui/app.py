@@ -14,13 +14,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.signal import Signal
 
+from npudoctor.control_characters import visible
 from npudoctor.tui import plain, themes
 from npudoctor.tui.keyboard import Keyboard
-from npudoctor.views import settings
-from npudoctor.views.diagnosis import Diagnosis
-from npudoctor.views.node import NodeLine
-from npudoctor.views.session import Node, Session
-from npudoctor.visible import visible
+from npudoctor.tui.model import settings
+from npudoctor.tui.model.diagnosis import Diagnosis
+from npudoctor.tui.model.node import NodeLine
+from npudoctor.tui.model.session import Node, Session
 
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
 
@@ -95,7 +95,7 @@ class DoctorApp(Keyboard):
             self.beside(self._run)
 
     def _run(self) -> None:
-        from npudoctor.views import node, running
+        from npudoctor.tui.model import node, running
 
         self.tell(self.diagnosis.begin, running.checks(self.session))
         with self.session.looking() as host:
@@ -111,7 +111,7 @@ class DoctorApp(Keyboard):
             self.node_line = line
 
     def _ended(self) -> None:
-        from npudoctor.views import node
+        from npudoctor.tui.model import node
 
         self.node_line = node.line(self.session, self.diagnosis)
         if not self.is_headless:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from npudoctor.tui.model.session import CannotOpen, ReadOnly, Session
 from npudoctor.tui.typed_ahead import TypedAhead
-from npudoctor.views.session import CannotOpen, ReadOnly, Session
 
 FRAMES_A_SECOND = 15
 CUT_OFF = "npudoctor: a change was cut off half way; to undo it: npudoctor fix --recover"
@@ -94,7 +94,7 @@ class Background(TypedAhead):
         if self.is_headless:
             super()._handle_exception(error)
             return
-        from npudoctor.views import crash_log
+        from npudoctor.tui.model import crash_log
 
         where = self.session.read_only or crash_log.write("".join(traceback.format_exception(error)))
         self._exception = self._exception or error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npudoctor.views.diagnosis import State
+from npudoctor.tui.model.diagnosis import State
 
 GLYPHS = {
     State.PENDING: "·",

@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.style import Style
 
 from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.model.detail import Block, Kind
+from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.widgets.page import Paragraph
-from npudoctor.views.detail import Block, Kind
-from npudoctor.views.diagnosis import State
 
 
 def of_blocks(blocks: Iterable[Block], *, read_only: bool = False) -> list[Paragraph]:

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from npudoctor.visible import visible
+from npudoctor.control_characters import visible
 
 _TWINS = {
     "✔": "+",

@@ -8,7 +8,7 @@ import socket
 import stat
 from collections.abc import Iterator
 
-from npudoctor.host import trust
+from npudoctor.host.live import trust
 
 
 class CannotListen(Exception):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Report, Result
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sim import machine, scenario
 from npudoctor.testing import run
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import torch_abi
+from npudoctor.facts.python import torch_abi
 from npudoctor.findings import Finding, Result, Severity, Skip, Status
 from npudoctor.sdk import ParseError
 from npudoctor.sim import scenarios

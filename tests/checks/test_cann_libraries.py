@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from npudoctor.discretion import reduced
-from npudoctor.facts.elf import Elf, build
+from npudoctor.facts.cann.elf import Elf, build
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
-from npudoctor.host import bundling
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.recorder import RecordingHost
+from npudoctor.host.recording import bundle_writer
+from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.privacy.recording_policy import reduced
 from npudoctor.sdk import Unavailable
 from npudoctor.testing import FakeHost, run
 
@@ -133,10 +133,12 @@ def test_libraries_that_were_not_recorded_are_no_verdict(node: Nodes, tmp_path: 
     recording = RecordingHost(node(cann=VERSION).host)
     run(recording, ID)
     notes, _ = reduced(recording.notes)
-    files = {name: content for name, content in bundling.files_of(notes).items() if not name.endswith("libhccl.so")}
+    files = {
+        name: content for name, content in bundle_writer.files_of(notes).items() if not name.endswith("libhccl.so")
+    }
     known = json.loads(files["stat.json"])
     files["stat.json"] = json.dumps({path: row for path, row in known.items() if "libhccl.so" not in path}).encode()
-    bundling.write_folder(files, str(tmp_path / "node"))
+    bundle_writer.write_folder(files, str(tmp_path / "node"))
     result = next(one for one in run(open_bundle(str(tmp_path / "node")), ID).results if one.check == ID)
     assert (result.skip, result.because) == (Skip.COULD_NOT_LOOK, Because.NOT_RECORDED)
 
@@ -149,6 +151,6 @@ def test_a_recording_says_the_same_as_the_node(node: Nodes, tmp_path: Path, dama
     recording = RecordingHost(host)
     first = [one for one in run(recording, ID).results if one.check == ID]
     notes, _ = reduced(recording.notes)
-    bundling.write_folder(bundling.files_of(notes), str(tmp_path / "node"))
+    bundle_writer.write_folder(bundle_writer.files_of(notes), str(tmp_path / "node"))
     second = [one for one in run(open_bundle(str(tmp_path / "node")), ID).results if one.check == ID]
     assert [(one.status, one.findings) for one in second] == [(one.status, one.findings) for one in first]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor import discretion
-from npudoctor.facts import startup_files
-from npudoctor.facts.startup_files import LEFT_OUT, parse
+from npudoctor.facts.cann import startup_files
+from npudoctor.facts.cann.startup_files import LEFT_OUT, parse
 from npudoctor.findings import Finding, Result
-from npudoctor.host import bundling
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.recorder import RecordingHost
+from npudoctor.host.recording import bundle_writer
+from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.privacy import recording_policy
 from npudoctor.testing import run
 
 Nodes = Callable[..., Any]
@@ -97,8 +97,8 @@ def test_two_scripts_that_are_sourced_are_named(node: Nodes) -> None:
 def test_a_recording_holds_none_of_a_person_s_other_lines(node: Nodes, tmp_path: Path) -> None:
     recording = RecordingHost(node(cann=UNSOURCED, files={"/root/.bashrc": SOURCING}).host)
     first = run(recording, "cann.environment").results
-    notes, _ = discretion.reduced(recording.notes)
+    notes, _ = recording_policy.reduced(recording.notes)
     assert b"s3cr3t" not in b"".join(notes.files.values())
-    bundling.write_folder(bundling.files_of(notes), str(tmp_path / "node"))
+    bundle_writer.write_folder(bundle_writer.files_of(notes), str(tmp_path / "node"))
     second = run(open_bundle(str(tmp_path / "node")), "cann.environment").results
     assert [one.findings for one in second] == [one.findings for one in first]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Severity, Status
-from npudoctor.host.bundle import open_bundle
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.sim import scenarios, simulate
 from npudoctor.testing import run
 

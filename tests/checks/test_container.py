@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Result, Severity, Skip, Status
-from npudoctor.host.tree import Overlay
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.testing import run_check
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Finding, Result, Severity, Skip, Status
-from npudoctor.host.tree import Overlay
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.testing import run
 
 Nodes = Callable[..., Any]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from npudoctor.findings import Because, Result, Severity, Skip, Status
 from npudoctor.host import Completed
-from npudoctor.host.tree import Overlay
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Unavailable
 from npudoctor.testing import run_check
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.cards import Card, Cards
-from npudoctor.facts.container import Container
-from npudoctor.facts.hccl import host_ports
-from npudoctor.facts.ports import KernelPorts, PortRanges
+from npudoctor.facts.network.hccl import host_ports
+from npudoctor.facts.network.ports import KernelPorts, PortRanges
+from npudoctor.facts.node.cards import Card, Cards
+from npudoctor.facts.node.container import Container
 from npudoctor.findings import Because, Result, Severity, Skip, Status
 from npudoctor.sdk import FixOffer, Unavailable
 from npudoctor.testing import run_check

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.firewall_rules import parse_iptables, parse_nft
-from npudoctor.facts.firewall_verdict import dropped
-from npudoctor.facts.ports import PortRanges
+from npudoctor.facts.network.firewall_rules import parse_iptables, parse_nft
+from npudoctor.facts.network.firewall_verdict import dropped
+from npudoctor.facts.network.ports import PortRanges
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 
 Nodes = Callable[..., Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
-from npudoctor.host.tree import Overlay
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.testing import run_check
 
 Nodes = Callable[..., Any]

@@ -10,7 +10,7 @@ import pytest
 
 from npudoctor import plugins
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Skip, Status, Verdict
-from npudoctor.host.bundle import open_bundle
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.testing import run
 from tests.nodes import labels
 

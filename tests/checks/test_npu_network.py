@@ -9,7 +9,7 @@ import pytest
 
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.testing import run
 
 Nodes = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
-from npudoctor.facts.smoke import SmokeRun, of_events, parse
+from npudoctor.facts.node.smoke import SmokeRun, of_events, parse
 from npudoctor.findings import Result, Status
 from npudoctor.sdk import Options, ParseError
 from npudoctor.smoke.plan import Request

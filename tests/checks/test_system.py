@@ -210,7 +210,7 @@ def test_large_logs_are_told_and_weigh_by_their_share(
     monkeypatch: pytest.MonkeyPatch, log_gib: int, total_gib: int, expected: list[Severity]
 ) -> None:
     from npudoctor.host import FileStat
-    from npudoctor.host.recorded import FakeHost
+    from npudoctor.host.recording.canned import FakeHost
 
     real = FakeHost.stat
 

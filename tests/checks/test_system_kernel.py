@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import cpu_tuning, hostname
+from npudoctor.facts.network import hostname
+from npudoctor.facts.system import cpu_tuning
 from npudoctor.findings import Because, Finding, Result, Severity, Skip, Status
 from npudoctor.sdk import ParseError
 from npudoctor.testing import run_check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor import sim
 from npudoctor.findings import Result, Severity, Status
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import User
 from npudoctor.testing import run, run_check
 

@@ -212,14 +212,15 @@ def test_the_same_nodes_give_the_same_words(npudoctor: Command, nodes: Callable[
 
 
 def test_a_fact_that_nobody_foresaw_joins_by_itself() -> None:
-    from npudoctor import compare, traits
-    from npudoctor.facts.limits import Limit, Limits
+    from npudoctor.compare import features
+    from npudoctor.compare import groups as compare
+    from npudoctor.facts.system.limits import Limit, Limits
 
-    def node(name: str, soft: int) -> traits.Node:
-        told, known = traits.of_facts(
+    def node(name: str, soft: int) -> features.Node:
+        told, known = features.of_facts(
             {"new.fact": {"0": Limits(nofile=Limit(soft, 9)), "1": Limits(nofile=Limit(7, 9))}}
         )
-        return traits.Node(path=name, traits=told, known=known)
+        return features.Node(path=name, traits=told, known=known)
 
     found = compare.compare([node("a", 7), node("b", 7), node("c", 5)])
     (one,) = found.odd

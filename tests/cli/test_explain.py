@@ -47,7 +47,7 @@ def test_topics_as_json(npudoctor: Command) -> None:
     assert document["schema"] == "npudoctor.explain/1"
     check, pitfall, code = document["topics"]
     assert (check["kind"], check["id"], check["after"]) == ("check", "hccl.ports-free", ["hccl.base-port"])
-    assert "ports.sockets" in check["facts"]
+    assert "network.sockets" in check["facts"]
     assert pitfall["mend"][0] == {"step": pitfall["mend"][0]["step"], "command": True}
     assert [each["id"] for each in code["pitfalls"]] == ["P005", "P016", "P025"]
 

@@ -68,16 +68,16 @@ def test_text_of_another_kind_is_one_line_and_exit_1(npudoctor: Command, tmp_pat
 
 def test_every_fact_of_a_node_is_printed_or_its_absence_explained(npudoctor: Command) -> None:
     facts = npudoctor("facts", "--json", "--simulate", "seed-910b1").json
-    assert facts["npu.npu_smi_info"]["value"]["npus"][0]["name"] == "910B1"
+    assert facts["npu_smi.npu_smi_info"]["value"]["npus"][0]["name"] == "910B1"
     assert all({"value"} == set(fact) or "unavailable" in fact for fact in facts.values())
     absent = npudoctor("facts", "--json", "--simulate", "bare-host").json
-    assert absent["npu.npu_smi_info"] == {"unavailable": "npu-smi is not installed", "because": "absent"}
+    assert absent["npu_smi.npu_smi_info"] == {"unavailable": "npu-smi is not installed", "because": "absent"}
 
 
 def test_one_fact_can_be_asked_for(npudoctor: Command) -> None:
-    facts = npudoctor("facts", "--json", "platform.platform", "--simulate", "seed-910b1").json
-    assert list(facts) == ["platform.platform"]
-    assert facts["platform.platform"]["value"]["machine"] == "aarch64"
+    facts = npudoctor("facts", "--json", "system.platform", "--simulate", "seed-910b1").json
+    assert list(facts) == ["system.platform"]
+    assert facts["system.platform"]["value"]["machine"] == "aarch64"
 
 
 def test_variables_that_npudoctor_does_not_know_are_not_printed(
@@ -86,12 +86,12 @@ def test_variables_that_npudoctor_does_not_know_are_not_printed(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("HCCL_BUFFSIZE", "120")
     for form in ([], ["--json"]):
-        printed = npudoctor("facts", *form, "environment.job_environment").out
+        printed = npudoctor("facts", *form, "node.job_environment").out
         assert "hush-hush" not in printed
         assert "HCCL_BUFFSIZE" in printed
 
 
 def test_this_machine_has_facts_too(npudoctor: Command) -> None:
     facts = npudoctor("facts", "--json").json
-    assert facts["memory.memory"]["value"]["total_bytes"] > 0
+    assert facts["system.memory"]["value"]["total_bytes"] > 0
     assert not [name for name, fact in facts.items() if "crashed" in fact]

@@ -46,11 +46,11 @@ def test_a_run_names_the_fact_that_it_waits_for_whatever_the_terminal_says_of_it
     columns: int, tmp_path: Path
 ) -> None:
     lines = shown(columns, tmp_path).split("\r\x1b[K")
-    assert any("npu.npu_sm" in line for line in lines)
+    assert any("npu_smi.npu_sm" in line for line in lines)
     assert lines[-1] == ""
 
 
 def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(3, color=True) as progress:
-        progress.show(engine.Asked("npu.npu_smi_answer"))
+        progress.show(engine.Asked("npu_smi.npu_smi_answer"))
     assert capsys.readouterr() == ("", "")

@@ -15,8 +15,8 @@ import pytest
 
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Host, MutableHost, Refused, Unavailable, User
-from npudoctor.host import archive as archives
-from npudoctor.host.bundle import BundleError, BundleHost, open_bundle
+from npudoctor.host.recording import archive as archives
+from npudoctor.host.recording.recorded_node import BundleError, BundleHost, open_bundle
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared"
 MINIMAL = {"schema": "npudoctor.bundle/1", "machine": "aarch64"}

@@ -10,7 +10,7 @@ import pytest
 from npudoctor import engine, plugins
 from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status, Verdict
 from npudoctor.host import Host
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe, probe_on_cards
 from npudoctor.selection import Selection, UnknownName, select
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from npudoctor import knowledge
 from npudoctor.explain.diagnosis import Diagnosis, diagnose
+from npudoctor.explain.patterns import Kind, Sought
 from npudoctor.explain.scan import Scanner
-from npudoctor.explain.sought import Kind, Sought
 
 SOUGHT = Sought()
 LOGS = Path(__file__).parent / "data" / "logs"

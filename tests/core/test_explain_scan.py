@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npudoctor.explain.patterns import Kind, Sought
 from npudoctor.explain.scan import Scanner
-from npudoctor.explain.sought import Kind, Sought
 
 SOUGHT = Sought()
 LOGS = Path(__file__).parent / "data" / "logs"

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor import knowledge
-from npudoctor.explain import sieve
-from npudoctor.explain.sought import Kind, Sought
+from npudoctor.explain import prefilter
+from npudoctor.explain.patterns import Kind, Sought
 
 SOUGHT = Sought()
 SIEVE = SOUGHT.sieve()
 SYMPTOMS = sorted(
     {(pitfall.id, one) for pitfall in knowledge.pitfalls().rows for one in (*pitfall.symptoms, *pitfall.hints)}
 )
-PHRASES = [one for _, one in SYMPTOMS if sieve.words_of(one)]
+PHRASES = [one for _, one in SYMPTOMS if prefilter.words_of(one)]
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ PHRASES = [one for _, one in SYMPTOMS if sieve.words_of(one)]
     ],
 )
 def test_the_words_that_an_expression_needs(expression: str, words: set[str] | None) -> None:
-    assert sieve.words_of(expression) == words
+    assert prefilter.words_of(expression) == words
 
 
 def test_a_sieve_passes_lines_with_a_word_and_no_others() -> None:
-    made = sieve.Sieve({"Failed to bind", "(in brackets)", "is gone."}, [("E", r"[A-Z]\d{4}")])
+    made = prefilter.Sieve({"Failed to bind", "(in brackets)", "is gone."}, [("E", r"[A-Z]\d{4}")])
     for line in (b"x Failed to bind y", b"it (in brackets) z", b"it is gone.", b"EI0006"):
         assert made.passes(line), line
     for line in (b"", b"Failed", b"bind", b"in brackets", b"is gone, no", b"EI006", "日志 E".encode()):
@@ -46,7 +46,7 @@ def test_a_sieve_passes_lines_with_a_word_and_no_others() -> None:
 
 @given(st.sets(st.text("abcdeFk []()|.*\\", min_size=4, max_size=20), min_size=1, max_size=12), st.data())
 def test_every_word_passes_wherever_it_stands(words: set[str], data: st.DataObject) -> None:
-    made = sieve.Sieve(words)
+    made = prefilter.Sieve(words)
     word = data.draw(st.sampled_from(sorted(words)))
     around = data.draw(st.text("xyz ", max_size=5))
     assert made.passes(f"{around}{word}{around}".encode())
@@ -63,7 +63,7 @@ def test_no_line_that_shows_a_symptom_is_sifted_out(data: st.DataObject) -> None
 
 def test_every_symptom_that_is_no_code_has_a_word_without_digits() -> None:
     for pitfall, expression in SYMPTOMS:
-        words = sieve.words_of(expression)
+        words = prefilter.words_of(expression)
         code = re.search(r"\d{4}|\\d", expression)
         assert words or code, f"{pitfall}: {expression}"
         assert not any(character.isdigit() for word in words or () for character in word)

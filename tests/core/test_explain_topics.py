@@ -9,8 +9,8 @@ import pytest
 
 from npudoctor import knowledge, plugins
 from npudoctor.explain import topics
-from npudoctor.knowledge.codes import ErrorCode
-from npudoctor.knowledge.symptoms import Pitfall
+from npudoctor.knowledge.tables.errors import ErrorCode
+from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.sdk import Check
 
 CATALOG = plugins.load()
@@ -95,7 +95,7 @@ def test_only_checks_of_this_installation_are_said_to_foresee() -> None:
 def test_a_check_knows_the_pitfalls_that_it_foresees_and_the_facts_that_it_judges() -> None:
     check = CATALOG.checks["hccl.ports-free"]
     assert [pitfall.id for pitfall in topics.pitfalls_of(check)] == ["P003", "P018"]
-    assert "ports.sockets" in topics.facts_of(check, CATALOG)
+    assert "network.sockets" in topics.facts_of(check, CATALOG)
 
 
 def test_a_code_leads_to_its_pitfalls_the_likelier_first() -> None:

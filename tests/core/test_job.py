@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.host import job
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live import job_environment
+from npudoctor.host.live.local import LocalHost
 
 ME = next((one.pw_name for one in pwd.getpwall() if one.pw_uid == os.geteuid()), "")
 with_account = pytest.mark.skipif(not ME, reason="requires a user with an account: it looks at a login")
 
 
 def variables(spec: str | None) -> tuple[str, Mapping[str, str]]:
-    whose, found, _ = job.resolve(spec, LocalHost())
+    whose, found, _ = job_environment.resolve(spec, LocalHost())
     assert isinstance(found, Mapping), found
     return whose, found
 
@@ -32,7 +32,7 @@ def test_under_sudo_it_is_the_person_who_called_it(monkeypatch: pytest.MonkeyPat
     if os.geteuid() != 0:
         pytest.skip("only root runs under sudo")
     monkeypatch.setenv("SUDO_USER", "nobody")
-    whose, _, _ = job.resolve(None, LocalHost())
+    whose, _, _ = job_environment.resolve(None, LocalHost())
     assert whose == "login:nobody"
 
 
@@ -71,16 +71,16 @@ WRONG = {
 
 @pytest.mark.parametrize(("spec", "said"), WRONG.items())
 def test_what_names_nobody_is_refused_in_one_line(spec: str, said: str) -> None:
-    with pytest.raises(job.BadEnvironment) as problem:
-        job.resolve(spec, LocalHost())
+    with pytest.raises(job_environment.BadEnvironment) as problem:
+        job_environment.resolve(spec, LocalHost())
     assert said in str(problem.value)
     assert "\n" not in str(problem.value)
 
 
 def test_a_file_that_is_no_list_of_assignments_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("just words\n")
-    with pytest.raises(job.BadEnvironment, match="is no KEY=VALUE: 'just words'"):
-        job.resolve(f"file:{tmp_path}/x", LocalHost())
+    with pytest.raises(job_environment.BadEnvironment, match="is no KEY=VALUE: 'just words'"):
+        job_environment.resolve(f"file:{tmp_path}/x", LocalHost())
 
 
 @pytest.mark.parametrize("ancestor", ["cron", "ansible-playbook"])
@@ -91,7 +91,7 @@ def test_cron_and_ansible_are_known_by_the_processes_above(tmp_path: Path, ances
         "import subprocess, sys\n"
         "print(subprocess.run([sys.argv[1], '-c', sys.argv[2]], capture_output=True, text=True, stdin=0).stdout)\n"
     )
-    asked = "from npudoctor.host.job import _started_by_a_service as by; print(by())"
+    asked = "from npudoctor.host.live.job_environment import _started_by_a_service as by; print(by())"
     argv = [str(parent), "-c", script, sys.executable, asked]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True", done.stderr

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor import knowledge
-from npudoctor.knowledge.chips import bare_name
+from npudoctor.knowledge.tables.hardware import bare_name
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from npudoctor import knowledge, plugins
-from npudoctor.knowledge import releases, symptoms, table
+from npudoctor.knowledge import table
 from npudoctor.knowledge.site import KEYS
+from npudoctor.knowledge.tables import compatibility as releases
+from npudoctor.knowledge.tables import pitfalls as symptoms
 
 Write = Callable[..., Path]
 SCHEMA = "npudoctor.knowledge/1"

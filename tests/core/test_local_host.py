@@ -13,8 +13,8 @@ import pytest
 
 from npudoctor.findings import Because
 from npudoctor.host import NotApplicable, Unavailable, real_path, run_each
-from npudoctor.host.local import LocalHost
-from npudoctor.host.output import OUTPUT_LIMIT_BYTES
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.output import OUTPUT_LIMIT_BYTES
 
 Tool = Callable[[str], Path]
 LIMIT_S = 60.0
@@ -211,7 +211,7 @@ def test_without_the_right_to_read_the_reason_says_so(tmp_path: Path) -> None:
             folder.chmod(0o755)
     script = (
         "import os, sys\n"
-        "from npudoctor.host.local import LocalHost\n"
+        "from npudoctor.host.live.local import LocalHost\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: LocalHost().read(sys.argv[1])\n"
         "except Exception as why: print(why.because.value, why)\n"

@@ -14,7 +14,7 @@ import pytest
 
 from npudoctor import plugins
 from npudoctor.findings import Status
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.testing import run
 
 DATA = Path(__file__).parent / "data" / "plugin"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Host, MutableHost, Unavailable, User, real_path
-from npudoctor.host.changing import ChangingTree
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import DiskStore, FileTree, MemoryStore, Overlay
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import DiskStore, FileTree, MemoryStore, Overlay
+from npudoctor.host.simulated.tree_changes import ChangingTree
 
 DEV = User(name="dev", uid=1005, gid=1005, gids=(1005, 1000), groups=("dev", "HwHiAiUser"))
 

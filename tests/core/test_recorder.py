@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from npudoctor import discretion
 from npudoctor.findings import Because
-from npudoctor.host import Completed, Host, Unavailable, User, bundling, real_path
-from npudoctor.host.bundle import BundleError, BundleHost, open_bundle
-from npudoctor.host.local import LocalHost
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.recorder import RecordingHost
-from npudoctor.host.tree import Overlay
+from npudoctor.host import Completed, Host, Unavailable, User, real_path
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.recording import bundle_writer
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.recording.recorded_node import BundleError, BundleHost, open_bundle
+from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.host.simulated.tree import Overlay
+from npudoctor.privacy import recording_policy
 
 Question = Callable[[Host], object]
 
@@ -29,7 +30,7 @@ def answer(host: Host, question: Question) -> object:
 
 
 def replayed(recorder: RecordingHost, folder: Path) -> BundleHost:
-    bundling.write_folder(bundling.files_of(recorder.notes), str(folder))
+    bundle_writer.write_folder(bundle_writer.files_of(recorder.notes), str(folder))
     return open_bundle(str(folder))
 
 
@@ -241,13 +242,13 @@ def test_times_are_kept_where_they_tell_of_the_node() -> None:
 # What may be kept
 
 
-def kept(host: Host, *questions: Question) -> tuple[str, discretion.LeftOut]:
+def kept(host: Host, *questions: Question) -> tuple[str, recording_policy.LeftOut]:
     """Everything that would be written down, as one text."""
     recorder = RecordingHost(host)
     for question in questions:
         answer(recorder, question)
-    notes, left_out = discretion.reduced(recorder.notes)
-    return b"\n".join(bundling.files_of(notes).values()).decode("utf-8", "replace"), left_out
+    notes, left_out = recording_policy.reduced(recorder.notes)
+    return b"\n".join(bundle_writer.files_of(notes).values()).decode("utf-8", "replace"), left_out
 
 
 def test_only_variables_of_the_catalogue_are_kept_and_misspelt_ones() -> None:
@@ -333,7 +334,7 @@ def test_free_room_of_a_live_node_is_coarse_where_there_is_plenty(had: dict[str,
 
     recorder = RecordingHost(Live(measures={"disks": [had]}))
     recorder.measure("disks")
-    assert discretion.reduced(recorder.notes)[0].measures["disks"][0]["free"] == told
+    assert recording_policy.reduced(recorder.notes)[0].measures["disks"][0]["free"] == told
 
 
 # Writing it down
@@ -344,7 +345,7 @@ def test_the_same_notes_are_the_same_archive_and_hold_no_time_and_no_owner(tmp_p
         recorder = RecordingHost(node())
         for question in QUESTIONS.values() if name == "a" else reversed(QUESTIONS.values()):
             answer(recorder, question)
-        bundling.write_archive(bundling.files_of(recorder.notes), str(tmp_path / f"{name}.tar.gz"))
+        bundle_writer.write_archive(bundle_writer.files_of(recorder.notes), str(tmp_path / f"{name}.tar.gz"))
     assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
     assert (tmp_path / "a.tar.gz").read_bytes()[4:8] == bytes(4)
     assert (tmp_path / "a.tar.gz").stat().st_mode & 0o777 == 0o600
@@ -355,14 +356,14 @@ def test_an_archive_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: 
     target = tmp_path / "node.tar.gz"
     target.write_text("before")
     with pytest.raises(FileExistsError):
-        bundling.write_archive({"x": b""}, str(target))
+        bundle_writer.write_archive({"x": b""}, str(target))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tarfile.TarFile.addfile", full)
     with pytest.raises(OSError, match="No space"):
-        bundling.write_archive({"x": b""}, str(target), replace=True)
+        bundle_writer.write_archive({"x": b""}, str(target), replace=True)
     monkeypatch.undo()
     assert target.read_text() == "before"
     assert os.listdir(tmp_path) == ["node.tar.gz"]
@@ -372,7 +373,7 @@ def test_a_folder_that_holds_something_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
     (tmp_path / "node/mine").write_text("precious")
     with pytest.raises(OSError, match="not empty"):
-        bundling.write_folder({"bundle.json": b"{}"}, str(tmp_path / "node"))
+        bundle_writer.write_folder({"bundle.json": b"{}"}, str(tmp_path / "node"))
     assert os.listdir(tmp_path) == ["node"]
     assert os.listdir(tmp_path / "node") == ["mine"]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.host.archive import hold
-from npudoctor.host.bundle import BundleError
-from npudoctor.host.tar_headers import BrokenTar, Member, members
+from npudoctor.host.recording.archive import hold
+from npudoctor.host.recording.recorded_node import BundleError
+from npudoctor.host.recording.tar_headers import BrokenTar, Member, members
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 KINDS = {

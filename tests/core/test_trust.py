@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.host.trust import foreign_writer
+from npudoctor.host.live.trust import foreign_writer
 from tests.plain_user import ALICE, BOB, NAMES, accounts_missing, as_root, give, run_as, with_accounts
 
 
@@ -87,7 +87,7 @@ def test_a_link_that_leads_to_itself_is_named(open_folder: Path) -> None:
 def test_in_a_user_namespace_the_hosts_root_is_trusted_and_other_users_are_not(open_folder: Path) -> None:
     give(hers := _file(open_folder, "hers"), ALICE)
     said = (
-        "import sys; from npudoctor.host.trust import foreign_writer; "
+        "import sys; from npudoctor.host.live.trust import foreign_writer; "
         "print([foreign_writer(path) is None for path in sys.argv[1:]])"
     )
     roots = _file(open_folder, "roots")

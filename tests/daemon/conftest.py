@@ -21,12 +21,12 @@ import pytest
 from npudoctor import plugins, sim
 from npudoctor.config import Config
 from npudoctor.daemon import state
-from npudoctor.daemon.agenda import Look
-from npudoctor.daemon.board import Board
 from npudoctor.daemon.history import History
-from npudoctor.daemon.looking import look_at
+from npudoctor.daemon.publisher import Board
+from npudoctor.daemon.run_checks import look_at
+from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Store
-from npudoctor.daemon.view import View
+from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.web import App
 from npudoctor.daemon.witness import Witness
 from npudoctor.daemon.worker import known

@@ -2,8 +2,8 @@
 
 import random
 
-from npudoctor.daemon.agenda import SELDOM_S, Agenda, Look
-from npudoctor.policy import DaemonSettings
+from npudoctor.daemon.timetable import SELDOM_S, Agenda, Look
+from npudoctor.daemon_config import DaemonSettings
 
 
 def an_agenda(**settings: float) -> Agenda:

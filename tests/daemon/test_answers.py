@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from npudoctor import sim
 from npudoctor.cli import main
 from npudoctor.daemon import answers, state
-from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.answers import Fitness
+from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.findings import Report
 from npudoctor.sim import scenarios

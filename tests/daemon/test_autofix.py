@@ -9,13 +9,13 @@ import pytest
 from npudoctor import clock, sim
 from npudoctor.config import Config, ConfigError, load
 from npudoctor.daemon import autofix
-from npudoctor.daemon.agenda import Look
-from npudoctor.daemon.looking import look_at
+from npudoctor.daemon.run_checks import look_at
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.store import Change
+from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.worker import Worker, known
+from npudoctor.daemon_config import AutoFix, DaemonSettings
 from npudoctor.findings import Report
-from npudoctor.policy import AutoFix, DaemonSettings
 from npudoctor.sdk import Risk
 
 from .conftest import Watch, Watched

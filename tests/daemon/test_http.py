@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor.daemon import listening
-from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.listening import CannotListen, Listening, tcp_socket, unix_socket
+from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.web import api
 
 from .conftest import Watch, spoken_to

@@ -17,14 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import children, clock, plugins
+from npudoctor import clock, plugins
 from npudoctor.cli import main
 from npudoctor.config import Config
-from npudoctor.daemon import looking, notify, rounds, service, state, worker
-from npudoctor.daemon.agenda import Agenda, Look
+from npudoctor.daemon import cycle, notify, run_checks, service, state, worker
 from npudoctor.daemon.site import Places, Site
+from npudoctor.daemon.timetable import Agenda, Look
 from npudoctor.daemon.worker import Worker
-from npudoctor.policy import DaemonSettings
+from npudoctor.daemon_config import DaemonSettings
+from npudoctor.host.live import process_tree
 
 from .conftest import Running, Watch
 
@@ -135,7 +136,7 @@ def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -
     issues = running.get("/v1/issues?all=true").json()["issues"]
     assert [one["check"] for one in issues if one["resolved_at"] is None] == []
     assert "driver.npu-smi" in [one["check"] for one in issues]
-    assert [tools for child in children.children(running.pid) for tools in children.children(child)] == []
+    assert [tools for child in process_tree.children(running.pid) for tools in process_tree.children(child)] == []
     assert running.end() == 0
 
 
@@ -244,7 +245,7 @@ def a_service(watch: Watch) -> service.Daemon:
     looker = Worker(watched.catalog, lambda _: contextlib.nullcontext(watched.host))
     daemon = service.Daemon(site, places, looker, reload=lambda: site, say=watched.said.append)
     daemon.history, daemon.board, daemon.agenda = watched.history, watched.board, Agenda(site.settings, 0.0)
-    daemon.rounds = rounds.Rounds(
+    daemon.rounds = cycle.Rounds(
         places, looker, watched.history, watched.board, daemon.troubles, say=watched.said.append
     )
     return daemon
@@ -257,7 +258,7 @@ def a_look(daemon: service.Daemon, look: Look = Look.QUICK) -> None:
 def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = a_service(watch)
     daemon.history.note("configured", "before")
-    monkeypatch.setattr(rounds, "PRUNE_EVERY_S", -1.0)
+    monkeypatch.setattr(cycle, "PRUNE_EVERY_S", -1.0)
     usual = clock.shift_s
     for years in (10, -10, 0):
         monkeypatch.setattr(clock, "shift_s", usual + years * 365 * 86400)
@@ -283,7 +284,7 @@ def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkey
         known = state.read(daemon.places.state)
         assert known is not None
         during.append((daemon.board.ready().ready, known.is_fresh))
-        return looking.look_at(*args, **rest)  # type: ignore[arg-type]
+        return run_checks.look_at(*args, **rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(worker, "look_at", long_look)
     a_look(daemon, Look.STANDARD)
@@ -295,16 +296,16 @@ def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkey
 def test_a_tool_that_cannot_be_ended_is_not_started_again(
     watch: Watch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from npudoctor.host import rooted
+    from npudoctor.host.live import rooted
 
     node = tmp_path / "node"
     assert main(["sim", "tools", str(node), "in-service"]) == 0
-    assert looking.leftovers() == {}
+    assert run_checks.leftovers() == {}
     (tmp_path / "npu-smi").symlink_to("/bin/sleep")
     stuck = subprocess.Popen([str(tmp_path / "npu-smi"), "1000"])
     try:
         deadline = time.monotonic() + 60
-        while not looking.leftovers() and time.monotonic() < deadline:
+        while not run_checks.leftovers() and time.monotonic() < deadline:
             time.sleep(0.01)
         daemon = a_service(watch)
         opened = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))  # noqa: E731

@@ -21,7 +21,7 @@ import yaml
 
 from npudoctor import config
 from npudoctor.cli import parser_of
-from npudoctor.facts import _container_stanzas as stanzas
+from npudoctor.facts.node import _container_stanzas as stanzas
 from npudoctor.knowledge import layout
 from npudoctor.report import npd
 

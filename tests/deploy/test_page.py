@@ -21,7 +21,7 @@ from junitparser import JUnitXml
 
 from npudoctor import config
 from npudoctor.cli import main
-from npudoctor.facts import _container_stanzas as stanzas
+from npudoctor.facts.node import _container_stanzas as stanzas
 from npudoctor.sim import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]

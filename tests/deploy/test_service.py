@@ -15,7 +15,7 @@ from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host import Completed, FileStat, User
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Options

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.cann import Cann, cann
-from npudoctor.facts.cann_packages import CannOps, Nnal, cann_ops, nnal
-from npudoctor.facts.cann_settings import CannSettings, cann_settings, job_paths, linker_folders, usual_exports
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.target_python import TargetPython
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import Overlay
+from npudoctor.facts.cann.packages import CannOps, Nnal, cann_ops, nnal
+from npudoctor.facts.cann.settings import CannSettings, cann_settings, job_paths, linker_folders, usual_exports
+from npudoctor.facts.cann.toolkits import Cann, cann
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.target_python import TargetPython
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Because, Unavailable, User
 
 OLD = "/usr/local/Ascend/ascend-toolkit"

@@ -6,10 +6,10 @@ from ipaddress import ip_address
 
 import pytest
 
-from npudoctor.facts.cluster import cluster, parse_hosts, servers_of
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.interfaces import parse
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.network.interfaces import parse
+from npudoctor.facts.node.cluster import cluster, parse_hosts, servers_of
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.host.recording.canned import FakeHost
 
 HERE = parse([{"name": "eth0", "up": True, "addresses": ["10.0.0.7/24"]}])
 HOSTS = "127.0.0.1 localhost\n10.0.0.7 fake node7 # here\n10.0.0.8 node8\n"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts import container
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.interfaces import Interfaces, parse
+from npudoctor.facts.network.interfaces import Interfaces, parse
+from npudoctor.facts.node import container
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.findings import Because
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import NotApplicable
 
 IN_DOCKER: dict[str, Any] = {"container": {"runtime": "docker", "cgroup": "v2"}}

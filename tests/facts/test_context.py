@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.cards import Cards, cards, memory_of, subject_of
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import (
+from npudoctor.facts.node.cards import Cards, cards, memory_of, subject_of
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import (
     CardPresence,
     Presence,
     card_presence,
@@ -17,13 +17,13 @@ from npudoctor.facts.context import (
     service,
     software_stack,
 )
-from npudoctor.facts.device_access import device_access, parse_groups
-from npudoctor.facts.device_nodes import DeviceNode, DeviceNodes
-from npudoctor.facts.holders import CardHolders, State, card_holders
+from npudoctor.facts.node.device_access import device_access, parse_groups
+from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes
+from npudoctor.facts.node.holders import CardHolders, State, card_holders
 from npudoctor.facts.npu_smi import Chip, NpuProcess, NpuSmiInfo
-from npudoctor.facts.pci import PciCard, PciCards
-from npudoctor.facts.processes import Process, Processes
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.system.pci import PciCard, PciCards
+from npudoctor.facts.system.processes import Process, Processes
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import NotApplicable, Options, Unavailable, User
 
 BOX = Container(runtime="docker")

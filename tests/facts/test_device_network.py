@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from npudoctor import sim
-from npudoctor.facts import device_network
-from npudoctor.facts.cards import Card, Cards, cards
-from npudoctor.facts.device_network import NetworkDevices, network_devices
-from npudoctor.facts.device_nodes import DeviceNode, DeviceNodes, device_nodes
-from npudoctor.facts.npu import npu_smi_answer
+from npudoctor.facts.hccn import probes
+from npudoctor.facts.hccn.probes import NetworkDevices, network_devices
+from npudoctor.facts.node.cards import Card, Cards, cards
+from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes, device_nodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.npu_smi.probes import npu_smi_answer
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Probe, Unavailable, User
 
 TWO = NetworkDevices({0: "npu:0", 1: "npu:1"})
@@ -23,18 +23,18 @@ ROOT = User()
 PERSON = User(name="ada", uid=1000, gid=1000, gids=(1000,), groups=("ada",))
 GENERIC = Completed(returncode=1, stdout="Cmd execute failed!\n")
 PROBES: dict[str, tuple[Probe, str]] = {
-    "link": (device_network.links, "link status: UP\n"),
-    "ip": (device_network.addresses, "ipaddr:10.0.0.7\nnetmask:255.255.255.0\n"),
-    "vnic": (device_network.vnics, "vnic link status: UP\nvnic ipaddr: 192.168.1.2\nvnic netmask: 255.255.0.0\n"),
-    "gateway": (device_network.gateways, "default gateway:10.0.0.1, Iface:eth0\n"),
-    "net_health": (device_network.net_health, "net health status: Success\n"),
-    "netdetect": (device_network.detection, "netdetect address: 10.0.0.1\n"),
-    "tls": (device_network.tls, "dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n"),
-    "speed": (device_network.speeds, "Speed: 200000 Mb/s\n"),
-    "fec": (device_network.fec, "fec mode: rs FEC mode\n"),
-    "link_stat": (device_network.changes, "[devid 0]link up count       : 1\n"),
-    "stat": (device_network.counters, "packet statistics:\nroce_rx_err_pkt_num:0\n"),
-    "lldp": (device_network.neighbours, "Port ID TLV\n\tIfname: 200GE1/0/1\nEnd of LLDPDU TLV\n"),
+    "link": (probes.links, "link status: UP\n"),
+    "ip": (probes.addresses, "ipaddr:10.0.0.7\nnetmask:255.255.255.0\n"),
+    "vnic": (probes.vnics, "vnic link status: UP\nvnic ipaddr: 192.168.1.2\nvnic netmask: 255.255.0.0\n"),
+    "gateway": (probes.gateways, "default gateway:10.0.0.1, Iface:eth0\n"),
+    "net_health": (probes.net_health, "net health status: Success\n"),
+    "netdetect": (probes.detection, "netdetect address: 10.0.0.1\n"),
+    "tls": (probes.tls, "dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n"),
+    "speed": (probes.speeds, "Speed: 200000 Mb/s\n"),
+    "fec": (probes.fec, "fec mode: rs FEC mode\n"),
+    "link_stat": (probes.changes, "[devid 0]link up count       : 1\n"),
+    "stat": (probes.counters, "packet statistics:\nroce_rx_err_pkt_num:0\n"),
+    "lldp": (probes.neighbours, "Port ID TLV\n\tIfname: 200GE1/0/1\nEnd of LLDPDU TLV\n"),
 }
 
 
@@ -140,14 +140,14 @@ def test_a_family_without_ports_has_no_network() -> None:
 
 def test_the_settings_on_disk_are_read() -> None:
     text = "address_0=10.0.0.7\nnetmask_0=255.255.255.0\naddress_1=10.0.0.8\n"
-    found = device_network.settings.function(FakeHost(files={"/etc/hccn.conf": text}))
+    found = probes.settings.function(FakeHost(files={"/etc/hccn.conf": text}))
     assert found.by_device == {0: {"address": "10.0.0.7", "netmask": "255.255.255.0"}, 1: {"address": "10.0.0.8"}}
     for empty in ("", "# nothing yet\n"):
-        assert device_network.settings.function(FakeHost(files={"/etc/hccn.conf": empty})).by_device == {}
+        assert probes.settings.function(FakeHost(files={"/etc/hccn.conf": empty})).by_device == {}
     with pytest.raises(ParseError):
-        device_network.settings.function(FakeHost(files={"/etc/hccn.conf": "hello\n"}))
+        probes.settings.function(FakeHost(files={"/etc/hccn.conf": "hello\n"}))
     with pytest.raises(Unavailable, match="does not exist"):
-        device_network.settings.function(FakeHost())
+        probes.settings.function(FakeHost())
 
 
 @pytest.mark.parametrize("name", ["seed-910b1", "healthy-a3", "healthy-910a", "sick-cards"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from npudoctor.facts.device_nodes import DeviceNodes, device_nodes
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import Overlay
+from npudoctor.facts.node.device_nodes import DeviceNodes, device_nodes
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Because, Unavailable, User
 
 NODE = Overlay(kind="char", mode=0o660, uid=1000, gid=1000)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.driver import (
+from npudoctor.facts.driver.firmware_match import FirmwareMatch, firmware_match
+from npudoctor.facts.driver.install import (
     DriverInstall,
     LoadedModules,
     driver_install,
@@ -17,13 +18,12 @@ from npudoctor.facts.driver import (
     loaded_modules,
     parse_modules,
 )
-from npudoctor.facts.firmware_match import FirmwareMatch, firmware_match
-from npudoctor.facts.npu import Boards
+from npudoctor.facts.driver.version_files import parse_driver
 from npudoctor.facts.npu_smi import Board
-from npudoctor.facts.version_files import parse_driver
+from npudoctor.facts.npu_smi.probes import Boards
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import Overlay
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Because, ParseError, Unavailable, User
 
 RECORD = "UserName=HwHiAiUser\nDriver_Install_Path_Param=/opt/hdk\nFirmware_Install_Path_Param=/opt/hdk\n"

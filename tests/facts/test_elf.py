@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import elf
-from npudoctor.facts.elf import Elf, build, parse, reader, reduced
-from npudoctor.host.local import LocalHost
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.cann import elf
+from npudoctor.facts.cann.elf import Elf, build, parse, reader, reduced
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import ParseError
 
 NAMES = st.lists(st.from_regex(r"lib[a-z_]{1,12}\.so(\.[0-9])?", fullmatch=True), max_size=6)
@@ -93,7 +93,7 @@ def _a_library_of_this_machine() -> str:
 
 
 def test_a_real_library_is_read_in_pieces_and_recorded_small() -> None:
-    from npudoctor.host.recorder import RecordingHost
+    from npudoctor.host.recording.recorder import RecordingHost
 
     path = _a_library_of_this_machine()
     host = LocalHost()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from npudoctor.facts.environment import job_environment
+from npudoctor.facts.node.environment import job_environment
 from npudoctor.findings import Because
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Unavailable
 
 

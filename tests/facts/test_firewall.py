@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.firewall import Firewall, firewall, parse_state
-from npudoctor.facts.firewall_rules import FirewallChain, parse_iptables, parse_nft
+from npudoctor.facts.network.firewall import Firewall, firewall, parse_state
+from npudoctor.facts.network.firewall_rules import FirewallChain, parse_iptables, parse_nft
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, ParseError, Unavailable
 
 NFT = """table inet filter {

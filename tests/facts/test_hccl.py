@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import hccl
-from npudoctor.facts.hccl import NameRule
-from npudoctor.facts.interfaces import Interfaces, parse
-from npudoctor.facts.ports import LAST_PORT
+from npudoctor.facts.network import hccl
+from npudoctor.facts.network.hccl import NameRule
+from npudoctor.facts.network.interfaces import Interfaces, parse
+from npudoctor.facts.network.ports import LAST_PORT
 from npudoctor.sdk import ParseError
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from npudoctor.facts.asker import asker
-from npudoctor.facts.clock import parse as parse_clock
-from npudoctor.facts.clock import time_service
-from npudoctor.facts.conntrack import conntrack
-from npudoctor.facts.container import Container
-from npudoctor.facts.container_engine import container_engine
-from npudoctor.facts.container_engine import parse as parse_engine
-from npudoctor.facts.kernel_log import kernel_log
-from npudoctor.facts.pci import PciCard, PciCards
-from npudoctor.facts.pcie import PcieLinks, parse_errors, parse_speed, parse_width, pcie_links
+from npudoctor.facts.network.conntrack import conntrack
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container_engine import container_engine
+from npudoctor.facts.node.container_engine import parse as parse_engine
+from npudoctor.facts.node.current_user import asker
+from npudoctor.facts.system.clock import parse as parse_clock
+from npudoctor.facts.system.clock import time_service
+from npudoctor.facts.system.kernel_log import kernel_log
+from npudoctor.facts.system.pci import PciCard, PciCards
+from npudoctor.facts.system.pcie import PcieLinks, parse_errors, parse_speed, parse_width, pcie_links
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, ParseError, Unavailable, User
 
 SLOT = "/sys/bus/pci/devices/0000:c1:00.0"

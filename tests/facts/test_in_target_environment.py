@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.target_python import parse_environment
+from npudoctor.facts.python.target_python import parse_environment
 
-SCRIPT = Path(__file__).resolve().parents[2] / "npudoctor" / "facts" / "in_target" / "environment.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "npudoctor" / "in_target" / "environment.py"
 
 
 def interpreters() -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.host.local import SCRIPTS
+from npudoctor.host.live.local import SCRIPTS
 from tests.facts.test_in_target_environment import interpreters
 
 TORCH = """

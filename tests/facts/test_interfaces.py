@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import interfaces
+from npudoctor.facts.network import interfaces
 from npudoctor.findings import Because
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import ParseError, Unavailable
 
 ROWS: list[dict[str, Any]] = [

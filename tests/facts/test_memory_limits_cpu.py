@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import cpu, limits, memory
-from npudoctor.facts.limits import Limit
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.system import cpu, limits, memory
+from npudoctor.facts.system.limits import Limit
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import ParseError, Unavailable
 
 SIZES = {"memory": {"total": 1 << 40, "available": 1 << 39}}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.container import Container
-from npudoctor.facts.container_mounts import container_mounts, parse_mounts
-from npudoctor.facts.next_boot import NextBoot, newest, next_boot, parse_environment, parse_menu, reduced
-from npudoctor.facts.platform import Platform
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import Overlay
+from npudoctor.facts.driver.next_boot import NextBoot, newest, next_boot, parse_environment, parse_menu, reduced
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container_mounts import container_mounts, parse_mounts
+from npudoctor.facts.system.platform import Platform
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Because, NotApplicable, Unavailable, User
 
 OLD, NEW = "5.15.0-91-generic", "5.15.0-113-generic"

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.device_access import DeviceAccess
-from npudoctor.facts.device_nodes import DeviceNode
-from npudoctor.facts.npu import (
+from npudoctor.facts.node.device_access import DeviceAccess
+from npudoctor.facts.node.device_nodes import DeviceNode
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health, parse_info
+from npudoctor.facts.npu_smi.probes import (
     Boards,
     HealthPages,
     NpuSmiAnswer,
@@ -24,10 +25,9 @@ from npudoctor.facts.npu import (
     npu_smi_version,
     topology,
 )
-from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health, parse_info
-from npudoctor.facts.npu_smi_end import is_cut
+from npudoctor.facts.npu_smi.truncation import is_cut
 from npudoctor.host import Completed
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Unavailable, User
 
 TABLE = """+-------------------------------------------------------------------------------------------+

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from npudoctor import sim
-from npudoctor.facts import npu_pages
-from npudoctor.facts.npu import npu_smi_answer
-from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, per_chip
+from npudoctor.facts.npu_smi.probes import npu_smi_answer
 from npudoctor.host import Completed, Host
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, Probe, Unavailable
 
 DATA = Path(__file__).parent / "data"
@@ -21,13 +20,13 @@ ONE_EACH = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0), Chip(npu_id=7, chip_id=0)
 TWO_EACH = NpuSmiInfo(npus=tuple(Chip(npu_id=npu, chip_id=chip) for npu in (0, 1) for chip in (0, 1)))
 ECC = "\tNPU ID : {}\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : 3\n\tChip ID : 0\n"
 PER_CHIP = {
-    "health": npu_pages.health,
-    "usages": npu_pages.usages,
-    "memory": npu_pages.memory,
-    "common": npu_pages.common,
+    "health": per_chip.health,
+    "usages": per_chip.usages,
+    "memory": per_chip.memory,
+    "common": per_chip.common,
 }
-PER_CARD = {"proc-mem": npu_pages.process_memory, "pcie-err": npu_pages.pcie_errors, "flash": npu_pages.flash}
-EVERY = PER_CHIP | PER_CARD | {"ecc": npu_pages.ecc}
+PER_CARD = {"proc-mem": per_chip.process_memory, "pcie-err": per_chip.pcie_errors, "flash": per_chip.flash}
+EVERY = PER_CHIP | PER_CARD | {"ecc": per_chip.ecc}
 SCENARIOS = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "sick-cards", "in-service")
 
 
@@ -67,23 +66,23 @@ def test_processes_and_the_bus_are_asked_once_a_card(query: str) -> None:
 
 
 def test_the_links_of_a_chip_are_asked_with_its_number_whatever_its_card() -> None:
-    assert asked(npu_pages.hccs, ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
+    assert asked(per_chip.hccs, ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
     text = (DATA / "npu-smi-hccs/910B-seven-links.txt").read_text()
-    found = ask(npu_pages.hccs, FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
+    found = ask(per_chip.hccs, FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
     assert found.by_subject["npu:4"].link_speed_gbps == (224,) * 7
 
 
 def test_numbers_of_chips_are_asked_by_the_physical_one() -> None:
     with pytest.raises(NotApplicable, match="no physical numbers"):
-        ask(npu_pages.chip_numbers, FakeHost())
+        ask(per_chip.chip_numbers, FakeHost())
     info = NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0, phy_id=6),))
     commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text()}
-    assert ask(npu_pages.chip_numbers, FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
+    assert ask(per_chip.chip_numbers, FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
 
 
 def test_the_flash_of_a_card_is_read() -> None:
     commands = {"npu-smi info -t flash -i 4": (DATA / "npu-smi-flash/two-chips.txt").read_text()}
-    found = ask(npu_pages.flash, FakeHost(commands=commands))
+    found = ask(per_chip.flash, FakeHost(commands=commands))
     assert [part.capacity_mb for part in found.by_subject["npu:4"].flash] == [32, 32]
     assert "npu:7" in found.failed
 
@@ -99,13 +98,13 @@ def test_a_page_that_fails_is_left_out_with_its_reason() -> None:
         "npu-smi info -t ecc -i 4": ECC.format(4),
         "npu-smi info -t ecc -i 7": Completed(returncode=1, stdout="Invalid card id.\n"),
     }
-    found = ask(npu_pages.ecc, FakeHost(commands=commands))
+    found = ask(per_chip.ecc, FakeHost(commands=commands))
     assert found.by_subject["npu:4"].hbm_double == 3
     assert found.failed == {"npu:7": "`npu-smi info -t ecc -i 7` failed: Invalid card id."}
 
 
 def test_a_page_that_nobody_recorded_spoils_no_other() -> None:
-    found = ask(npu_pages.ecc, FakeHost(commands={"npu-smi info -t ecc -i 4": ECC.format(4)}))
+    found = ask(per_chip.ecc, FakeHost(commands={"npu-smi info -t ecc -i 4": ECC.format(4)}))
     assert list(found.by_subject) == ["npu:4"]
     assert "not in this recording" in found.failed["npu:7"]
 
@@ -122,7 +121,7 @@ def test_a_page_that_nobody_recorded_spoils_no_other() -> None:
 def test_where_no_card_answers_the_fact_is_unavailable_for_that_reason(given: Completed, because: Because) -> None:
     commands = {f"npu-smi info -t ecc -i {npu}": given for npu in (4, 7)}
     with pytest.raises(Unavailable) as caught:
-        ask(npu_pages.ecc, FakeHost(commands=commands))
+        ask(per_chip.ecc, FakeHost(commands=commands))
     assert caught.value.because is because
 
 
@@ -132,14 +131,14 @@ def test_the_simulator_s_pages_are_read(name: str) -> None:
     info = npu_smi_answer.function(host, Options()).info
     assert info is not None
     chips = len(info.npus)
-    for query, probe in {**PER_CHIP, "ecc": npu_pages.ecc}.items():
+    for query, probe in {**PER_CHIP, "ecc": per_chip.ecc}.items():
         found = ask(probe, host, info)
         assert (len(found.by_subject), found.failed) == (chips, {}), query
-    errors = ask(npu_pages.pcie_errors, host, info)
+    errors = ask(per_chip.pcie_errors, host, info)
     assert {page.retry_count for page in errors.by_subject.values()} == {0}
-    held = {subject: page.processes for subject, page in ask(npu_pages.process_memory, host, info).by_subject.items()}
+    held = {subject: page.processes for subject, page in ask(per_chip.process_memory, host, info).by_subject.items()}
     assert {process.pid for processes in held.values() for process in processes} == {row.pid for row in info.processes}
-    common = ask(npu_pages.common, host, info).by_subject.values()
+    common = ask(per_chip.common, host, info).by_subject.values()
     assert [page.chips[0].temp_c for page in common] == [chip.temp_c for chip in info.npus]
 
 
@@ -151,7 +150,7 @@ BOTH = "\tNPU ID : {0}\n\tChip Count : 2\n" + "".join(
 
 def test_bit_errors_of_all_chips_of_a_card_come_with_one_question() -> None:
     host = FakeHost(commands={f"npu-smi info -t ecc -i {npu}": BOTH.format(npu, 0, npu) for npu in (0, 1)})
-    found = ask(npu_pages.ecc, host, TWO_EACH)
+    found = ask(per_chip.ecc, host, TWO_EACH)
     doubles = {subject: page.hbm_double for subject, page in found.by_subject.items()}
     assert doubles == {"npu:0/chip:0": 0, "npu:0/chip:1": 0, "npu:1/chip:0": 0, "npu:1/chip:1": 1}
     assert found.failed == {}
@@ -161,7 +160,7 @@ def test_a_page_of_one_chip_alone_makes_the_chips_be_asked_by_themselves() -> No
     commands: dict[str, str | Completed] = {"npu-smi info -t ecc -i 0": BOTH.format(0, 5, 6)}
     commands["npu-smi info -t ecc -i 1"] = ECC.format(1)
     commands["npu-smi info -t ecc -i 1 -c 0"] = ECC.format(1)
-    found = ask(npu_pages.ecc, FakeHost(commands=commands), TWO_EACH)
+    found = ask(per_chip.ecc, FakeHost(commands=commands), TWO_EACH)
     assert {subject: page.hbm_double for subject, page in found.by_subject.items()} == {
         "npu:0/chip:0": 5,
         "npu:0/chip:1": 6,
@@ -176,10 +175,10 @@ CLOCK = "\tNPU ID : 4\n\tChip ID : 0\n\tAicore Freq(MHZ) : 1800\n\tAicore curFre
 def test_only_the_clocks_of_chips_at_work_are_asked_for() -> None:
     info = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0, aicore_pct=88), Chip(npu_id=7, chip_id=0, aicore_pct=0)))
     host = FakeHost(commands={"npu-smi info -t common -i 4": CLOCK})
-    found = ask(npu_pages.busy_clocks, host, info)
+    found = ask(per_chip.busy_clocks, host, info)
     assert (found.by_subject, found.failed) == ({"npu:4": (1800, 1200)}, {})
     with pytest.raises(NotApplicable, match="no chip is at work"):
-        ask(npu_pages.busy_clocks, FakeHost(), ONE_EACH)
+        ask(per_chip.busy_clocks, FakeHost(), ONE_EACH)
     blank = CLOCK.replace("1800", "NA")
     with pytest.raises(NotApplicable, match="no clock"):
-        ask(npu_pages.busy_clocks, FakeHost(commands={"npu-smi info -t common -i 4": blank}), info)
+        ask(per_chip.busy_clocks, FakeHost(commands={"npu-smi info -t common -i 4": blank}), info)

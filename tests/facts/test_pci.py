@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.pci import PciCards, normal_address, parse_rows, pci_cards
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.system.pci import PciCards, normal_address, parse_rows, pci_cards
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, Unavailable
 
 ROWS: list[dict[str, Any]] = [

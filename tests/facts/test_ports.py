@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts import ports
-from npudoctor.facts.ports import LAST_PORT, PortRanges
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.network import ports
+from npudoctor.facts.network.ports import LAST_PORT, PortRanges
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, ParseError, Unavailable
 
 port_numbers = st.integers(0, LAST_PORT)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts import processes
+from npudoctor.facts.system import processes
 from npudoctor.findings import Because
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Unavailable
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.python_devices import parse_math
-from npudoctor.facts.python_imports import TorchImport, first_line, parse_attempt
+from npudoctor.facts.python.devices import parse_math
+from npudoctor.facts.python.imports import TorchImport, first_line, parse_attempt
 from npudoctor.sdk import Completed, ParseError
 
 AUTOLOAD = (

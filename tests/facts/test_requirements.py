@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.requirements import parse_requirement, required
+from npudoctor.facts.python.requirements import parse_requirement, required
 
 
 @pytest.mark.parametrize(

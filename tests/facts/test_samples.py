@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.kinds import KINDS
+from npudoctor.control_characters import visible_lines
+from npudoctor.facts.parsers import KINDS
 from npudoctor.host import ParseError
-from npudoctor.visible import visible_lines
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = Path(__file__).resolve().parents[2] / "../shared/captures"

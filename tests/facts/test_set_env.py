@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.set_env import Exports, read_exports, split_paths
+from npudoctor.facts.cann.set_env import Exports, read_exports, split_paths
 from npudoctor.sdk import Unavailable
 
 SIMPLE = """#!/bin/bash

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts import storage
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.host.recorded import FakeHost
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.system import storage
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Unavailable
 
 MOUNTS: list[dict[str, Any]] = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from npudoctor.facts import sysctl
+from npudoctor.facts.system import sysctl
 from npudoctor.findings import Because
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.tree import Overlay
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import Unavailable, User
 
 KEY = "net.ipv4.ip_local_reserved_ports"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudoctor.facts.environment import JobEnvironment
-from npudoctor.facts.target_python import (
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.target_python import (
     PythonEnvironment,
     TargetPython,
     parse_environment,
@@ -19,8 +19,8 @@ from npudoctor.facts.target_python import (
     torch_pair,
 )
 from npudoctor.host import Completed, Host
-from npudoctor.host.local import LocalHost
-from npudoctor.host.recorded import FakeHost
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, Options, ParseError, Unavailable
 
 SAID = {

@@ -5,8 +5,7 @@ from enum import Enum
 
 import pytest
 
-from npudoctor.facts.kinds import KINDS, to_json
-from npudoctor.facts.version_files import (
+from npudoctor.facts.driver.version_files import (
     parse_cann_package,
     parse_component,
     parse_driver,
@@ -15,6 +14,7 @@ from npudoctor.facts.version_files import (
     parse_ranges,
     parse_version_cfg,
 )
+from npudoctor.facts.parsers import KINDS, to_json
 from npudoctor.facts.versions import CannVersion, DriverVersion, FirmwareVersion
 from npudoctor.host import ParseError
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from npudoctor.host import Completed
-from npudoctor.host.local import LocalHost
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sim import machine, scenario
 
 TORCH = "2.13.0"

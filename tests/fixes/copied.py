@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor import sim
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.simulated.host import SimulatedHost
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NPUDOCTOR = os.path.join(sys.prefix, "bin", "npudoctor")

@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from npudoctor import children
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import Request
+from npudoctor.host.live import process_tree
 from npudoctor.plugins import Catalog
 from tests.fixes import scenes
 from tests.fixes.scenes import Scene, Where
@@ -254,7 +254,7 @@ class Play:
 
 def main(name: str, fault: str, folder: str, first: str, step: str) -> None:
     """Play a scene and print what is left, point by point."""
-    children.adopt_orphans()  # whoever runs the tests may be a subreaper, and reap nobody
+    process_tree.adopt_orphans()  # whoever runs the tests may be a subreaper, and reap nobody
     play = Play(name, folder)
     play.anew()
     made = play.planned()

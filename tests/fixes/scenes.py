@@ -18,13 +18,13 @@ from enum import Enum
 from typing import Any
 
 from npudoctor import clock, plugins
-from npudoctor.facts.container import Container
-from npudoctor.facts.context import Service
-from npudoctor.facts.device_access import DeviceAccess
-from npudoctor.facts.device_network import PortTls
+from npudoctor.facts.hccn.probes import PortTls
 from npudoctor.facts.hccn.tls import Tls, TlsCard
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.context import Service
+from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.host import Completed, Host
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import (
     GroupMember,

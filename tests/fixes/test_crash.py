@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
-from npudoctor.fixer import forms
+from npudoctor.fixer import serialise
 from npudoctor.steps import files, packages, system, units
 from tests.fixes import scenes
 from tests.fixes.scenes import SCENES, Where
@@ -100,7 +100,7 @@ def test_every_fix_and_every_kind_of_step_is_struck_in_a_scene() -> None:
         if one.__module__ == module.__name__ and hasattr(one, "apply")
     }
     for of in (SCENES, SOME):
-        assert there == set(forms.KINDS) == {kind for name in of for kind in SCENES[name].kinds}
+        assert there == set(serialise.KINDS) == {kind for name in of for kind in SCENES[name].kinds}
 
 
 @pytest.mark.parametrize("scene", SOME)
@@ -206,7 +206,7 @@ def small_disk(tmp_path: Path) -> Any:
 def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_path: Path) -> None:
     from npudoctor.fixer import runner
     from npudoctor.fixer.plan import FixPlan, Planned
-    from npudoctor.host.local import LocalHost
+    from npudoctor.host.live.local import LocalHost
     from npudoctor.plugins import Catalog
     from npudoctor.sdk import Options, WriteFile, fix
 

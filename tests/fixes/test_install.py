@@ -21,7 +21,7 @@ from npudoctor import plugins
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options, Refused, StepFailed
 from npudoctor.steps.packages import KeepPackages, RestorePackages

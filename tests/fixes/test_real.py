@@ -269,7 +269,7 @@ REUSED = """\
 import os, subprocess, sys, time
 from npudoctor import plugins
 from npudoctor.fixer import plan, runner
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.local import LocalHost
 from npudoctor.sdk import EndProcess, Options
 
 def started():

@@ -14,7 +14,7 @@ from npudoctor import plugins
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import KeepPackages, Options
 from npudoctor.sim import machine, scenario
 from tests.fixes import predicted

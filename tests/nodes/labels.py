@@ -33,7 +33,7 @@ from typing import Any
 from npudoctor import plugins, sim
 from npudoctor.findings import Report, Result, Severity, Status
 from npudoctor.host import Host
-from npudoctor.host.bundle import open_bundle
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.sim import machine, scenario
 from npudoctor.testing import run
 

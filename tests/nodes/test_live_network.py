@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.ports import PortRanges
+from npudoctor.facts.network.ports import PortRanges
 from npudoctor.sim import simulate
 
 RESERVED = "net.ipv4.ip_local_reserved_ports"

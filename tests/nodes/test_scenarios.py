@@ -8,8 +8,8 @@ import pytest
 
 from npudoctor import plugins, sim
 from npudoctor.findings import Report, Severity, Status
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.rooted import open_root
+from npudoctor.host.live.rooted import open_root
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.testing import run
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "scenarios"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from npudoctor.host.local import LocalHost
-from npudoctor.host.rooted import open_root
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.rooted import open_root
 from npudoctor.testing import run
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from npudoctor.cli import main
-from npudoctor.host import Because, Unavailable, accounts, job
-from npudoctor.host.local import LocalHost
+from npudoctor.host import Because, Unavailable
+from npudoctor.host.live import accounts, job_environment
+from npudoctor.host.live.local import LocalHost
 from tests.plain_user import ALICE, as_root, identity
 
 SILENT = 40_404
@@ -75,7 +76,7 @@ def test_what_needs_no_names_asks_for_none(dead_service: dict[str, str], words: 
 
 
 def test_a_login_that_cannot_be_looked_up_could_not_be_determined(dead_service: dict[str, str]) -> None:
-    words = ("facts", "environment.job_environment", "--environment", "login:nobody-has-this-name")
+    words = ("facts", "node.job_environment", "--environment", "login:nobody-has-this-name")
     done = npudoctor(dead_service, *words)
     assert "could not be looked up within 5 s" in done.stdout
 
@@ -164,7 +165,7 @@ def test_without_a_home_and_a_name_it_runs_on(
 
 
 def test_the_environment_of_an_unknown_login_is_unavailable(silent: list[int]) -> None:
-    whose, variables, _ = job.resolve("login:nobody-has-this-name", LocalHost())
+    whose, variables, _ = job_environment.resolve("login:nobody-has-this-name", LocalHost())
     assert whose == "login:nobody-has-this-name"
     assert isinstance(variables, Unavailable)
     assert variables.because is Because.TIMED_OUT

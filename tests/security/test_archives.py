@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.host import bundle
-from npudoctor.host.archive import MAX_DEPTH, MAX_PARTS
-from npudoctor.host.bundle_reader import MAX_JSON_BYTES, MAX_JSON_VALUES
+from npudoctor.host.recording import recorded_node
+from npudoctor.host.recording.archive import MAX_DEPTH, MAX_PARTS
+from npudoctor.host.recording.bundle_reader import MAX_JSON_BYTES, MAX_JSON_VALUES
 from tests.security.hostile import ONE_LINE, hidden
 
 ABOUT = b'{"schema": "npudoctor.bundle/1"}'
@@ -165,20 +165,20 @@ def test_the_limits_hold_in_a_folder_too(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "bundle.json").write_bytes(ABOUT)
         (folder / name).write_bytes(content)
-        with pytest.raises(bundle.BundleError, match=expected):
-            bundle.open_bundle(str(folder))
+        with pytest.raises(recorded_node.BundleError, match=expected):
+            recorded_node.open_bundle(str(folder))
     with open(folder / "host.json", "wb") as sparse:
         sparse.truncate(50 << 30)
     (folder / "environ.json").unlink()
-    with pytest.raises(bundle.BundleError, match="larger than 16 MiB"):
-        bundle.open_bundle(str(folder))
+    with pytest.raises(recorded_node.BundleError, match="larger than 16 MiB"):
+        recorded_node.open_bundle(str(folder))
 
 
 def test_many_honest_parts_are_read(tmp_path: Path) -> None:
     whole = gzip.decompress(packed(tmp_path / "x.tar.gz", {"root/x": os.urandom(50_000)}).read_bytes())
     path = tmp_path / "node.tar.gz"
     path.write_bytes(b"".join(gzip.compress(whole[at : at + 512]) for at in range(0, len(whole), 512)) + bytes(1000))
-    assert len(bundle.open_bundle(str(path)).read_bytes("/x")) == 50_000
+    assert len(recorded_node.open_bundle(str(path)).read_bytes("/x")) == 50_000
 
 
 @pytest.mark.parametrize("name", ["/etc/{}", "../{}", "root/{}/../x", "dev/{}", "root/l{}", "root/h{}", "root/f{}/x"])
@@ -215,7 +215,7 @@ def test_whoever_is_killed_while_reading_leaves_nothing_behind(tmp_path: Path, n
 
 
 def test_a_recording_that_could_not_be_replayed_is_not_written(tmp_path: Path) -> None:
-    from npudoctor.host import bundle_reader
+    from npudoctor.host.recording import bundle_reader
 
     assert bundle_reader.too_much(processes(1000)) is None
     assert bundle_reader.too_much(processes(MAX_JSON_VALUES)) is not None

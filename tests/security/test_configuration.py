@@ -12,7 +12,7 @@ import pytest
 
 from npudoctor import config
 from npudoctor.cli import main
-from npudoctor.host.safe_files import Unreadable, Untrusted, read_bounded, read_trusted
+from npudoctor.host.live.safe_files import Unreadable, Untrusted, read_bounded, read_trusted
 from tests.plain_user import ALICE, BOB, as_root, give
 
 SIMULATED = ("--simulate", "seed-910b1")
@@ -153,7 +153,7 @@ def test_a_file_is_judged_by_what_was_opened(open_folder: Path, monkeypatch: pyt
     """Between the opening and the judgement another user puts a good file in the place of his own."""
     path, good = written(open_folder / "config.toml"), written(open_folder / "good.toml", "")
     give(path, ALICE)
-    from npudoctor.host import safe_files
+    from npudoctor.host.live import safe_files
 
     judge = safe_files.why_untrusted
 

@@ -20,11 +20,12 @@ import pytest
 
 from npudoctor import engine, plugins, sim
 from npudoctor.cli import main
+from npudoctor.control_characters import all_visible, visible, visible_json, visible_lines, visible_screen
 from npudoctor.daemon.history import History
-from npudoctor.host import bundle, local
+from npudoctor.host.live import local
+from npudoctor.host.recording import recorded_node
 from npudoctor.report.text import render
 from npudoctor.selection import Selection
-from npudoctor.visible import all_visible, visible, visible_json, visible_lines, visible_screen
 from tests.daemon.conftest import Watched
 from tests.plain_user import ALICE, as_root, identity
 from tests.security.hostile import (
@@ -209,7 +210,7 @@ def test_no_answer_metric_or_log_line_of_the_daemon_shows_one(node: Path, tmp_pa
 
     history = History(str(tmp_path / "history.sqlite"), kept_days=30)
     try:
-        watched = Watched(plugins.load(), bundle.open_bundle(str(node)), history)
+        watched = Watched(plugins.load(), recorded_node.open_bundle(str(node)), history)
         watched.look()
         board = watched.board
         bodies = [board.report(None), board.issues(all_of_them=True), board.changes(100, None), board.cards()]

@@ -17,8 +17,8 @@ import pytest
 
 from npudoctor.cli import main
 from npudoctor.daemon import asking, listening, state, web
-from npudoctor.daemon.agenda import Look
 from npudoctor.daemon.listening import MOST_CONNECTIONS, Listening, tcp_socket, unix_socket
+from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from tests.daemon.conftest import Running, Watch, _every_store_is_closed, catalog, daemon, watch
 from tests.daemon.test_service import FAST, a_config, kinds

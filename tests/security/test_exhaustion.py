@@ -11,9 +11,9 @@ import pytest
 
 from npudoctor import sim
 from npudoctor.cli import main
-from npudoctor.host import measures, tools
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live import measures, tools
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.schedule import Schedule
 from tests.plain_user import as_root
 

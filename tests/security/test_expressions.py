@@ -9,32 +9,33 @@ import time
 
 import pytest
 
-from npudoctor import credentials, knowledge, recorded_sources, visible
-from npudoctor.command_line import reduced
-from npudoctor.credentials import masked
-from npudoctor.explain.sought import Sought
+from npudoctor import control_characters, knowledge
+from npudoctor.explain.patterns import Sought
+from npudoctor.privacy import credentials, recorded_sources
+from npudoctor.privacy.command_lines import reduced
+from npudoctor.privacy.credentials import masked
 from tests.security import adversarial
 from tests.security.adversarial import ROOT, Expression
 
 IN_CODE, UNRESOLVED = adversarial.in_code()
 ELSEWHERE = {
-    "npudoctor/credentials.py": "the rules, below",
-    "npudoctor/explain/sieve.py": "the sieve, below",
-    "npudoctor/explain/sought.py": "symptoms and hints of the knowledge base, below",
-    "npudoctor/knowledge/symptoms.py": "symptoms and hints of the knowledge base, below",
-    "npudoctor/knowledge/chips.py": "names of chips in hardware.json, below",
+    "npudoctor/privacy/credentials.py": "the rules, below",
+    "npudoctor/explain/prefilter.py": "the sieve, below",
+    "npudoctor/explain/patterns.py": "symptoms and hints of the knowledge base, below",
+    "npudoctor/knowledge/tables/pitfalls.py": "symptoms and hints of the knowledge base, below",
+    "npudoctor/knowledge/tables/hardware.py": "names of chips in hardware.json, below",
     "npudoctor/knowledge/values.py": "rules of environment.json, below; one of two literals for numbers",
     "checks/driver_kernel.py": "kinds of kernel log lines, below",
     "npudoctor/facts/hccn/answers.py": "literals of its callers, below",
     "npudoctor/facts/hccn/port.py": "literals around a unit or a key, with one repetition and nothing after it",
-    "npudoctor/knowledge/collectives.py": "one expression of hccl.json, below",
+    "npudoctor/knowledge/tables/hccl.py": "one expression of hccl.json, below",
     "npudoctor/knowledge/pairs.py": "an escaped name between literals",
     "npudoctor/knowledge/site.py": "is compiled to be judged, and applied to nothing",
     "npudoctor/smoke/blame.py": "a number between literals",
-    "npudoctor/visible.py": "its three expressions, below",
-    "npudoctor/host/python_owner.py": "one of two classes of characters",
-    "npudoctor/recorded_sources.py": "its tables, below",
-    "npudoctor/redaction.py": "escaped names beside expressions of the module",
+    "npudoctor/control_characters.py": "its three expressions, below",
+    "npudoctor/host/live/python_owner.py": "one of two classes of characters",
+    "npudoctor/privacy/recorded_sources.py": "its tables, below",
+    "npudoctor/privacy/redaction.py": "escaped names beside expressions of the module",
     "fixes/_installing.py": "an escaped path before literals",
 }
 """Expressions that are only known at run time, by file: what covers them."""
@@ -53,10 +54,13 @@ def from_data() -> list[Expression]:
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
     found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
     for name in ("environment", "hardware", "hccl"):
-        text = (ROOT / "npudoctor" / "knowledge" / f"{name}.json").read_text()
+        text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text()
         patterns = re.findall(r'"(?:name_pattern|pattern|healthy)": ("(?:[^"\\]|\\.)*")', text)
         found += [Expression(name, json.loads(one), 0, "fullmatch") for one in patterns]
-    found += [Expression("visible", one, 0, "sub") for one in (visible._LINE, visible._LINES, visible._SCREEN)]
+    found += [
+        Expression("visible", one, 0, "sub")
+        for one in (control_characters._LINE, control_characters._LINES, control_characters._SCREEN)
+    ]
     answers = (ROOT / "npudoctor/facts/hccn/answers.py").read_text()
     found += [
         Expression("hccn", one, 0, "fullmatch") for one in re.findall(r'_answers\(\w+, "\w+", r?"([^"]+)"', answers)

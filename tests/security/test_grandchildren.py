@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.host import local, processes
+from npudoctor.host.live import local, processes
 from tests.plain_user import ALICE, as_root
 
 SECONDS = "86400"

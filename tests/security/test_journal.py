@@ -14,7 +14,7 @@ from npudoctor.cli import main
 from npudoctor.cli.daemon import LOCK
 from npudoctor.fixer import runner
 from npudoctor.host import Refused
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.local import LocalHost
 from npudoctor.sdk import WriteFile
 from tests.plain_user import ALICE, as_root, give, identity, run_as
 from tests.security.test_paths import applied

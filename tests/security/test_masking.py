@@ -17,14 +17,15 @@ from typing import Any
 
 import pytest
 
-from npudoctor import command_line, discretion, engine, plugins, sim
+from npudoctor import engine, plugins, sim
 from npudoctor.cli import main
-from npudoctor.credentials import masked
-from npudoctor.facts.kinds import to_json
-from npudoctor.facts.processes import parse
+from npudoctor.facts.parsers import to_json
+from npudoctor.facts.system.processes import parse
 from npudoctor.host import Completed, Host
-from npudoctor.host.bundling import files_of, write_folder
-from npudoctor.host.recorder import RecordingHost
+from npudoctor.host.recording.bundle_writer import files_of, write_folder
+from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.privacy import command_lines, recording_policy
+from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
@@ -143,14 +144,14 @@ def test_what_is_no_credential_stays(text: str) -> None:
 @pytest.mark.parametrize("program", ["python3", "/usr/bin/python3.11", "bash", "torchrun", "curl", "server", "perl"])
 def test_of_a_command_line_only_the_program_is_left(program: str) -> None:
     for first in ((), ("-c",), ("--key",), ("-u", "--"), ("-",), ("-x", "-uc"), ("-m", "a b"), ("--rdzv-id",)):
-        line = command_line.reduced([program, *first, *ARGUMENTS])
+        line = command_lines.reduced([program, *first, *ARGUMENTS])
         assert not leaks(" ".join(line)), line
-        assert command_line.reduced(line) == line
+        assert command_lines.reduced(line) == line
 
 
 def test_a_program_that_is_a_credential_is_not_named() -> None:
     for words in ([f"x --token={S}"], [f"TOKEN={S}"], [f"ghp_{LETTERS}", "x"], [f"u:{S}@h"]):
-        assert not leaks(" ".join(command_line.reduced(words)))
+        assert not leaks(" ".join(command_lines.reduced(words)))
 
 
 def test_twins_are_known_as_such_and_others_are_not() -> None:
@@ -162,8 +163,8 @@ def test_twins_are_known_as_such_and_others_are_not() -> None:
 
 def test_options_of_launchers_keep_numbers_alone() -> None:
     words = ["torchrun", "--nproc_per_node=8", "--master_port", "29500", f"--node_rank={S}", "--nnodes", S, "train.py"]
-    assert command_line.reduced(words)[:4] == ("torchrun", "--nproc_per_node=8", "--master_port", "29500")
-    assert not leaks(" ".join(command_line.reduced(words)))
+    assert command_lines.reduced(words)[:4] == ("torchrun", "--nproc_per_node=8", "--master_port", "29500")
+    assert not leaks(" ".join(command_lines.reduced(words)))
 
 
 def test_a_name_of_a_process_is_short_and_masked() -> None:
@@ -240,7 +241,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
         for event in engine.run(catalog, recorder, Selection(), every_fact=True):
             if isinstance(event, engine.Done):
                 assert not leaks(event.report.model_dump_json())
-        files = files_of(discretion.reduced(recorder.notes)[0])
+        files = files_of(recording_policy.reduced(recorder.notes)[0])
         for name, content in files.items():
             assert not leaks(name + "\n" + content.decode("utf-8", "replace")), name
         if number == 0:
@@ -313,7 +314,7 @@ def test_arguments_of_two_users_and_variables_are_in_no_output_of_this_machine(t
 
 
 def test_long_arguments_cost_a_check_nothing() -> None:
-    from npudoctor.host.local import LocalHost
+    from npudoctor.host.live.local import LocalHost
 
     def took() -> float:
         began = time.process_time()

@@ -14,9 +14,10 @@ import pytest
 
 from npudoctor.cli import main
 from npudoctor.fixer import plan, runner
-from npudoctor.host import Refused, bundling
-from npudoctor.host.local import LocalHost
-from npudoctor.host.safe_files import append, make_folders, written
+from npudoctor.host import Refused
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.safe_files import append, make_folders, written
+from npudoctor.host.recording import bundle_writer
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Fix, MakeFolder, Options, RemoveFile, RemoveFolder, Step, WriteFile, fix
 from npudoctor.steps.system import RemoveLogs
@@ -327,5 +328,5 @@ def test_a_recording_is_not_written_into_a_folder_that_replaced_the_new_one(
 
     monkeypatch.setattr(tempfile, "mkdtemp", replaced)
     with pytest.raises((Refused, OSError)):
-        bundling.write_folder({"root/etc/cron.d/x": b"content"}, str(hers / "recording"))
+        bundle_writer.write_folder({"root/etc/cron.d/x": b"content"}, str(hers / "recording"))
     assert not list(victim.iterdir())

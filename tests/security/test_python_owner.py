@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.host import Unavailable
-from npudoctor.host.python_owner import python_user
+from npudoctor.host.live.python_owner import python_user
 from tests.plain_user import ALICE, as_root, give
 
 PYTHON = "/usr/bin/python3"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from npudoctor.host import Unavailable, User
-from npudoctor.host.identity import call_as, read_as, user_of
-from npudoctor.host.local import LocalHost
+from npudoctor.host.live.identity import call_as, read_as, user_of
+from npudoctor.host.live.local import LocalHost
 from tests.plain_user import ALICE, BOB, as_root, give, run_as
 
 pytestmark = as_root
@@ -113,7 +113,7 @@ def test_a_plain_user_takes_on_nobody_elses_rights(open_folder: Path) -> None:
     script = (
         "import os\n"
         "from npudoctor.host import Unavailable\n"
-        "from npudoctor.host.identity import read_as, user_of\n"
+        "from npudoctor.host.live.identity import read_as, user_of\n"
         f"me, other = user_of({ALICE}), user_of({BOB})\n"
         f"os.setgroups([]); os.setgid({ALICE}); os.setuid({ALICE})\n"
         "print(len(read_as(me, '/etc/passwd', 10)))\n"

@@ -7,10 +7,10 @@ import pytest
 
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.background import CHANGES
+from npudoctor.tui.model import fixing, saving, settings, smoking
+from npudoctor.tui.model.diagnosis import Diagnosis
+from npudoctor.tui.model.session import ReadOnly, Session
 from npudoctor.tui.palette import commands
-from npudoctor.views import fixing, saving, settings, smoking
-from npudoctor.views.diagnosis import Diagnosis
-from npudoctor.views.session import ReadOnly, Session
 from tests.tui.driving import FEW, Driver, node_of, play_on, press, text, until
 
 REASON = "read-only: started without --allow-changes"

@@ -15,17 +15,19 @@ from typing import Any
 
 import pytest
 
-from npudoctor import discretion, engine, plugins, recorded_sources, redaction, sim
-from npudoctor.facts import elf, hccl_whitelist, rank_table
+from npudoctor import engine, plugins, sim
+from npudoctor.facts.cann import elf
+from npudoctor.facts.network import hccl_whitelist, rank_table
 from npudoctor.findings import Report
 from npudoctor.host import Host, User
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.bundling import files_of, write_folder
-from npudoctor.host.local import LocalHost
-from npudoctor.host.named_paths import is_named, named_paths
-from npudoctor.host.recorded import FakeHost
-from npudoctor.host.recorder import Notes, RecordingHost
-from npudoctor.host.tree import Overlay
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.named_paths import is_named, named_paths
+from npudoctor.host.recording.bundle_writer import files_of, write_folder
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.host.recording.recorder import Notes, RecordingHost
+from npudoctor.host.simulated.tree import Overlay
+from npudoctor.privacy import recorded_sources, recording_policy, redaction
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 from tests.nodes import labels
@@ -53,7 +55,7 @@ def _findings(report: Report) -> Any:
 def recorded(host: Host, options: Options | None = None) -> tuple[Any, dict[str, bytes], Notes]:
     recorder = RecordingHost(host)
     live = judged(recorder, options)
-    return live, files_of(discretion.reduced(recorder.notes)[0]), recorder.notes
+    return live, files_of(recording_policy.reduced(recorder.notes)[0]), recorder.notes
 
 
 def opened(files: dict[str, bytes], folder: Path) -> Host:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor.host import Because, Completed, Unavailable, User, job, local, scripts
-from npudoctor.host.identity import Start, user_of
-from npudoctor.host.local import LocalHost
-from npudoctor.host.python_owner import handed_on, python_user
+from npudoctor.host import Because, Completed, Unavailable, User
+from npudoctor.host.live import job_environment, local, scripts
+from npudoctor.host.live.identity import Start, user_of
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.python_owner import handed_on, python_user
 from npudoctor.smoke import plan, runner
 from npudoctor.smoke.events import RankFailed
 from tests.plain_user import ALICE, BOB, as_root, give, run_as
@@ -227,8 +228,8 @@ def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, t
     script = (
         "import sys\n"
         "from npudoctor.host import Unavailable\n"
-        "from npudoctor.host.local import LocalHost\n"
-        "from npudoctor.host.identity import user_of\n"
+        "from npudoctor.host.live.local import LocalHost\n"
+        "from npudoctor.host.live.identity import user_of\n"
         f"host = LocalHost(environ={{}}, owner=user_of({ALICE}))\n"
         f"try: host.run_in_target('environment', {str(path)!r}, timeout=60)\n"
         "except Unavailable as why: print(why.because.value, why)\n"
@@ -261,7 +262,7 @@ def test_the_variables_of_a_process_belong_to_its_user(open_folder: Path) -> Non
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": {"PYTHONPATH": "/home/x"}}
     with subprocess.Popen(argv, user=ALICE, group=ALICE, extra_groups=[], **options) as process:  # type: ignore[call-overload]
         assert process.stdout.readline() == b"ready\n"
-        _, variables, owner = job.resolve(f"pid:{process.pid}", LocalHost())
+        _, variables, owner = job_environment.resolve(f"pid:{process.pid}", LocalHost())
         process.communicate(b"\n")
     assert isinstance(variables, Mapping)
     assert variables["PYTHONPATH"] == "/home/x"
@@ -272,11 +273,11 @@ def test_the_variables_of_a_process_belong_to_its_user(open_folder: Path) -> Non
 def test_a_file_belongs_to_whoever_could_have_written_it(open_folder: Path) -> None:
     path = open_folder / "job.env"
     path.write_text("A=1\n")
-    assert job.resolve(f"file:{path}", LocalHost())[2].uid == 0  # type: ignore[union-attr]
+    assert job_environment.resolve(f"file:{path}", LocalHost())[2].uid == 0  # type: ignore[union-attr]
     give(path, ALICE)
-    assert job.resolve(f"file:{path}", LocalHost())[2].uid == ALICE  # type: ignore[union-attr]
+    assert job_environment.resolve(f"file:{path}", LocalHost())[2].uid == ALICE  # type: ignore[union-attr]
     path.chmod(0o666)
-    whose, variables, owner = job.resolve(f"file:{path}", LocalHost())
+    whose, variables, owner = job_environment.resolve(f"file:{path}", LocalHost())
     assert isinstance(owner, Unavailable)
     with pytest.raises(Unavailable, match="other users can write"):
         LocalHost(environ=variables, environment=whose, owner=owner).run_in_target("environment", PYTHON, timeout=60)
@@ -285,11 +286,11 @@ def test_a_file_belongs_to_whoever_could_have_written_it(open_folder: Path) -> N
 def test_a_pipe_or_an_endless_file_of_variables_is_refused(open_folder: Path) -> None:
     os.mkfifo(open_folder / "pipe")
     for path in (str(open_folder / "pipe"), "/dev/zero"):
-        with pytest.raises(job.BadEnvironment, match="must be a regular file"):
-            job.resolve(f"file:{path}", LocalHost())
+        with pytest.raises(job_environment.BadEnvironment, match="must be a regular file"):
+            job_environment.resolve(f"file:{path}", LocalHost())
     (open_folder / "large").write_text("A=1\n" * (1 << 19))
-    with pytest.raises(job.BadEnvironment, match="at most 1 MiB"):
-        job.resolve(f"file:{open_folder}/large", LocalHost())
+    with pytest.raises(job_environment.BadEnvironment, match="at most 1 MiB"):
+        job_environment.resolve(f"file:{open_folder}/large", LocalHost())
 
 
 def test_a_login_shell_has_no_descriptor_of_npudoctor_and_cannot_gain_rights(
@@ -301,7 +302,7 @@ def test_a_login_shell_has_no_descriptor_of_npudoctor_and_cannot_gain_rights(
     monkeypatch.setattr(pwd, "getpwnam", lambda _: pwd.struct_passwd(fields))
     with open("/etc/passwd") as file:
         os.set_inheritable(file.fileno(), True)
-        variables = job._login("root", LocalHost())
+        variables = job_environment._login("root", LocalHost())
     assert "NoNewPrivs:\t1" in variables["STATUS"]
     assert set(variables["FDS"].split()) <= {"0", "1", "2", "3", "4"}
     assert not any("=" in name or "%" in name for name in variables)
@@ -425,7 +426,7 @@ def test_no_process_but_the_users_is_signalled_by_a_smoke_run() -> None:
 
 def test_an_owner_who_is_no_user_of_this_namespace_counts_as_root(open_folder: Path) -> None:
     path = _owned(open_folder, "e", BOB)
-    script = f"from npudoctor.host.python_owner import python_user; print(python_user({str(path)!r}, {{}}))"
+    script = f"from npudoctor.host.live.python_owner import python_user; print(python_user({str(path)!r}, {{}}))"
     command = ["unshare", "--user", "--map-root-user"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespace can be made here")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from npudoctor import sim
-from npudoctor.facts.set_env import read_exports
+from npudoctor.facts.cann.set_env import read_exports
 from npudoctor.findings import Because
 from npudoctor.host import Host, MutableHost, Unavailable
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sim.releases import release_of
 
-KNOWLEDGE = json.loads((Path(sim.__file__).parents[1] / "knowledge/compatibility.json").read_text())
+KNOWLEDGE = json.loads((Path(sim.__file__).parents[1] / "knowledge/tables/compatibility.json").read_text())
 HEALTHY = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "in-service")
 ALL = tuple(sim.scenarios())
 

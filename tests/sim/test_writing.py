@@ -12,8 +12,8 @@ import pytest
 
 from npudoctor import sim
 from npudoctor.host import Completed, Unavailable
-from npudoctor.host.bundle import open_bundle
-from npudoctor.host.recorded import RecordedHost
+from npudoctor.host.recording.canned import RecordedHost
+from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.sim.target import PROBES, script_of
 
 ALL = tuple(sim.scenarios())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
-from npudoctor.facts import smoke as facts
+from npudoctor.facts.node import smoke as facts
 from npudoctor.findings import Result
 from npudoctor.records import dataclass
 from npudoctor.sdk import Options

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
-from npudoctor.facts import smoke as facts
+from npudoctor.facts.node import smoke as facts
 from npudoctor.findings import Result
 from npudoctor.sdk import Options
 from npudoctor.smoke import history, session

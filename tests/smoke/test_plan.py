@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from npudoctor import sim
-from npudoctor.facts.cards import Cards
-from npudoctor.facts.ports import Socket, Sockets
-from npudoctor.host.simulated import SimulatedHost
+from npudoctor.facts.network.ports import Socket, Sockets
+from npudoctor.facts.node.cards import Cards
+from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.smoke import plan

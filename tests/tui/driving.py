@@ -15,7 +15,7 @@ from npudoctor.cli.tui import _node
 from npudoctor.selection import Selection
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.loop import Loop
-from npudoctor.views.session import Node
+from npudoctor.tui.model.session import Node
 
 FEW = (
     *("npu.present", "npu.count", "npu.health", "npu.temperature", "npu.memory-free", "npu.topology"),

@@ -14,6 +14,10 @@ from textual.widgets import Button, Input, OptionList
 
 from npudoctor import sim
 from npudoctor.tui.app import DoctorApp
+from npudoctor.tui.model import cards, detail, fixing, node, smoking
+from npudoctor.tui.model.cards import ChipRow, Reading
+from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.session import Session
 from npudoctor.tui.screens.cards import Cards
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.save import Save
@@ -21,10 +25,6 @@ from npudoctor.tui.screens.smoke import Smoke
 from npudoctor.tui.widgets.check_list import CheckList
 from npudoctor.tui.widgets.grid_view import GridView
 from npudoctor.tui.widgets.page import Page
-from npudoctor.views import cards, detail, fixing, node, smoking
-from npudoctor.views.cards import ChipRow, Reading
-from npudoctor.views.diagnosis import State
-from npudoctor.views.session import Session
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
 
 SHORT = ("Overview", "Cards", "Topo", "Environ", "Smoke", "History")
@@ -161,7 +161,7 @@ def test_root_is_asked_for_at_the_persons_own_prompt_and_the_node_is_looked_at_a
 
     monkeypatch.setattr(DoctorApp, "suspend", suspended)
     monkeypatch.setattr(fixing, "in_terminal", in_terminal)
-    monkeypatch.setattr("npudoctor.views.session.Session.source", "live")
+    monkeypatch.setattr("npudoctor.tui.model.session.Session.source", "live")
     command = ("sudo", "npudoctor", "fix", "hccl.reserve-ports")
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:

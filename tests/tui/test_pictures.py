@@ -9,8 +9,8 @@ import pytest
 
 from npudoctor import engine
 from npudoctor.tui.app import SCREENS, DoctorApp
+from npudoctor.tui.model.cards import Pace
 from npudoctor.tui.screens.fix import FixDialog
-from npudoctor.views.cards import Pace
 from tests.tui.driving import Driver, picture, play, press, text, until
 
 GOLDEN = Path(__file__).parent / "golden"

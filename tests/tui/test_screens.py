@@ -15,12 +15,12 @@ from npudoctor.sdk import Finding, check
 from npudoctor.selection import Selection
 from npudoctor.tui import plain, themes
 from npudoctor.tui.app import SCREENS, DoctorApp
+from npudoctor.tui.model import fixing, smoking
+from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.session import CannotOpen, Node
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.overview import Overview
 from npudoctor.tui.widgets.check_list import CheckList
-from npudoctor.views import fixing, smoking
-from npudoctor.views.diagnosis import State
-from npudoctor.views.session import CannotOpen, Node
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
 
 

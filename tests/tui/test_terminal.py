@@ -147,7 +147,7 @@ def test_what_cannot_be_opened_is_one_line(terminal: Terminal) -> None:
 def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
-        "import npudoctor.views.node as node\n"
+        "import npudoctor.tui.model.node as node\n"
         "def boom(*_): raise RuntimeError('of all things')\n"
         "node.line = boom\n"
         "from npudoctor.cli import main\n"

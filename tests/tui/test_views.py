@@ -9,10 +9,10 @@ import pytest
 
 from npudoctor import engine
 from npudoctor.findings import Finding, Result, Severity, Status
-from npudoctor.views import cards, clock, detail, fixing, node, running, saving, settings, topology
-from npudoctor.views import environment as variables
-from npudoctor.views.diagnosis import BROKEN, WAITING, Diagnosis, Shown, State
-from npudoctor.views.session import Session
+from npudoctor.tui.model import cards, clock, detail, fixing, node, running, saving, settings, topology
+from npudoctor.tui.model import environment as variables
+from npudoctor.tui.model.diagnosis import BROKEN, WAITING, Diagnosis, Shown, State
+from npudoctor.tui.model.session import Session
 from tests.tui.driving import FEW, node_of
 
 

@@ -16,11 +16,11 @@ from textual.widgets.option_list import Option
 
 from npudoctor.tui.bars import bar, curve
 from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.model import cards
+from npudoctor.tui.model.cards import ChipRow, Curves, Pace, Reading
+from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import cards
-from npudoctor.views.cards import ChipRow, Curves, Pace, Reading
-from npudoctor.views.diagnosis import State
 
 
 class Cards(NodeScreen):

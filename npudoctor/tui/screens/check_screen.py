@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual import on
 from textual.widgets import Input, OptionList
 
+from npudoctor.tui.model import detail
 from npudoctor.tui.screens.node_screen import NodeScreen
-from npudoctor.views import detail
 
 
 class CheckScreen(NodeScreen):

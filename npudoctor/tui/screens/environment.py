@@ -13,13 +13,13 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.model import detail, environment
+from npudoctor.tui.model.environment import VariableRow
+from npudoctor.tui.model.node import Joint
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import detail, environment
-from npudoctor.views.environment import VariableRow
-from npudoctor.views.node import Joint
 
 
 class Environment(CheckScreen):

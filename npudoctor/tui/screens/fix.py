@@ -13,9 +13,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
+from npudoctor.tui.model import fixing
+from npudoctor.tui.model.fixing import Job, Kind, Line
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import fixing
-from npudoctor.views.fixing import Job, Kind, Line
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp

@@ -13,10 +13,10 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from npudoctor.tui.model import clock, fixing
 from npudoctor.tui.screens.fix import FixDialog, lines_of
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import clock, fixing
 
 _STYLES = {"applied": "bold $success", "undone": "$muted", "rolled-back": "$warning"}
 

@@ -11,9 +11,9 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from npudoctor.tui.model import clock
 from npudoctor.tui.widgets.key_line import KeyLine
 from npudoctor.tui.widgets.masthead import Masthead, Tabs
-from npudoctor.views import clock
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp

@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input
 
+from npudoctor.tui.model import detail
+from npudoctor.tui.model.diagnosis import Shown
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.check_list import CheckList
 from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page
-from npudoctor.views import detail
-from npudoctor.views.diagnosis import Shown
 
 
 class Overview(CheckScreen):

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from npudoctor.views import saving
+from npudoctor.tui.model import saving
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp

@@ -17,11 +17,11 @@ from textual.widgets import Input, Static
 
 from npudoctor.records import replace
 from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.model import smoking
+from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.smoking import Choice, SmokeRun
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import smoking
-from npudoctor.views.diagnosis import State
-from npudoctor.views.smoking import Choice, SmokeRun
 
 if TYPE_CHECKING:
     from textual_plotext import PlotextPlot

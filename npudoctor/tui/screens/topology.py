@@ -10,11 +10,11 @@ from textual.geometry import Region
 from textual.widgets import Static
 
 from npudoctor.tui.marks import GLYPHS, STYLES
+from npudoctor.tui.model import topology
+from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.grid_view import GridView
 from npudoctor.tui.widgets.page import Page, Paragraph
-from npudoctor.views import topology
-from npudoctor.views.diagnosis import State
 
 
 class Topology(NodeScreen):

@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from npudoctor.tui.marks import GLYPHS, STYLES
-from npudoctor.views.diagnosis import BROKEN, WAITING, Row, Section, State
+from npudoctor.tui.model.diagnosis import BROKEN, WAITING, Row, Section, State
 
 _MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "g", "G"})
 

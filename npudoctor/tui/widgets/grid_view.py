@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from npudoctor.views.topology import Grid
+from npudoctor.tui.model.topology import Grid
 
 _LABEL = 9
 _CELL = 3

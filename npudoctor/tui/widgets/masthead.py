@@ -10,8 +10,8 @@ from textual.style import Style
 from textual.widget import Widget
 
 from npudoctor.tui.marks import GLYPHS, STYLES
-from npudoctor.views.diagnosis import Headline
-from npudoctor.views.node import Joint, NodeLine
+from npudoctor.tui.model.diagnosis import Headline
+from npudoctor.tui.model.node import Joint, NodeLine
 
 _SHORT = {"Topology": "Topo", "Environment": "Environ"}
 _LEAST = ("firmware", "Python", "driver")

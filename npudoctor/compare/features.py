@@ -1,0 +1,335 @@
+"""What can be compared between nodes: the facts and findings of one node as short texts by title.
+
+What is expected to differ from node to node is not among them: names, addresses, serial numbers, bus and process ids,
+temperatures, power, free room, counters. A fact that is not mentioned here joins by itself, field by field.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from npudoctor.facts.versions import Version
+from npudoctor.findings import Report, Severity, Status
+from npudoctor.host import Because, Unavailable
+from npudoctor.records import dataclass, field
+
+Parts = tuple[str, ...]
+"""A value: its parts in order."""
+
+
+class Trait(NamedTuple):
+    """One thing to compare. `rank` is its place in a listing; `source` the probe that it comes from."""
+
+    rank: int
+    source: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One node. `known` names the sources that tell all there is: a trait of theirs that is not in `traits` is none."""
+
+    path: str
+    hostname: str = ""
+    traits: Mapping[Trait, Parts] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
+
+    def value(self, trait: Trait) -> Parts | None:
+        """What the node has of a trait; None where nobody knows."""
+        found = self.traits.get(trait)
+        return () if found is None and trait.source in self.known else found
+
+
+FINDINGS = "findings"
+
+_OF_THE_MOMENT = frozenset(
+    {
+        *("node.asker", "cann.cann_settings", "cann.job_paths", "node.cards", "node.cluster"),
+        *("network.conntrack", "node.card_presence", "node.driver_stack", "node.presence"),
+        *("node.service", "node.software_stack", "node.device_access", "hccn.changes"),
+        *("hccn.counters", "hccn.detection", "hccn.gateways"),
+        *("hccn.neighbours", "hccn.network_devices", "node.named_paths"),
+        *("driver.firmware_match", "network.hccl_ports", "node.card_holders", "node.jobs_in_sight"),
+        *("network.own_name", "network.routes", "node.launch_variables"),
+        *("system.kernel_log", "npu_smi.health_pages", "npu_smi.npu_list", "npu_smi.npu_map", "npu_smi.npu_smi_answer"),
+        *("npu_smi.ecc", "npu_smi.health", "npu_smi.pcie_errors", "npu_smi.process_memory"),
+        *("npu_smi.usages", "network.sockets", "system.processes", "system.disks", "system.log_folder"),
+        *("system.mounts", "python.torch_pair"),
+    }
+)
+"""Facts that tell of this moment or this node alone, or are made of other facts."""
+
+_INDIVIDUAL = re.compile(
+    r"(?:^|_)(?:pids?|ppid|temp|power|free|available|used|usage|util|pct|seconds?|time|mtime|since|date|serial|sn|uuid"
+    r"|mac|die|vdie|bus|slot|slots|counts?|num|errors?|records|hostname|why|reason|text|detail|lines?|seen|subjects?"
+    r"|cur|load|rdev|size|chassis|ifname|ifnames|failed)(?:_|$)"
+    r"|^(?:(?:npu|chip|dev|device|phy|logic|card)_)?ids?$|^devid$"
+)
+"""Names of fields that differ from node to node, or from moment to moment."""
+
+_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d+)?")
+_ADDRESS_6 = re.compile(r"(?=(?:.*:){2})[0-9a-fA-F:.]{2,45}(?:%\w+)?(?:/\d+)?")
+_VERSION = re.compile("version|release|software|firmware|stated|kernel|compat")
+_IDENTITY = re.compile(r"(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d")
+"""Addresses of network ports and of the PCI bus."""
+
+_NUMBERED = re.compile(r"-?\d+|(?:npu|chip|nic|dev)\W?\d+.*|\(.*\)|/.*|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:.*", re.I)
+"""Keys that number things or name paths, and so say nothing by themselves: 3, npu:3, npu:3/chip:1, (3, 1)."""
+
+_OF_ONE_PERSON = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "SUDO_USER", "TMPDIR", "XDG_CACHE_HOME"})
+_OF_ONE_RANK = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "VC_TASK_INDEX", "KUBERNETES_SERVICE_HOST", "MA_JOB_DIR"),
+        *("SLURM_PROCID", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"),
+    }
+)
+"""Variables whose value is expected to differ: compared is only whether they are set."""
+
+_FIRST = (
+    *("cards", "memory per chip", "driver version", "driver package", "firmware of the cards", "firmware package"),
+    *("CANN", "CANN in use", "operators of CANN", "NNAL", "package torch", "package torch-npu", "Python", "TLS switch"),
+    *("IP family of the cards", "IP family of the host", "link of the cards", "speed of the links", "network health"),
+    *("operating system", "kernel", "machine", "reserved ports", "ephemeral ports", "container", "role"),
+)
+"""What matters most, in the order of a listing; then findings, variables, settings, packages, and all else by name."""
+
+GENERIC = 109
+"""The rank of what joined by itself."""
+
+_TITLES = MappingProxyType(
+    {
+        "hccn.tls: by_device.cards.switch": "TLS switch",
+        "hccn.links: by_device.status": "link of the cards",
+        "hccn.speeds: by_device.speed_mbps": "speed of the links",
+        "hccn.net_health: by_device.status": "network health",
+        "hccn.addresses: by_device.ipaddr": "IP family of the cards",
+        "driver.driver_install: file.version": "driver package",
+        "driver.firmware_install: file.version": "firmware package",
+        "npu_smi.boards: by_npu.firmware_version": "firmware of the cards",
+        "system.platform: os": "operating system",
+        "system.platform: kernel": "kernel",
+        "system.platform: machine": "machine",
+        "python.python_environment: version": "Python",
+        "node.container: runtime": "container",
+        "node.role: name": "role",
+        "cann.nnal: version": "NNAL",
+    }
+)
+
+
+def of_report(report: Report) -> Iterator[tuple[Trait, Parts]]:
+    """What a report tells: its node, and its findings at warning or above."""
+    host = report.host
+    for title, source, value in (
+        ("operating system", "system.platform", host.os),
+        ("kernel", "system.platform", host.kernel),
+        ("machine", "system.platform", host.machine),
+        ("container", "node.container", host.container),
+        ("role", "node.role", report.role),
+    ):
+        if value:
+            yield _trait(source, title), (value,)
+    for result in report.results:
+        if result.status in (Status.WARNING, Status.ERROR, Status.CRASHED):
+            subjects = {finding.subject for finding in result.findings if finding.severity > Severity.INFO}
+            told = sorted(subjects - {"host"}, key=_by_number)
+            yield _trait(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
+
+
+def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Trait, Parts], frozenset[str]]:
+    """What facts by the name of their probe tell, and which of these probes have told all there is."""
+    told: dict[Trait, Parts] = {}
+    known = set()
+    for source, fact in facts.items():
+        if source in _OF_THE_MOMENT:
+            continue
+        if isinstance(fact, Unavailable):
+            if fact.because in (Because.ABSENT, Because.NOT_APPLICABLE):
+                known.add(source)
+            continue
+        known.add(source)
+        view = _VIEWS.get(source)
+        pairs = view(fact) if view else ((f"{source}: {'.'.join(path)}", parts) for path, parts in _spread(fact))
+        told.update((_trait(source, _TITLES.get(title, title)), parts) for title, parts in pairs if parts)
+    return told, frozenset(known)
+
+
+def _trait(source: str, title: str) -> Trait:
+    if title in _FIRST:
+        return Trait(_FIRST.index(title), source, title)
+    kinds = ("finding ", "variable ", "setting at boot ", "package ")
+    return Trait(100 + next((place for place, kind in enumerate(kinds) if title.startswith(kind)), 9), source, title)
+
+
+# Any fact, field by field
+
+Pairs = Iterator[tuple[tuple[str, ...], Parts]]
+
+
+def _spread(value: Any, path: tuple[str, ...] = ()) -> Pairs:
+    """The fields of a fact by their path; what several items have in one field becomes one value: 7 × UP, 1 × DOWN."""
+    if value is None:
+        return
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, (str, int, float, Version)):
+        if text := _text(value, path[-1] if path else ""):
+            yield path, (text,)
+    elif names := _fields(type(value)):  # type: ignore[arg-type]  # mypy: a type of anything is hashable
+        for name in names:
+            yield from _spread(getattr(value, name), (*path, name))
+    elif isinstance(value, Mapping) and not any(_NUMBERED.fullmatch(str(key)) for key in value):
+        for key, item in value.items():
+            yield from _spread(item, (*path, str(key)))
+    elif isinstance(value, (Mapping, Set, list, tuple)):
+        items = list(value.values() if isinstance(value, Mapping) else value)
+        if len(items) > 1 and all(type(item) is int for item in items):
+            yield path, (_ranges(items),)
+        else:
+            yield from _merged(items, path)
+
+
+def _merged(items: Iterable[Any], path: tuple[str, ...]) -> Pairs:
+    counted: dict[tuple[str, ...], Counter[str]] = {}
+    for item in items:
+        for below, parts in _spread(item, path):
+            counted.setdefault(below, Counter())[", ".join(parts)] += 1
+    for below, texts in counted.items():
+        unique = all(count == 1 for count in texts.values())
+        yield below, tuple(text if unique else f"{count} × {text}" for text, count in sorted(texts.items()))
+
+
+def _text(value: Any, name: str) -> str:
+    """A scalar as text; of an address only its family, nothing of what identifies a device."""
+    text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+    if _IDENTITY.fullmatch(text):
+        return ""
+    if _VERSION.search(name):
+        return text
+    if _ADDRESS.fullmatch(text) and not text.startswith("255."):
+        return "IPv4"
+    return "IPv6" if _ADDRESS_6.fullmatch(text) else text
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a record that are compared."""
+    return tuple(name for name in getattr(kind, "__dataclass_fields__", ()) if not _INDIVIDUAL.search(name))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _by_number(text: str) -> tuple[object, ...]:
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text))
+
+
+# Facts of which more is known than their fields
+
+Views = Iterator[tuple[str, Parts]]
+
+
+def _counted(texts: Iterable[str]) -> Parts:
+    return tuple(f"{count} × {text}" for text, count in sorted(Counter(texts).items()))
+
+
+def _chips(info: Any) -> Views:
+    yield "cards", _counted(chip.name or "?" for chip in info.npus)
+    yield "driver version", (info.driver_version,) if info.driver_version else ()
+    yield "memory per chip", _counted(f"{chip.hbm_total_mb or chip.mem_total_mb or 0} MB" for chip in info.npus)
+
+
+def _cann(cann: Any) -> Views:
+    yield "CANN", tuple(sorted({install.stated or "?" for install in cann.installs}))
+    if install := cann.chosen:
+        build = f" ({install.innerversion})" if install.innerversion else ""
+        yield "CANN in use", (f"{install.stated or '?'}{build} at {install.names[0]}",)
+
+
+def _operators(ops: Any) -> Views:
+    told = (ops.stated or ("installed" if ops.installed else ""), "emptied" if ops.emptied else "", *ops.chips)
+    yield "operators of CANN", tuple(filter(None, told))
+
+
+def _environment(environment: Mapping[str, str]) -> Views:
+    from npudoctor import knowledge
+
+    for name, value in environment.items():
+        if name in _OF_ONE_PERSON or name not in knowledge.environment().recorded:
+            continue
+        if name in _OF_ONE_RANK:
+            yield f"variable {name}", ("set",)
+        elif ":" in value and "/" in value:
+            yield f"variable {name}", tuple(value.split(":"))
+        else:
+            yield (
+                f"variable {name}",
+                ("IPv6" if ":" in value else "IPv4",) if name == "HCCL_IF_IP" else (value or "empty",),
+            )
+
+
+def _modules(modules: Any) -> Views:
+    yield "modules of the driver", tuple(sorted(modules.names))
+    yield "versions of the modules", _counted(modules.versions.values())
+
+
+def _python(python: Any) -> Views:
+    yield "Python", (python.version,)
+    for name, distribution in python.distributions.items():
+        yield f"package {name}", (distribution.version,)
+    for name, place in python.shadows.items():
+        yield f"package {name} is hidden by", (place,)
+
+
+def _interfaces(interfaces: Any) -> Views:
+    real = [one for one in interfaces.interfaces if one.up and one.name != "lo" and one.addresses]
+    families = {"IPv6" if ":" in address else "IPv4" for one in real for address in map(str, one.addresses)}
+    yield "IP family of the host", tuple(sorted(families))
+    yield "interfaces with an address", tuple(sorted(one.name for one in real))
+    for one in real:
+        yield f"MTU of {one.name}", (str(one.mtu),)
+
+
+def _sysctl(files: Any) -> Views:
+    for setting in files.settings:
+        yield f"setting at boot {setting.key}", (setting.value,)
+
+
+def _gib(total: int | None) -> Parts:
+    return (f"{round(total / (1 << 30))} GiB",) if total else ()
+
+
+_VIEWS: Mapping[str, Callable[[Any], Views]] = MappingProxyType(
+    {
+        "npu_smi.npu_smi_info": _chips,
+        "cann.cann": _cann,
+        "driver.loaded_modules": _modules,
+        "cann.cann_ops": _operators,
+        "node.job_environment": _environment,
+        "python.python_environment": _python,
+        "python.target_python": lambda python: iter([("Python examined", (python.path,))]),
+        "network.interfaces": _interfaces,
+        "system.sysctl_files": _sysctl,
+        "network.kernel_ports": lambda ports: iter(
+            [
+                ("ephemeral ports", (str(ports.ephemeral),)),
+                ("reserved ports", tuple(filter(None, [str(ports.reserved)]))),
+            ]
+        ),
+        "system.memory": lambda memory: iter([("memory of the host", _gib(memory.total_bytes))]),
+        "system.shared_memory": lambda shared: iter([("size of /dev/shm", _gib(shared.total_bytes))]),
+    }
+)

@@ -1,0 +1,195 @@
+"""What differs between nodes: groups of nodes that are alike, who is unlike its group, and in what.
+
+Nodes are first put into groups by how much of what they tell is the same; in a group, what most of its nodes have is
+its norm. Who differs from the norm of its group, or belongs to a group far smaller than another, is an odd one out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from npudoctor.compare.features import GENERIC, Node, Parts, Trait
+from npudoctor.records import dataclass
+
+ALIKE = 0.06
+"""The share of differing traits up to which two nodes belong to one group, where few nodes are exactly alike."""
+
+DWARFED = 3
+"""A group is odd beside one that is more than so many times as large; so are one or two nodes beside any larger."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One trait of a node that is not as expected; `expected` is the norm of its group, or what the reference has."""
+
+    trait: Trait
+    value: Parts
+    expected: Parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd:
+    """A node that is unlike its peers. `peers` are as many nodes as have the norm that it is compared with."""
+
+    node: Node
+    peers: int
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A trait in which nodes differ, and who has which value; the most frequent first."""
+
+    trait: Trait
+    values: tuple[tuple[Parts, tuple[Node, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How nodes compare. `groups` are those of nodes that are alike, the largest first; `splits` all that differs."""
+
+    nodes: tuple[Node, ...]
+    groups: tuple[tuple[Node, ...], ...]
+    odd: tuple[Odd, ...]
+    splits: tuple[Split, ...]
+    golden: Node | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether no two nodes differ."""
+        return not self.splits and not self.odd
+
+
+def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
+    """Compare nodes with each other, or each of them with a reference."""
+    everyone = [golden, *nodes] if golden else list(nodes)
+    splits = _splits(everyone)
+    if golden is not None:
+        odd = tuple(_odd(node, {split.trait: golden.value(split.trait) for split in splits}, 1) for node in nodes)
+        return Comparison(
+            nodes=tuple(nodes),
+            groups=(tuple(nodes),),
+            odd=tuple(one for one in odd if one.differences),
+            splits=splits,
+            golden=golden,
+        )
+    traits = [split.trait for split in splits]
+    groups, dwarfed = _judged(_clusters(nodes, traits, _told(nodes)))
+    norms = [_norm(group, traits) for group in groups]
+    found = []
+    if len(nodes) > 2:
+        for group, norm in zip(groups, norms, strict=True):
+            found += [_odd(node, norm, len(group) - 1) for node in group]
+        for node in dwarfed:
+            nearest = min(range(len(groups)), key=lambda place: _distance(node, norms[place]))
+            found.append(_odd(node, norms[nearest], len(groups[nearest])))
+    order = {node.path: place for place, node in enumerate(nodes)}
+    odd = tuple(sorted((one for one in found if one.differences), key=lambda one: order[one.node.path]))
+    return Comparison(nodes=tuple(nodes), groups=groups, odd=odd, splits=splits)
+
+
+def _told(nodes: Iterable[Node]) -> int:
+    """How many traits there are."""
+    return len({trait for node in nodes for trait in node.traits})
+
+
+def _splits(nodes: Sequence[Node]) -> tuple[Split, ...]:
+    """The traits that not all nodes have alike, but for what nearly every node has in its own way."""
+    found = []
+    for trait in sorted({trait for node in nodes for trait in node.traits}):
+        values: dict[Parts, list[Node]] = {}
+        for node in nodes:
+            if (value := node.value(trait)) is not None:
+                values.setdefault(value, []).append(node)
+        individual = trait.rank >= GENERIC and len(values) > max(3, sum(map(len, values.values())) // 2)
+        if len(values) > 1 and not individual:
+            ordered = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
+            found.append(Split(trait=trait, values=tuple((value, tuple(having)) for value, having in ordered)))
+    return tuple(found)
+
+
+# Groups
+
+Signature = tuple[Parts | None, ...]
+
+
+def _clusters(nodes: Sequence[Node], traits: Sequence[Trait], told: int) -> list[list[Node]]:
+    """Nodes that are alike, around those that most nodes are exactly like; the largest cluster first."""
+    same: dict[Signature, list[Node]] = {}
+    for node in nodes:
+        same.setdefault(tuple(node.value(trait) for trait in traits), []).append(node)
+    exactly = sum(len(members) for members in same.values() if len(members) > 1)
+    limit = 0 if 2 * exactly >= len(nodes) else max(1, math.floor(told * ALIKE))
+    clusters: list[tuple[Signature, list[Node]]] = []
+    for signature, members in sorted(same.items(), key=lambda item: -len(item[1])):
+        near = [(_apart(signature, centre), place) for place, (centre, _) in enumerate(clusters)]
+        if near and min(near)[0] <= limit:
+            clusters[min(near)[1]][1].extend(members)
+        else:
+            clusters.append((signature, list(members)))
+    return sorted((members for _, members in clusters), key=len, reverse=True)
+
+
+def _apart(one: Signature, other: Signature) -> int:
+    """In how many traits they differ, as far as both are known."""
+    return sum(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
+
+
+def _judged(clusters: Sequence[Sequence[Node]]) -> tuple[tuple[tuple[Node, ...], ...], list[Node]]:
+    """The clusters that count as groups, and the nodes of those that are dwarfed by the largest."""
+    largest = len(clusters[0]) if clusters else 0
+    groups: list[tuple[Node, ...]] = []
+    dwarfed: list[Node] = []
+    for cluster in clusters:
+        if len(cluster) < largest and (len(cluster) <= 2 or len(cluster) * DWARFED < largest):
+            dwarfed += cluster
+        else:
+            groups.append(tuple(cluster))
+    return tuple(groups), dwarfed
+
+
+Norm = Mapping[Trait, Parts | None]
+
+
+def _norm(group: Sequence[Node], traits: Iterable[Trait]) -> Norm:
+    """What more than half of a group has; None where there is no such value."""
+    return {trait: _majority([node.value(trait) for node in group]) for trait in traits}
+
+
+def _majority(values: Iterable[Parts | None]) -> Parts | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    value, count = Counter(known).most_common(1)[0]
+    return value if 2 * count > len(known) else None
+
+
+def _distance(node: Node, norm: Norm) -> int:
+    return len(_differences(node, norm))
+
+
+def _odd(node: Node, norm: Norm, peers: int) -> Odd:
+    return Odd(node=node, peers=peers, differences=_differences(node, norm))
+
+
+def _differences(node: Node, norm: Norm) -> tuple[Difference, ...]:
+    found = []
+    for trait, expected in norm.items():
+        value = node.value(trait)
+        if expected is not None and value is not None and value != expected:
+            found.append(Difference(trait, value, expected))
+    return tuple(found)
+
+
+def distinct(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Each difference once: what only repeats, in another fact, values that an earlier one has already is left out."""
+    seen: set[tuple[tuple[str, ...], ...]] = set()
+    found = []
+    for one in differences:
+        words = tuple(tuple(part.rpartition(" × ")[2] for part in parts) for parts in (one.value, one.expected))
+        if words not in seen or one.trait.rank < GENERIC:
+            found.append(one)
+        seen.add(words)
+    return tuple(found)

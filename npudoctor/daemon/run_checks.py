@@ -1,0 +1,113 @@
+"""One look at the node: the engine is run, and what the daemon wants to know of it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from npudoctor import engine
+from npudoctor.config import Config
+from npudoctor.daemon import cards
+from npudoctor.daemon.seen import Seen
+from npudoctor.daemon.timetable import Look
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.driver.install import DriverInstall
+from npudoctor.facts.npu_smi import NpuSmiInfo
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.findings import Because, Report
+from npudoctor.host import STANDARD_PLACES, Host, Unavailable
+from npudoctor.host.live import process_tree
+from npudoctor.plugins import Catalog
+from npudoctor.records import replace
+from npudoctor.sdk import Check, Options
+from npudoctor.selection import Selection
+
+COUNTERS = "daemon.counters"
+
+
+def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float) -> Seen:
+    """Run the profile, or ask the cards for what they count; kept to its deadline whatever the tools do."""
+    began = time.monotonic()
+    if look is Look.COUNTERS:
+        report, facts = _counters(catalog, host, replace(options, profile="standard"), deadline_s)
+    else:
+        selection = Selection(
+            options=replace(options, profile=look.value),
+            fail_on=config.fail_on,
+            severities=config.severity,
+            silenced=config.silenced(),
+            deadline_s=deadline_s,
+        )
+        report, facts = _run(catalog, host, selection)
+    late = any(isinstance(value, Unavailable) and value.because is Because.TIMED_OUT for value in facts.values())
+    if report is not None:
+        late = late or any(result.because is Because.TIMED_OUT for result in report.results)
+    late = late or _answer_was_late(facts)
+    kept = report if look is not Look.COUNTERS else None
+    return Seen(
+        look=look,
+        report=kept,
+        cards=None if kept is None else cards.read(kept, facts),
+        counted=None if look is Look.QUICK else cards.counted(facts),
+        versions=versions_of(facts),
+        seconds=time.monotonic() - began,
+        timed_out=late,
+    )
+
+
+def leftovers() -> dict[str, int]:
+    """The vendor's tools that an earlier look has started and nobody could end: name and process.
+
+    A call into a driver that hangs cannot even be killed; another one would only stand behind it.
+    """
+    return process_tree.named(STANDARD_PLACES, process_tree.children())
+
+
+def _answer_was_late(facts: Mapping[type, Any]) -> bool:
+    from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
+
+    answer = cards.known(facts, NpuSmiAnswer)
+    return bool(answer and answer.timed_out)
+
+
+def _counters(
+    catalog: Catalog, host: Host, options: Options, deadline_s: float
+) -> tuple[Report | None, Mapping[type, Any]]:
+    asking = Check(
+        id=COUNTERS,
+        title="",
+        why="",
+        tags=(),
+        profile="quick",
+        after=(),
+        requires=cards.COUNTED,
+        fix=None,
+        function=lambda: iter(()),
+    )
+    alone = replace(catalog, checks={COUNTERS: asking}, broken=())
+    return _run(alone, host, Selection(names=(COUNTERS,), options=options, deadline_s=deadline_s))
+
+
+def _run(catalog: Catalog, host: Host, selection: Selection) -> tuple[Report | None, Mapping[type, Any]]:
+    for event in engine.run(catalog, host, selection):
+        if isinstance(event, engine.Done):
+            return event.report, {probe.provides: value for probe, value in event.facts.items()}
+    return None, {}
+
+
+def versions_of(facts: cards.Facts) -> dict[str, str]:
+    """What is installed here, as far as these facts tell."""
+    found: dict[str, str | None] = {}
+    if info := cards.known(facts, NpuSmiInfo):
+        found["driver"] = info.driver_version
+    if (driver := cards.known(facts, DriverInstall)) and driver.file:
+        found["driver"] = driver.file.version or found.get("driver")
+    if (cann := cards.known(facts, Cann)) and cann.active:
+        found["cann"] = str(cann.active.version)
+    if python := cards.known(facts, PythonEnvironment):
+        found["python"] = python.version
+        for name in ("torch", "torch_npu"):
+            one = getattr(python, name)
+            found[name] = None if one is None else str(getattr(one, "version", one))
+    return {name: text for name, text in found.items() if text}

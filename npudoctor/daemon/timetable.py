@@ -1,0 +1,66 @@
+"""When the daemon looks next: three looks at their intervals, jittered, one at a time, less often at a slow node."""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+
+from npudoctor.daemon_config import DaemonSettings
+
+BACK_OFF_AT_MOST = 8
+SELDOM_S = 300.0
+"""Backing off never makes an interval longer than this, or than it is."""
+
+SLOW_SHARE = 0.5
+"""A look that takes longer than this share of its interval is slow."""
+
+FIRST_STANDARD_S = 5.0
+
+
+class Look(str, Enum):
+    """What is looked at: the quick profile, what the cards count, the standard profile."""
+
+    QUICK = "quick"
+    COUNTERS = "counters"
+    STANDARD = "standard"
+
+
+class Agenda:
+    """The next look and its time; `now` is always a time of a clock that never jumps, in seconds."""
+
+    def __init__(self, settings: DaemonSettings, now: float, chance: random.Random | None = None) -> None:
+        self.settings = settings
+        self.factor = 1
+        self._chance = chance or random.Random()  # noqa: S311 - jitter
+        self.due = {
+            Look.QUICK: now,
+            Look.STANDARD: now + min(FIRST_STANDARD_S, settings.quick_s / 2),
+            Look.COUNTERS: now + self._interval(Look.COUNTERS),
+        }
+
+    def next(self) -> tuple[Look, float]:
+        """The look that is due first, and when; of two that are due, the cheaper one."""
+        return min(self.due.items(), key=lambda one: one[1])
+
+    def effective_s(self, look: Look) -> float:
+        """How often it is looked at present, in seconds."""
+        usual: float = getattr(self.settings, f"{look.value}_s")
+        return max(usual, min(usual * self.factor, SELDOM_S))
+
+    def ended(self, look: Look, now: float, seconds: float, *, timed_out: bool) -> None:
+        """Plan the next look of this kind; one that was slow, or in which a tool did not answer, makes all seldom."""
+        slow = timed_out or seconds > SLOW_SHARE * getattr(self.settings, f"{look.value}_s")
+        self.factor = min(self.factor * 2, BACK_OFF_AT_MOST) if slow else 1
+        self.due[look] = now + self._interval(look)
+        if look is Look.STANDARD:
+            self.due[Look.QUICK] = now + self._interval(Look.QUICK)
+
+    def changed(self, settings: DaemonSettings, now: float) -> None:
+        """Go on with other settings: what would be due later than by these is due by these."""
+        self.settings = settings
+        for look in Look:
+            self.due[look] = min(self.due[look], now + self._interval(look))
+
+    def _interval(self, look: Look) -> float:
+        share = self.settings.jitter_pct / 100
+        return self.effective_s(look) * self._chance.uniform(1 - share, 1 + share)

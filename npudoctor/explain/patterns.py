@@ -1,0 +1,139 @@
+"""What a log is searched for: the symptoms of all pitfalls, known messages, codes, exceptions, and who is blamed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from enum import Enum
+
+from npudoctor import knowledge
+from npudoctor.explain.prefilter import Sieve, words_of
+from npudoctor.knowledge.tables.errors import normalised, spelled_in
+from npudoctor.records import dataclass
+
+_CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
+"""A symptom that is nothing but a code: codes are sought anyhow."""
+
+_CODE_WORDS = ("ror Code", "etCode", "hcclRet -> ")
+_CODE_FORMS = (
+    ("E", r"[A-Z]\d{4}|RR\d{5}|\d{5}|\d[A-F]\d{3}"),
+    ("C", r"[\dBF][\dA-F]{4}"),
+    ("x", r"8[01C]"),
+    ("c", r"ode(?: is | ?[=:\[])"),
+    ("f", r"ailed: -?\d"),
+    (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
+    (".", r" ret is"),
+)
+_MAYBE_CODE = re.compile(r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|ret|esult|failed|hcclRet")
+_PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
+_EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
+_WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
+_BLAME = (
+    re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
+    re.compile(r"Failed to connect agent\[([\d,]+)\]"),
+    re.compile(r"fails to connect to dstRank \(([^)]{1,300})\)"),
+)
+_BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
+_ROOT_CAUSE = "Root Cause (first observed failure)"
+
+
+class Kind(str, Enum):
+    """What kind of thing was found: a BLAME is who the log itself names as the culprit."""
+
+    SYMPTOM = "symptom"
+    HINT = "hint"
+    CODE = "code"
+    MESSAGE = "message"
+    EXCEPTION = "exception"
+    BLAME = "blame"
+    ROOT_CAUSE = "root-cause"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing in a line: `what` is a pitfall's id, a code, a message, an exception; `by` what found it; where."""
+
+    kind: Kind
+    what: str
+    by: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    kind: Kind
+    what: str
+    expression: re.Pattern[str]
+    words: tuple[str, ...]
+
+
+class Sought:
+    """All that a log is searched for."""
+
+    def __init__(self) -> None:
+        self._phrases: dict[str, list[_Phrase]] = {}
+        for phrase in _phrases():
+            for word in phrase.words:
+                self._phrases.setdefault(word, []).append(phrase)
+        self._words = {*self._phrases, *_CODE_WORDS, *_BLAME_WORDS, "Error: ", "Exception: ", _ROOT_CAUSE}
+        self._whole = Sieve(self._words, _CODE_FORMS)
+
+    def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
+        """Passes every line in which `find` could find something, leaving out what these words alone lead to."""
+        return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS) if worn else self._whole
+
+    def find(self, line: str) -> list[Found]:
+        """Everything that a line shows."""
+        return list(dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_blamed(line)]))
+
+    def _matches(self, line: str) -> Iterator[Found]:
+        for word in [word for word in self._phrases if word in line]:
+            for phrase in self._phrases[word]:
+                if match := phrase.expression.search(line):
+                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start())
+
+
+def _phrases() -> Iterator[_Phrase]:
+    for pitfall in knowledge.pitfalls().rows:
+        yield from _compiled(Kind.SYMPTOM, pitfall.id, pitfall.symptoms)
+        yield from _compiled(Kind.HINT, pitfall.id, pitfall.hints)
+    for message in knowledge.errors().texts:
+        yield from _compiled(Kind.MESSAGE, message.text, [re.escape(message.text)])
+
+
+def _compiled(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Phrase]:
+    for expression in expressions:
+        if not _CODE.fullmatch(expression):
+            words = words_of(expression)
+            assert words, f"{what}: {expression!r} needs no word that a log could be sifted by"
+            yield _Phrase(kind, what, re.compile(expression), tuple(sorted(words)))
+
+
+def _codes(line: str) -> Iterator[Found]:
+    if not _MAYBE_CODE.search(line):
+        return
+    for start, spelled in spelled_in(line):
+        if _meant(spelled):
+            yield Found(Kind.CODE, normalised(spelled), normalised(spelled), start)
+
+
+def _raised(line: str) -> Iterator[Found]:
+    if "rror: " in line or "xception: " in line:
+        raised = _EXCEPTION.match(line)
+        if raised and not _WRAPPERS.search(raised["name"]):
+            name = raised["name"].rpartition(".")[2]
+            yield Found(Kind.EXCEPTION, f"{name}: {raised['said'][:120]}".strip(), name, raised.start("name"))
+
+
+def _blamed(line: str) -> Iterator[Found]:
+    for pattern in _BLAME:
+        if blame := pattern.search(line):
+            yield Found(Kind.BLAME, blame[1].strip(","), pattern.pattern, blame.start())
+    if (start := line.find(_ROOT_CAUSE)) >= 0:
+        yield Found(Kind.ROOT_CAUSE, _ROOT_CAUSE, _ROOT_CAUSE, start)
+
+
+def _meant(spelled: str) -> bool:
+    """Whether what looks like a code is one that is known, or at least one of a known family."""
+    errors = knowledge.errors()
+    return errors.code(spelled) is not None or (spelled.isupper() and errors.family(spelled) is not None)

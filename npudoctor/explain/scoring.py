@@ -1,0 +1,134 @@
+"""How much what was seen speaks for each pitfall: the specific before the general, causes before what follows of them.
+
+A symptom of a pitfall's own weighs most, then a code, the more the fewer things it can mean; hints and codes that wrap
+anything weigh little. What a line advises, and what its writer took for less than an error, counts in part. Further
+evidence for the same pitfall adds half of what the one before did, so that talkative failures do not win by that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from npudoctor import knowledge
+from npudoctor.explain.patterns import Kind
+from npudoctor.explain.scan import Sighting
+from npudoctor.knowledge.tables.pitfalls import Pitfall
+from npudoctor.records import dataclass
+
+STRONG = 0.5
+"""From this weight on, one piece of evidence is enough to blame a pitfall for what else is seen."""
+
+_BASE = {Kind.SYMPTOM: 0.8, Kind.HINT: 0.15, Kind.MESSAGE: 0.2}
+_CODE = (0.7, 0.45, 0.3, 0.2)
+_GENERIC = 0.3
+_ADVICE = 0.2
+_SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
+_LATER, _LATER_S = 0.6, 10.0
+_FOLLOWS, _FOLLOWS_S = 0.4, 5.0
+_LEAST = 0.1
+_COMPLAINT = re.compile(r"error|fail|cannot|can't|exception|abort|fatal|undefined|core dumped|not found", re.IGNORECASE)
+
+Times = Mapping[int, float]
+"""Seconds by the `id` of a sighting; those whose moment is unknown are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A pitfall that a log shows; `weight` is that of its best evidence, which comes first in `evidence`."""
+
+    pitfall: Pitfall
+    score: float
+    weight: float
+    evidence: tuple[Sighting, ...]
+
+
+def suspects(sightings: Sequence[Sighting], times: Times) -> tuple[Suspect, ...]:
+    """The pitfalls that the sightings speak for, most likely first."""
+    found = [suspect for pitfall in knowledge.pitfalls().rows if (suspect := _suspect(pitfall, sightings))]
+    beginnings = {suspect.pitfall.id: _beginning(suspect, times) for suspect in found}
+    scores = {suspect.pitfall.id: _in_context(suspect, found, beginnings) for suspect in found}
+    _put_specific_first(found, scores)
+    top = max(scores.values(), default=0)
+    ranked = sorted(found, key=lambda suspect: (-scores[suspect.pitfall.id], suspect.pitfall.rank))
+    return tuple(
+        Suspect(suspect.pitfall, round(scores[suspect.pitfall.id], 3), suspect.weight, suspect.evidence)
+        for suspect in ranked
+        if scores[suspect.pitfall.id] >= max(_LEAST, top / 5)
+    )
+
+
+def _suspect(pitfall: Pitfall, sightings: Iterable[Sighting]) -> Suspect | None:
+    best: dict[str, Sighting] = {}
+    for one in sightings:
+        weight = _weight(one, pitfall)
+        if weight > 0 and (one.found.by not in best or weight > _weight(best[one.found.by], pitfall)):
+            best[one.found.by] = one
+    evidence = sorted(best.values(), key=lambda one: (-_weight(one, pitfall), one.file, one.offset))
+    if not evidence:
+        return None
+    weights = [_weight(one, pitfall) for one in evidence]
+    score = sum(weight / 2**place for place, weight in enumerate(weights)) * _SEVERITY[pitfall.severity]
+    return Suspect(pitfall, score, weights[0], tuple(evidence))
+
+
+def _weight(one: Sighting, pitfall: Pitfall) -> float:
+    """What one sighting weighs for one pitfall; nothing where it does not speak of it."""
+    kind, what = one.found.kind, one.found.what
+    if kind is Kind.CODE:
+        base = _code_weight(what, pitfall.id)
+    elif kind is Kind.MESSAGE:
+        message = knowledge.errors().message(what)
+        base = _BASE[kind] if message and pitfall.id in message.pitfalls else 0
+    elif kind is Kind.HINT and not (one.gravity == 1.0 and _COMPLAINT.search(one.text)):
+        base = 0
+    else:
+        base = _BASE.get(kind, 0) if what == pitfall.id else 0
+    return base * one.gravity * (_ADVICE if one.advice else 1)
+
+
+def _code_weight(spelled: str, pitfall: str) -> float:
+    code = knowledge.errors().code(spelled)
+    if code is None:
+        return 0
+    others = (other.id for other in knowledge.pitfalls().with_code(code.code))
+    meant = list(dict.fromkeys([*code.pitfalls, *others]))
+    if pitfall not in meant:
+        return 0
+    return _CODE[min(meant.index(pitfall), len(_CODE) - 1)] * (_GENERIC if code.generic else 1)
+
+
+def _beginning(suspect: Suspect, times: Times) -> float | None:
+    """When its strong evidence was first seen; None where that is not known of all of it."""
+    strong = [one for one in suspect.evidence if _weight(one, suspect.pitfall) >= suspect.weight / 2]
+    known = [times[id(one)] for one in strong if id(one) in times]
+    return min(known) if len(known) == len(strong) else None
+
+
+def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[str, float | None]) -> float:
+    """The score, less where the same log shows an earlier failure, or the cause of what only follows."""
+    began = beginnings[suspect.pitfall.id]
+    strong = [other for other in found if other is not suspect and other.weight >= STRONG and _is_error(other)]
+    score = suspect.score
+    earliest = min((time for other in strong if (time := beginnings[other.pitfall.id]) is not None), default=None)
+    if began is not None and earliest is not None and began > earliest + _LATER_S:
+        score *= _LATER
+    if suspect.pitfall.consequence:
+        causes = [beginnings[other.pitfall.id] for other in strong if not other.pitfall.consequence]
+        if any(began is None or time is None or time <= began + _FOLLOWS_S for time in causes):
+            score *= _FOLLOWS
+    return score
+
+
+def _is_error(suspect: Suspect) -> bool:
+    return suspect.pitfall.severity == "error"
+
+
+def _put_specific_first(found: Sequence[Suspect], scores: dict[str, float]) -> None:
+    """Lower what only says in general what another says of its own knowledge."""
+    for _ in range(3):  # a chain of refinements is at most this long
+        for suspect in found:
+            own = any(one.found.kind is Kind.SYMPTOM and not one.advice for one in suspect.evidence)
+            for general in suspect.pitfall.refines if own else ():
+                if general in scores:
+                    scores[general] = min(scores[general], scores[suspect.pitfall.id] * 0.99)

@@ -1,0 +1,1 @@
+"""Facts about CANN: toolkits, libraries, packages, and the environment that they need."""

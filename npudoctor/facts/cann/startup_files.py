@@ -1,0 +1,103 @@
+"""Where a shell gets CANN's environment from: the lines of start-up files and activation hooks that source it."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.records import dataclass
+from npudoctor.sdk import Because, Host, Unavailable, probe
+
+FOR_ALL = ("/etc/profile", "/etc/bash.bashrc", "/etc/bashrc")
+OF_A_HOME = (".bash_profile", ".bash_login", ".profile", ".bashrc", ".zshrc", ".zprofile")
+FOLDER = "/etc/profile.d"
+LEFT_OUT = "# (left out of this recording)"
+
+_SOURCES = r"(?:^|[\s;&|(])(?:source|\.)\s+[\"']?([^\s\"';&|)]*(?:set_env\.sh|setenv\.bash))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcingLine:
+    """One line that sources a script of CANN or NNAL, counted from 1; `script` has the home folder written out."""
+
+    path: str
+    line_number: int
+    script: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line_number}"
+
+
+@dataclass(frozen=True, slots=True)
+class StartupFiles:
+    """The lines that were found, in the order in which shells read the files, and which files those were."""
+
+    lines: tuple[SourcingLine, ...]
+    looked_in: tuple[str, ...]
+
+    def of(self, *scripts: str) -> tuple[SourcingLine, ...]:
+        """The lines that source one of these scripts."""
+        return tuple(line for line in self.lines if line.script in scripts)
+
+
+def parse(text: str, path: str, home: str) -> tuple[SourcingLine, ...]:
+    """Read one file; comments do not count."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if "env" in line and not line.lstrip().startswith("#"):
+            for script in re.findall(_SOURCES, line):
+                for spelled in ("${HOME}", "$HOME", "~"):
+                    if home and script.startswith(f"{spelled}/"):
+                        script = home + script[len(spelled) :]
+                found.append(SourcingLine(path=path, line_number=number, script=posixpath.normpath(script)))
+    return tuple(found)
+
+
+def is_one(path: str) -> bool:
+    """Whether a path is that of a start-up file or an activation hook."""
+    name = posixpath.basename(path)
+    return path in FOR_ALL or name in OF_A_HOME or path.endswith("/bin/activate") or "/activate.d/" in path
+
+
+def reduced(text: str) -> str:
+    """A start-up file as it may be recorded: of what a person has written there, only the lines that are read here."""
+    lines = text.splitlines()
+    return "\n".join([line if re.search(_SOURCES, line) else LEFT_OUT if line.strip() else "" for line in lines] + [""])
+
+
+def _paths(host: Host, variables: Mapping[str, str]) -> Iterator[str]:
+    yield FOR_ALL[0]
+    yield from _scripts(host, FOLDER)
+    yield from FOR_ALL[1:]
+    if (home := variables.get("HOME", "")).startswith("/"):
+        yield from (f"{home.rstrip('/')}/{name}" for name in OF_A_HOME)
+    if (conda := variables.get("CONDA_PREFIX", "")).startswith("/"):
+        yield from _scripts(host, f"{conda}/etc/conda/activate.d")
+    if (venv := variables.get("VIRTUAL_ENV", "")).startswith("/"):
+        yield f"{venv}/bin/activate"
+
+
+def _scripts(host: Host, folder: str) -> Iterator[str]:
+    with contextlib.suppress(Unavailable):
+        yield from (f"{folder}/{name}" for name in host.list_dir(folder) if name.endswith(".sh"))
+
+
+@probe
+def startup_files(host: Host, environment: JobEnvironment) -> StartupFiles:
+    """From the files that bash, zsh, conda and virtual environments read, as far as this user may read them."""
+    lines: list[SourcingLine] = []
+    looked_in = []
+    home = environment.get("HOME", "").rstrip("/")
+    unknown: Unavailable | None = None
+    for path in _paths(host, environment):
+        try:
+            lines += parse(host.read(path), path, home)
+            looked_in.append(path)
+        except Unavailable as why:
+            unknown = why if why.because is Because.NOT_RECORDED else unknown
+    if unknown is not None and not looked_in:
+        raise unknown
+    return StartupFiles(tuple(lines), tuple(looked_in))

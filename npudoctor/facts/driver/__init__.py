@@ -1,0 +1,1 @@
+"""Facts about the driver and the firmware: what is installed, loaded, and used after a reboot."""

@@ -1,0 +1,63 @@
+"""What driver and firmware declare of each other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
+from npudoctor.facts.driver.version_files import VersionRange
+from npudoctor.facts.npu_smi.probes import Boards
+from npudoctor.facts.versions import FirmwareVersion
+from npudoctor.sdk import ParseError, Unavailable, probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirmwareMatch:
+    """The declarations that could be found.
+
+    `flags` is each board's Compatibility by NPU; `versions` the firmware by where it was read; `accepted` what the
+    driver accepts, as written in `accepted_path`.
+    """
+
+    flags: Mapping[int, str] = field(default_factory=dict)
+    versions: Mapping[str, FirmwareVersion] = field(default_factory=dict)
+    ranges: tuple[VersionRange[FirmwareVersion], ...] = ()
+    accepted: str | None = None
+    accepted_path: str | None = None
+
+    def accepts(self, version: FirmwareVersion) -> bool:
+        """Whether the driver accepts a firmware, by its range: only the first three numbers count."""
+        stem = version.key[:3]
+        return any(one.lowest.key[:3] <= stem <= one.highest.key[:3] for one in self.ranges)
+
+
+@probe
+def firmware_match(
+    driver: DriverInstall | None, firmware: FirmwareInstall | None, boards: Boards | None
+) -> FirmwareMatch:
+    """From the boards' flag, the driver's range and the firmware's version; unavailable without two to compare."""
+    flags, versions = {}, {}
+    for npu_id, board in (boards.by_npu if boards else {}).items():
+        if board.compatibility:
+            flags[npu_id] = board.compatibility
+        with contextlib.suppress(ParseError):
+            if board.firmware_version:
+                versions[f"npu:{npu_id}"] = FirmwareVersion.parse(board.firmware_version)
+    if firmware is not None and not versions:
+        with contextlib.suppress(ParseError):
+            versions[firmware.path] = FirmwareVersion.parse(firmware.file.version or "")
+    file = driver.file if driver else None
+    ranges: tuple[VersionRange[FirmwareVersion], ...] = ()
+    with contextlib.suppress(ParseError):
+        ranges = file.accepted_firmware if file else ()
+    if not flags and not (ranges and versions):
+        raise Unavailable("neither the boards nor the version files say which firmware the driver accepts")
+    return FirmwareMatch(
+        flags=flags,
+        versions=versions,
+        ranges=ranges,
+        accepted=file.compatible_version_fw if file and ranges else None,
+        accepted_path=driver.path if driver and ranges else None,
+    )

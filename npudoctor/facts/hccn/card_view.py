@@ -1,0 +1,250 @@
+"""The network of the cards as jobs need it: which links count here, and no more questions than that takes.
+
+hccn_tool answers for one device at a time and is never run twice at once, so each question is asked only of the devices
+and in the situations where its answer can matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from npudoctor.facts import hccn
+from npudoctor.facts.hccn import probes
+from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
+from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.records import dataclass, field
+from npudoctor.sdk import Host, NotApplicable, Options, Unavailable, probe
+
+A = TypeVar("A")
+ROCE = "link"
+SUPERPOD = "vnic"
+INTER_HCCS = "HCCL_INTER_HCCS_DISABLE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPlan:
+    """Which network joins the cards of several nodes: `link` is RoCE, `vnic` the HCCS fabric of a SuperPoD.
+
+    `several` tells whether a job here spans nodes, `evidence` (source and value) why.
+    """
+
+    network: str
+    several: bool
+    evidence: tuple[str, str] | None = None
+
+    @property
+    def is_roce(self) -> bool:
+        """Whether the cards' own Ethernet ports carry it."""
+        return self.network == ROCE
+
+
+@probe
+def network_plan(cards: Cards, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
+    """From the family of the cards, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
+    off = (environment.get(INTER_HCCS) or "").strip().lower() if environment else ""
+    fabric = cards.family == "A3" and off not in ("true", "1")
+    several = cluster is not None and cluster.several
+    return NetworkPlan(
+        network=SUPERPOD if fabric else ROCE,
+        several=several,
+        evidence=cluster.evidence if cluster is not None and several else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardLinks:
+    """UP, DOWN or another word for each device; `subjects` are how findings name them, `command` asks for one.
+
+    `addresses` are those inside a SuperPoD, which the same answer holds.
+    """
+
+    statuses: Mapping[int, str]
+    subjects: Mapping[int, str]
+    failed: Mapping[int, str]
+    command: str
+    addresses: Mapping[int, str | None] = field(default_factory=dict)
+
+    @property
+    def up(self) -> tuple[int, ...]:
+        """The devices whose link is up."""
+        return tuple(device for device, status in self.statuses.items() if status == "UP")
+
+
+@probe
+def card_links(host: Host, options: Options, devices: NetworkDevices, plan: NetworkPlan) -> CardLinks:
+    """From `hccn_tool -link -g`, inside a SuperPoD from `-vnic -g`."""
+    addresses: dict[int, str | None] = {}
+    if plan.is_roce:
+        links = probes.links(host, options, devices)
+        found = {device: link.status for device, link in links.by_device.items()}
+        failed = links.failed
+    else:
+        vnics = probes.vnics(host, options, devices)
+        found = {device: vnic.link_status for device, vnic in vnics.by_device.items()}
+        failed = vnics.failed
+        addresses = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
+    statuses = {device: status for device, status in found.items() if status is not None}
+    if not statuses:
+        raise NotApplicable("hccn_tool shows the state of no link on this product")
+    return CardLinks(
+        statuses=statuses,
+        subjects=devices.subjects,
+        failed=failed,
+        command=f"hccn_tool -i {{}} -{plan.network} -g",
+        addresses=addresses,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardAddresses:
+    """The address of each device, None for one without; `gateways` only where they were asked for or are on disk.
+
+    `source` says where an address was read, by device.
+    """
+
+    addresses: Mapping[int, str | None]
+    gateways: Mapping[int, str | None]
+    source: Mapping[int, str]
+    subjects: Mapping[int, str]
+    failed: Mapping[int, str]
+
+
+@probe
+def card_addresses(
+    host: Host,
+    options: Options,
+    devices: NetworkDevices,
+    plan: NetworkPlan,
+    links: CardLinks,
+    set_here: PortSettings | None,
+) -> CardAddresses:
+    """From `hccn_tool -ip -g`; gateways from /etc/hccn.conf, and where several nodes are to meet from `-gateway -g`."""
+    if not plan.is_roce:
+        return CardAddresses(
+            addresses=links.addresses,
+            gateways={},
+            source={device: links.command.format(device) for device in links.addresses},
+            subjects=devices.subjects,
+            failed=links.failed,
+        )
+    on_disk = set_here.by_device if set_here is not None else {}
+    if not links.up and not plan.several:
+        asked = NetworkDevices({})
+    else:
+        asked = NetworkDevices({device: name for device, name in devices.subjects.items() if device in links.statuses})
+    live = _live(host, options, asked)
+    gateways = {device: entry.get("gateway") for device, entry in on_disk.items() if device in devices.subjects}
+    if plan.several and not any(gateways.values()):
+        with contextlib.suppress(Unavailable):
+            answers = probes.gateways(host, options, asked).by_device
+            gateways = {device: one.default_gateway for device, one in answers.items()}
+    addresses: dict[int, str | None] = {}
+    source: dict[int, str] = {}
+    for device in devices.subjects:
+        if device in live.by_device:
+            addresses[device] = live.by_device[device].ipaddr
+            source[device] = f"hccn_tool -i {device} -ip -g"
+        elif device not in live.failed and device not in asked.subjects and device not in links.failed:
+            addresses[device] = on_disk.get(device, {}).get("address")
+            source[device] = hccn.CONF_PATH
+    return CardAddresses(
+        addresses=addresses, gateways=gateways, source=source, subjects=devices.subjects, failed=live.failed
+    )
+
+
+def _live(host: Host, options: Options, asked: NetworkDevices) -> probes.PortAddresses:
+    if not asked.subjects:
+        return probes.PortAddresses({}, {})
+    found: probes.PortAddresses = probes.addresses(host, options, asked)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CardNetHealth:
+    """What each device with a link says of its network: Success, Init (no detect address), Fault and others."""
+
+    statuses: Mapping[int, str]
+    failed: Mapping[int, str]
+
+
+@probe
+def card_net_health(
+    host: Host, options: Options, devices: NetworkDevices, plan: NetworkPlan, links: CardLinks
+) -> CardNetHealth:
+    """From `hccn_tool -net_health -g`, of devices whose link is up."""
+    if not plan.is_roce:
+        raise NotApplicable("the network of a SuperPoD has no health of its own")
+    linked = {device: devices.subjects[device] for device in links.up}
+    if not linked:
+        raise NotApplicable("no network port of a card is up")
+    health = probes.net_health(host, options, NetworkDevices(linked))
+    return CardNetHealth(
+        {device: one.status for device, one in health.by_device.items() if one.status is not None}, health.failed
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFabric:
+    """How the ports of the cards do: FEC mode, changes of the link, error counters and neighbours, by device.
+
+    Each is empty where it could not be had; `failed` then says why, by the name of the question.
+    """
+
+    fec: Mapping[int, str]
+    changes: Mapping[int, hccn.LinkStat]
+    counters: Mapping[int, Mapping[str, int]]
+    neighbours: Mapping[int, hccn.Lldp]
+    subjects: Mapping[int, str]
+    failed: Mapping[str, str]
+
+
+@probe
+def card_fabric(
+    host: Host, options: Options, devices: NetworkDevices, plan: NetworkPlan, links: CardLinks
+) -> CardFabric:
+    """From `-fec`, `-link_stat` and `-stat` of hccn_tool, and `-lldp` where several nodes are to meet.
+
+    Asked in profile full, and elsewhere only where several nodes are configured: one node alone does not need them.
+    """
+    if not plan.is_roce:
+        raise NotApplicable("the cards of a SuperPoD are joined by HCCS, not by their own network ports")
+    if not plan.several and options.profile != "full":
+        raise NotApplicable("one node alone does not use the cards' network; profile full looks at it all the same")
+    linked = NetworkDevices({device: devices.subjects[device] for device in links.up})
+    if not linked.subjects:
+        raise NotApplicable("no network port of a card is up")
+    failed: dict[str, str] = {}
+    first: Unavailable | None = None
+    answers: dict[str, Mapping[int, object]] = {}
+    asks = {"fec": probes.fec, "link_stat": probes.changes, "stat": probes.counters}
+    if plan.several:
+        asks["lldp"] = probes.neighbours
+    for name, ask in asks.items():
+        try:
+            answers[name] = ask(host, options, linked).by_device
+        except Unavailable as why:
+            failed[name] = why.reason
+            first = first or why
+    if first is not None and not answers:
+        raise first
+    fec = answers.get("fec", {})
+    return CardFabric(
+        fec={device: one.fec_mode for device, one in fec.items() if isinstance(one, hccn.Fec) and one.fec_mode},
+        changes=_of(answers.get("link_stat", {}), hccn.LinkStat),
+        counters={
+            device: {name: value for name, value in one.items() if isinstance(value, int)}
+            for device, one in answers.get("stat", {}).items()
+            if isinstance(one, Mapping)
+        },
+        neighbours=_of(answers.get("lldp", {}), hccn.Lldp),
+        subjects=devices.subjects,
+        failed=failed,
+    )
+
+
+def _of(answers: Mapping[int, object], kind: type[A]) -> dict[int, A]:
+    return {device: one for device, one in answers.items() if isinstance(one, kind)}

@@ -1,0 +1,1 @@
+"""Facts about the node as a whole: its chips, who holds them, its role, containers and the job's environment."""

@@ -1,0 +1,172 @@
+"""The environment that a job should have, as text for each kind of shell; the vendor's scripts are named, never run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from npudoctor.facts.cann.packages import Nnal
+from npudoctor.facts.cann.settings import CannSettings
+from npudoctor.records import dataclass, field, replace
+from npudoctor.sdk import Refused
+
+SHELLS = ("sh", "bash", "zsh", "fish", "csh", "systemd")
+GUARD = 'if [ ! -d "${ASCEND_HOME_PATH:-}" ]; then'
+USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OF_A_JOB = frozenset(
+    {
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "ASCEND_VISIBLE_DEVICES",
+        "DEVICE_ID",
+        "HCCL_IF_IP",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "NPU_VISIBLE_DEVICES",
+        "RANK",
+        "RANK_ID",
+        "RANK_SIZE",
+        "RANK_TABLE_FILE",
+        "WORLD_SIZE",
+    }
+)
+"""Variables that belong to one job; they are never put into a file that every job of a node reads."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HEAD = (
+    "# Written by npudoctor (env.profile); `npudoctor undo` takes it back. The next run of the fix writes it anew.\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What a profile does: CANN's script (and NNAL's, with the C++ ABI of torch), variables to set, and to unset."""
+
+    settings: CannSettings | None = None
+    nnal: Nnal | None = None
+    abi: int = 1
+    sets: Mapping[str, str] = field(default_factory=dict)
+    unsets: tuple[str, ...] = ()
+
+    def checked(self) -> Profile:
+        """The same; raises Refused for a name that is none, or a value that no profile can hold."""
+        for name in (*self.sets, *self.unsets):
+            if not _NAME.fullmatch(name):
+                raise Refused(f"{name!r} is no name of a variable")
+        for name, value in self.sets.items():
+            if _CONTROL.search(value):
+                raise Refused(f"the value of {name} holds a control character")
+        for path in (self.settings.script if self.settings else None, self.nnal.set_env if self.nnal else None):
+            if path and _CONTROL.search(path):
+                raise Refused("the path of set_env.sh holds a control character")
+        return self
+
+    def with_earlier(self, text: str) -> Profile:
+        """The same, with what an earlier file of ours set and unset, where this one says nothing of it."""
+        sets: dict[str, str] = {}
+        unsets: list[str] = []
+        for line in text.splitlines():
+            words = shlex.split(line, comments=True) if re.match(r"(export|unset) ", line) else []
+            if words[:1] == ["export"]:
+                name, _, value = words[1].partition("=")
+                sets[name] = value
+            elif words:
+                unsets += words[1:]
+        return replace(
+            self,
+            sets={**{name: value for name, value in sets.items() if name not in self.unsets}, **self.sets},
+            unsets=tuple(name for name in dict.fromkeys([*unsets, *self.unsets]) if name not in self.sets),
+        )
+
+
+def render(profile: Profile, shell: str = "sh") -> str:
+    """The text for a shell: sh, bash, zsh, fish, csh, or systemd for an EnvironmentFile."""
+    if shell in ("sh", "bash", "zsh"):
+        return _HEAD + "".join(_posix(profile))
+    writer = {"fish": _fish, "csh": _csh, "systemd": _systemd}[shell]
+    return _HEAD + "".join(writer(profile))
+
+
+def _posix(profile: Profile) -> Iterator[str]:
+    settings = profile.settings
+    if settings is not None and settings.script is not None:
+        yield f"# {settings.install.title}: CANN finds its libraries, operators and compiler by what this sets.\n"
+        yield "# Where a CANN is in force already, it stays.\n"
+        yield f"{GUARD}\n"
+        yield f"    . {shlex.quote(settings.script)}\n"
+        if profile.nnal is not None and profile.nnal.set_env:
+            yield "    # NNAL (ATB), for the C++ ABI of this torch; without --cxx_abi it starts torch at every login.\n"
+            script = shlex.quote(profile.nnal.set_env)
+            home = f"{profile.nnal.root}/atb/cxx_abi_{profile.abi}"
+            yield f'    if [ -n "${{BASH_VERSION:-}}" ]; then\n        . {script} --cxx_abi={profile.abi}\n'
+            yield "    else  # its script finds itself in bash only; zsh and sh get what it says of the libraries\n"
+            yield f"        export ATB_HOME_PATH={shlex.quote(home)}\n"
+            yield '        export LD_LIBRARY_PATH="$ATB_HOME_PATH/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n    fi\n'
+        yield "fi\n"
+    for name in profile.unsets:
+        yield f"# {name} is not wanted: its default holds.\nunset {name}\n"
+    for name, value in profile.sets.items():
+        yield f"# {name} in its corrected form.\nexport {name}={shlex.quote(value)}\n"
+
+
+def _values(profile: Profile) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Plain variables and the entries put before path lists, by the static reading of set_env.sh."""
+    single: dict[str, str] = {}
+    lists: dict[str, list[str]] = {}
+    if profile.settings is not None:
+        single = {name: entry.text for name, entry in profile.settings.single.items()}
+        lists = {
+            name: [entry.text for entry in entries if entry.there] for name, entries in profile.settings.lists.items()
+        }
+        if profile.nnal is not None:
+            home = f"{profile.nnal.root}/atb/cxx_abi_{profile.abi}"
+            single["ATB_HOME_PATH"] = home
+            lists["LD_LIBRARY_PATH"] = [f"{home}/lib", *lists.get("LD_LIBRARY_PATH", ())]
+    return single, {name: entries for name, entries in lists.items() if entries}
+
+
+def _fish(profile: Profile) -> Iterator[str]:
+    def quoted(value: str) -> str:
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    single, lists = _values(profile)
+    yield 'if not test -d "$ASCEND_HOME_PATH"\n' if single else ""
+    yield from (f"    set -gx {name} {quoted(value)}\n" for name, value in single.items())
+    for name, entries in lists.items():
+        if name == "PATH":
+            yield f"    set -gx PATH {' '.join(map(quoted, entries))} $PATH\n"
+        else:
+            yield f"    set -gx {name} (string join : {' '.join(map(quoted, entries))} ${name})\n"
+    yield "end\n" if single else ""
+    yield from (f"set -e {name}\n" for name in profile.unsets)
+    yield from (f"set -gx {name} {quoted(value)}\n" for name, value in profile.sets.items())
+
+
+def _csh(profile: Profile) -> Iterator[str]:
+    def quoted(value: str) -> str:
+        return "'" + value.replace("'", "'\\''").replace("!", "\\!") + "'"
+
+    single, lists = _values(profile)
+    yield "if (! $?ASCEND_HOME_PATH) then\n" if single else ""
+    yield from (f"    setenv {name} {quoted(value)}\n" for name, value in single.items())
+    for name, entries in lists.items():
+        joined = ":".join(entries)
+        yield f'    if ($?{name}) then\n        setenv {name} {quoted(joined + ":")}"${{{name}}}"\n'
+        yield f"    else\n        setenv {name} {quoted(joined)}\n    endif\n"
+    yield "endif\n" if single else ""
+    yield from (f"unsetenv {name}\n" for name in profile.unsets)
+    yield from (f"setenv {name} {quoted(value)}\n" for name, value in profile.sets.items())
+
+
+def _systemd(profile: Profile) -> Iterator[str]:
+    def quoted(value: str) -> str:
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    single, lists = _values(profile)
+    yield from (f"{name}={quoted(value)}\n" for name, value in single.items())
+    for name, entries in lists.items():
+        yield f"{name}={quoted(':'.join([*entries, *([USUAL_PATH] if name == 'PATH' else [])]))}\n"
+    yield from (f"# {name} is not wanted; a unit unsets it with UnsetEnvironment={name}\n" for name in profile.unsets)
+    yield from (f"{name}={quoted(value)}\n" for name, value in profile.sets.items())

@@ -1,0 +1,66 @@
+"""Pages of npu-smi that tell of several chips, cut into what concerns the card and what concerns each chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from npudoctor.facts.cells import integer, lines_of, refusal, word
+from npudoctor.facts.npu_smi.pages import fields_of
+
+OF_THE_CARD = {"npuid": "npu_id", "chipcount": "chip_count"}
+Reader = Callable[[str | None], Any]
+Titles = Mapping[str, tuple[str, Reader]]
+"""From a title as `normal` writes it to the name of a field and what reads its value."""
+
+_NAMES: Titles = {"chipid": ("chip_id", integer), "chipname": ("chip_name", word)}
+
+
+def normal(title: str) -> str:
+    """A title as it is compared: tools differ in capitals, blanks and hyphens."""
+    return "".join(letter for letter in title.lower() if letter not in " \t-_")
+
+
+def titles(known: Mapping[str, str], reader: Reader = integer) -> dict[str, tuple[str, Reader]]:
+    """Titles as printed and the fields that they fill, all read alike."""
+    return {normal(title): (field, reader) for title, field in known.items()}
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """The keys of a page, as `normal` writes them, with the first line of their values."""
+    return [(normal(title), lines[0]) for title, lines in fields_of(text)]
+
+
+def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a page says of its card, and the fields of each of its chips, in order.
+
+    `Chip ID` stands before the values of a chip or after them; where it was lost, a key that comes again begins another
+    chip.
+    """
+    card: dict[str, Any] = {}
+    chips: list[dict[str, Any]] = []
+    chip: dict[str, Any] = {}
+    before: bool | None = None
+    for title, value in pairs:
+        if title in OF_THE_CARD:
+            card.setdefault(OF_THE_CARD[title], integer(value))
+        if title not in _NAMES and title not in known:
+            continue
+        field, reader = _NAMES.get(title) or known[title]
+        is_id = field == "chip_id"
+        if is_id and before is None:
+            before = not chip
+        if chip and (field in chip or field == "chip_name" or (is_id and before)):
+            chips.append(chip)
+            chip = {}
+        chip[field] = reader(value)
+        if is_id and not before:
+            chips.append(chip)
+            chip = {}
+    return card, [*chips, chip] if chip else chips
+
+
+def check_page(pairs: Iterable[tuple[str, str]], telling: Iterable[str], page: str, text: str) -> None:
+    """Raise ParseError for a page that has none of the keys that tell this one from others."""
+    if not {normal(title) for title in telling} & {title for title, _ in pairs}:
+        raise refusal(f"this is not a page of npu-smi info -t {page}", lines_of(text))

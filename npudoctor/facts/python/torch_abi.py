@@ -1,0 +1,41 @@
+"""How the target's torch was built: with the C++11 ABI or without."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from npudoctor.facts.python.imports import TorchImport
+from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
+from npudoctor.records import dataclass
+from npudoctor.sdk import Host, ParseError, Unavailable, probe
+
+BELOW = "torch/share/cmake/Torch/TorchConfig.cmake"
+
+
+@dataclass(frozen=True, slots=True)
+class TorchAbi:
+    """Whether torch uses the C++11 ABI, and the file or import that says so."""
+
+    cxx11: bool
+    source: str
+
+
+def parse(text: str) -> bool:
+    """Read the flag that torch hands to those who compile against it."""
+    flag = re.search(r"_GLIBCXX_USE_CXX11_ABI=([01])", text)
+    if flag is None:
+        raise ParseError("it does not name the C++ ABI", line_number=1, line=text[:80])
+    return flag[1] == "1"
+
+
+@probe
+def torch_abi(host: Host, python: PythonEnvironment, imported: TorchImport | None) -> TorchAbi:
+    """From torch's own TorchConfig.cmake, else from torch, where it is imported anyway."""
+    for folder in package_folders(host, python.executable):
+        path = f"{folder}/{BELOW}"
+        with contextlib.suppress(Unavailable, ParseError):
+            return TorchAbi(parse(host.read(path)), path)
+    if imported is not None and imported.plain.cxx11_abi is not None:
+        return TorchAbi(imported.plain.cxx11_abi, imported.plain.what)
+    raise Unavailable("the C++ ABI of torch is written nowhere")

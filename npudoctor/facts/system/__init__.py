@@ -1,0 +1,1 @@
+"""Facts about the operating system and the host hardware."""

@@ -1,0 +1,1 @@
+"""This machine: real commands, files and measurements, and who may run and change what."""

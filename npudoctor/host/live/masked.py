@@ -1,0 +1,66 @@
+"""The host that facts are made from: what commands print and files say comes without credentials.
+
+The engine hands it to every probe, so that no fact, and nothing that is made of facts, can hold one. Whoever changes a
+node is handed the host itself: a file must not be written back masked. Bytes, names and links come as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from npudoctor.host import TOOL_TIMEOUT_S, Completed, Host
+from npudoctor.privacy.command_lines import LONGEST_WORD, reduced
+from npudoctor.privacy.credentials import masked
+from npudoctor.records import replace
+
+
+class MaskedHost:
+    """A host whose texts are masked; everything else is its `host`'s own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Run a command; its outputs masked."""
+        return without_credentials(self._host.run(argv, timeout=timeout))
+
+    def run_in_target(
+        self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run a script inside the target Python; its outputs masked."""
+        return without_credentials(self._host.run_in_target(name, python, timeout=timeout, environ=environ))
+
+    def read(self, path: str) -> str:
+        """The text of a file, masked."""
+        return masked(self._host.read(path))
+
+    def measure(self, key: str) -> Any:
+        """A measurement, with command lines reduced and options of mounts masked."""
+        return masked_measure(key, self._host.measure(key))
+
+
+def without_credentials(done: Completed) -> Completed:
+    """How a command ended, with its outputs masked."""
+    return replace(done, stdout=masked(done.stdout), stderr=masked(done.stderr))
+
+
+def _masked_process(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = dict(row)
+    if row.get("name"):
+        kept["name"] = masked(str(row["name"])[:LONGEST_WORD])
+    if row.get("cmdline"):
+        kept["cmdline"] = list(reduced(row["cmdline"]))
+    return kept
+
+
+def masked_measure(key: str, value: Any) -> Any:
+    """A measurement as it may be kept."""
+    if key == "processes" and value:
+        return [_masked_process(row) for row in value]
+    if key == "mounts" and value:
+        return [{**row, "options": masked(str(row.get("options") or ""))} for row in value]
+    return value

@@ -1,0 +1,246 @@
+"""What psutil and the kernel's files tell of this machine, in the shapes of a bundle's host.json (BUNDLE.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from npudoctor.findings import Because
+from npudoctor.host import Unavailable, exhausted
+from npudoctor.host.live import accounts
+from npudoctor.privacy.command_lines import reduced
+
+if TYPE_CHECKING:
+    from npudoctor.host.live.local import LocalHost
+
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "9p", "glusterfs", "afs", "dpc"}
+)
+"""Their server may be gone, and then whoever asks for their size hangs; they are listed without sizes."""
+
+HUAWEI = "0x19e5"
+
+
+def measure(key: str, host: LocalHost) -> Any:
+    """Measure one fact; raises Unavailable where this machine cannot tell, KeyError for a key that is none."""
+    try:
+        return _MEASURES[key](host)
+    except PermissionError as problem:
+        raise Unavailable(f"{key}: {problem}", because=Because.NO_RIGHT) from problem
+    except OSError as problem:
+        if exhausted(problem):
+            raise
+        raise Unavailable(f"{key}: {problem}", because=Because.FAILED) from problem
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as the kernel writes lists: 0-3,8."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in spans)
+
+
+def _cpu(host: LocalHost) -> dict[str, Any]:
+    import psutil
+
+    nodes: dict[str, str] = {}
+    with contextlib.suppress(Unavailable):
+        for name in host.list_dir("/sys/devices/system/node"):
+            if name.startswith("node") and name[4:].isdigit():
+                nodes[name[4:]] = host.read(f"/sys/devices/system/node/{name}/cpulist").strip()
+    return {
+        "logical": psutil.cpu_count(),
+        "physical": psutil.cpu_count(logical=False),
+        "numa_nodes": nodes,
+        "allowed": ranges(os.sched_getaffinity(0)),
+    }
+
+
+def _memory(_: LocalHost) -> dict[str, Any]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {"total": memory.total, "available": memory.available}
+
+
+def _mount_table(host: LocalHost) -> list[tuple[str, str, str]]:
+    rows = []
+    for line in host.read("/proc/mounts").splitlines():
+        fields = line.split()
+        if len(fields) >= 4:
+            mount = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+            rows.append((mount, fields[2], fields[3]))
+    return rows
+
+
+def _sizes(mount: str, fstype: str) -> dict[str, int]:
+    if fstype in NETWORK_FILESYSTEMS or fstype.startswith("fuse"):
+        return {}
+    with contextlib.suppress(OSError):
+        found = os.statvfs(mount)
+        return {
+            "total": found.f_blocks * found.f_frsize,
+            "free": found.f_bavail * found.f_frsize,
+            "files_total": found.f_files,
+            "files_free": found.f_favail,
+        }
+    return {}
+
+
+def _disks(host: LocalHost) -> list[dict[str, Any]]:
+    kinds = {line.split()[-1] for line in host.read("/proc/filesystems").splitlines() if not line.startswith("nodev")}
+    kinds |= {"overlay", "zfs", "btrfs"}
+    return [
+        {"mount": mount, "fstype": fstype, **_sizes(mount, fstype)}
+        for mount, fstype, _ in _mount_table(host)
+        if fstype in kinds and os.path.isdir(mount)
+    ]
+
+
+def _mounts(host: LocalHost) -> list[dict[str, Any]]:
+    rows = []
+    for mount, fstype, options in _mount_table(host):
+        sizes = _sizes(mount, fstype) if fstype == "tmpfs" or mount == "/" else {}
+        rows.append(
+            {"mount": mount, "fstype": fstype, "options": options}
+            | {key: sizes[key] for key in ("total", "free") if key in sizes}
+        )
+    return rows
+
+
+def _interfaces(_: LocalHost) -> list[dict[str, Any]]:
+    import ipaddress
+    import socket
+
+    import psutil
+
+    stats = psutil.net_if_stats()
+    rows = []
+    for name, addresses in psutil.net_if_addrs().items():
+        known = []
+        for one in addresses:
+            if one.family in (socket.AF_INET, socket.AF_INET6):
+                address = one.address.partition("%")[0]
+                mask = one.netmask or ""
+                bits = bin(int(ipaddress.ip_address(mask))).count("1") if mask else None
+                known.append(f"{address}/{bits}" if bits is not None else address)
+        state = stats.get(name)
+        rows.append(
+            {
+                "name": name,
+                "up": bool(state and state.isup),
+                "addresses": known,
+                "speed_mbps": state.speed if state else 0,
+                "mtu": state.mtu if state else 0,
+            }
+        )
+    return rows
+
+
+def _sockets(_: LocalHost) -> list[dict[str, Any]]:
+    import socket
+
+    import psutil
+
+    families = {socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
+    kinds = {socket.SOCK_STREAM: "tcp", socket.SOCK_DGRAM: "udp"}
+    rows = []
+    for one in psutil.net_connections("inet"):
+        if not one.laddr:
+            continue
+        name = f"[{one.laddr.ip}]" if ":" in one.laddr.ip else one.laddr.ip
+        row: dict[str, Any] = {
+            "family": families.get(one.family, "inet"),
+            "type": kinds.get(one.type, "tcp"),
+            "laddr": f"{name}:{one.laddr.port}",
+            "status": one.status,
+        }
+        if one.pid is not None:
+            row["pid"] = one.pid
+        rows.append(row)
+    return sorted(rows, key=lambda row: (row["family"], row["type"], row["laddr"], row["status"], row.get("pid", -1)))
+
+
+def _processes(_: LocalHost) -> list[dict[str, Any]]:
+    import psutil
+
+    keys = ["pid", "ppid", "name", "uids", "status", "cmdline", "create_time"]
+    users: dict[int, str] = {}
+    rows = []
+    for process in psutil.process_iter(keys):
+        if process.pid == os.getpid():
+            continue
+        row = {key: value for key, value in process.info.items() if value is not None}
+        if uids := row.pop("uids", None):
+            if uids.real not in users:
+                users[uids.real] = accounts.user_name(uids.real)
+            row["username"] = users[uids.real]
+        rows.append({**row, "cmdline": list(reduced(row.get("cmdline", ())))})
+    return rows
+
+
+def _limits(_: LocalHost) -> dict[str, list[int]]:
+    kinds = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK}
+    kinds |= {"nproc": resource.RLIMIT_NPROC, "core": resource.RLIMIT_CORE}
+    return {name: list(resource.getrlimit(kind)) for name, kind in kinds.items()}
+
+
+def _pci(host: LocalHost) -> list[dict[str, Any]]:
+    folder = "/sys/bus/pci/devices"
+    rows = []
+    for slot in host.list_dir(folder):
+        with contextlib.suppress(Unavailable):
+            if host.read(f"{folder}/{slot}/vendor").strip() != HUAWEI:
+                continue
+            node = host.read(f"{folder}/{slot}/numa_node").strip()
+            driver = host.read_link(f"{folder}/{slot}/driver")
+            rows.append(
+                {
+                    "slot": slot,
+                    "vendor": HUAWEI,
+                    "device": host.read(f"{folder}/{slot}/device").strip(),
+                    "numa_node": int(node) if node.lstrip("-").isdigit() else -1,
+                    "driver": driver.rpartition("/")[2] if driver else None,
+                }
+            )
+    return rows
+
+
+def _container(host: LocalHost) -> dict[str, str] | None:
+    runtime = None
+    with contextlib.suppress(Unavailable):
+        groups = host.read("/proc/1/cgroup")
+        runtime = next((name for name in ("kubepods", "docker", "containerd", "podman", "lxc") if name in groups), None)
+    if host.exists("/run/.containerenv"):
+        runtime = "podman"
+    elif host.exists("/.dockerenv"):
+        runtime = "docker"
+    if "KUBERNETES_SERVICE_HOST" in os.environ and runtime:
+        runtime = "kubernetes"
+    if runtime is None:
+        return None
+    return {
+        "runtime": "kubernetes" if runtime == "kubepods" else runtime,
+        "cgroup": "v2" if host.exists("/sys/fs/cgroup/cgroup.controllers") else "v1",
+    }
+
+
+_MEASURES: Mapping[str, Callable[[LocalHost], Any]] = {
+    "cpu": _cpu,
+    "memory": _memory,
+    "disks": _disks,
+    "mounts": _mounts,
+    "interfaces": _interfaces,
+    "sockets": _sockets,
+    "processes": _processes,
+    "limits": _limits,
+    "pci": _pci,
+    "container": _container,
+}

@@ -1,0 +1,67 @@
+"""Where a command lies. Root takes only programs that nobody else can change: what PATH names may be a user's."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+
+from npudoctor.findings import Because
+from npudoctor.host import STANDARD_PLACES, Unavailable, exhausted
+from npudoctor.host.live.trust import foreign_writer
+
+
+def find(name: str) -> str | None:
+    """The path of a command: on PATH, else at the standard places of the vendor's tools; None where there is none."""
+    if "/" in name:
+        return name if os.path.lexists(name) else None
+    for path in _on_path(name):
+        if os.access(path, os.X_OK) and os.path.isfile(path) and why_untrusted(path) is None:
+            return path
+    places = (posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))
+    return next((path for path in places if os.path.lexists(path) and why_untrusted(path) is None), None)
+
+
+def missing(name: str) -> Unavailable:
+    """Why a command is not run: it is nowhere, nobody may execute it, or root passes over it."""
+    for path in (*_on_path(name), *(posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))):
+        if "/" in name or not os.path.isfile(path):
+            continue
+        if reason := why_untrusted(path):
+            return Unavailable(f"{path} is not run by root: {reason}", because=Because.NO_RIGHT)
+        return Unavailable(why_not_started(path, PermissionError()), because=Because.NO_RIGHT)
+    return Unavailable(f"{name} is not installed")
+
+
+def must_be_trusted(path: str) -> None:
+    """Raise Unavailable where root would run a program that others can change."""
+    if reason := why_untrusted(path):
+        raise Unavailable(f"{path} is not run by root: {reason}", because=Because.NO_RIGHT)
+
+
+def why_untrusted(path: str) -> str | None:
+    """Why root does not run this program, as a clause; None where it does, and for every other user."""
+    if os.geteuid() != 0:
+        return None
+    if not path.startswith("/"):
+        return "its folder on PATH is not absolute" if path.startswith("./") else "its path is not absolute"
+    try:
+        found = foreign_writer(path)
+    except OSError as problem:
+        if exhausted(problem):
+            raise
+        return f"it cannot be judged: {problem.strerror}"
+    return found.reason if found else None
+
+
+def why_not_started(path: str, problem: OSError) -> str:
+    """Why a program that lies there did not start, as a full clause."""
+    if os.path.islink(path) and not os.path.exists(path):
+        return f"{path} is a link to {os.readlink(path)}, which does not exist"
+    if isinstance(problem, PermissionError) and os.path.isfile(path):
+        return f"{path} cannot be executed: its mode is {stat.S_IMODE(os.stat(path).st_mode):04o}"
+    return f"{path} cannot be started: {problem.strerror}"
+
+
+def _on_path(name: str) -> list[str]:
+    return [posixpath.join(folder or ".", name) for folder in os.environ.get("PATH", os.defpath).split(":")]

@@ -1,0 +1,1 @@
+"""Recorded nodes: reading, writing, and answering from them."""

@@ -1,0 +1,1 @@
+"""Simulated nodes: a file tree in memory that fixes can change."""

@@ -1,0 +1,93 @@
+"""The known ways in which a node fails: the typed form of pitfalls.json."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+
+from npudoctor.knowledge import table
+from npudoctor.knowledge.tables.errors import normalised
+from npudoctor.records import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pitfall:
+    """One way to fail.
+
+    `rank` orders by how often it is reported (1 most), `frequency` is very-high, high, medium or low: a judgement, no
+    measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this pitfall;
+    `hints` fit it among others. A `consequence` follows, as a rule, from a failure elsewhere, which comes first
+    where both are shown. `refines` names the pitfalls that say the same in general. `detect` says how it shows
+    before a job runs, `foreseen_by` which checks do. `needs_root` is None where it depends, on what `root_when`
+    says."""
+
+    id: str
+    rank: int
+    title: str
+    frequency: str
+    severity: str
+    cause: str
+    detect: str
+    fix: tuple[str, ...]
+    reversible: bool
+    sources: tuple[str, ...]
+    symptoms: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    consequence: bool = False
+    refines: tuple[str, ...] = ()
+    foreseen_by: tuple[str, ...] = ()
+    needs_root: bool | None = None
+    root_when: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pitfalls:
+    """The whole table, most frequent first."""
+
+    as_of: str
+    ranking: str
+    rows: tuple[Pitfall, ...]
+
+    def pitfall(self, id: str) -> Pitfall | None:
+        """The row of this id (P003)."""
+        return self._by_id.get(id)
+
+    def match(self, text: str) -> tuple[Pitfall, ...]:
+        """The pitfalls that a text shows: by symptoms before by hints, those that explain more of it first."""
+        lengths = {pitfall.id: self._longest_match(pitfall, text) for pitfall in self.rows}
+        shown = [pitfall for pitfall in self.rows if any(lengths[pitfall.id])]
+        return tuple(sorted(shown, key=lambda pitfall: (*(-length for length in lengths[pitfall.id]), pitfall.rank)))
+
+    def with_code(self, code: str | int) -> tuple[Pitfall, ...]:
+        """The pitfalls that show this error code, the more frequent first."""
+        wanted = normalised(code)
+        return tuple(pitfall for pitfall in self.rows if wanted in pitfall.codes)
+
+    def _longest_match(self, pitfall: Pitfall, text: str) -> tuple[int, int]:
+        """How much of a text a symptom matches, and how much a hint."""
+        symptoms, hints = self._compiled[pitfall.id]
+        return _longest(symptoms, text), _longest(hints, text)
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Pitfall]:
+        return {pitfall.id: pitfall for pitfall in self.rows}
+
+    @cached_property
+    def _compiled(self) -> Mapping[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]]:
+        return {
+            pitfall.id: ([re.compile(one) for one in pitfall.symptoms], [re.compile(one) for one in pitfall.hints])
+            for pitfall in self.rows
+        }
+
+
+def _longest(expressions: list[re.Pattern[str]], text: str) -> int:
+    matches = (expression.search(text) for expression in expressions)
+    return max((match.end() - match.start() for match in matches if match), default=0)
+
+
+def load() -> Pitfalls:
+    """Read pitfalls.json."""
+    data = table.read("pitfalls")
+    return Pitfalls(as_of=data["as_of"], ranking=data["ranking"], rows=table.rows(Pitfall, data["pitfalls"]))

@@ -1,0 +1,1 @@
+"""What npudoctor keeps of a node and what it removes: credentials, command lines, names and addresses."""

@@ -1,0 +1,163 @@
+"""What npudoctor keeps of the command line of a process: which program it runs, and how many ranks it was started with.
+
+Arguments may hold anything: passwords, names of customers, megabytes of text. So only what is on a list is kept: the
+program, the script or `-m MODULE` of an interpreter or a launcher, an interpreter's flags, and launcher options with a
+number as value. The rest becomes one last word, `(+3 arguments #5f2a9c01d3e7)`: how many there were, and a digest that
+tells processes with equal arguments from others. Its key is made anew by each npudoctor and stored nowhere, so that
+nobody can try guesses against a digest; facts and recordings then hold a pid in its place.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from npudoctor.privacy.credentials import masked
+
+LONGEST_LINE = 1 << 16
+"""As many bytes of a command line are looked at where it is read as a whole."""
+
+LONGEST_WORD = 256
+MOST_WORDS = 24
+"""No more words are kept; a launcher needs fewer."""
+
+_REST = re.compile(r"\(\+([0-9]{1,7}) arguments? #([0-9a-f]{1,16})\)")
+_PATH = re.compile(r"-?[\w./+~][\w./+~@-]{0,254}:?")
+_MODULE = re.compile(r"[A-Za-z_]\w{0,63}(?:\.\w{1,64}){0,8}")
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]{0,8}")
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "perl", "ruby", "node", "Rscript"})
+_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "msrun", "mpirun", "mpiexec", "srun"})
+_LAUNCHING_MODULES = ("torch.distributed.", "torch_npu.", "accelerate.", "deepspeed.")
+_PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]{1,6}")
+"""Flags of Python that take no value; torchrun and others start their ranks with `-u`."""
+
+_LAUNCHER_FLAGS = frozenset(
+    {"--standalone", "--module", "--no-python", "--no_python", "--use-env", "--use_env", "--multiprocessing-fork"}
+)
+_LAUNCHER_OPTIONS = frozenset(
+    {
+        *("nproc_per_node", "nnodes", "node_rank", "local_rank", "world_size", "master_port", "port"),
+        *("num_processes", "num_machines", "machine_rank", "num_gpus", "num_nodes", "tensor_parallel_size"),
+    }
+)
+_NUMBER = re.compile(r"[0-9]{1,6}(?::[0-9]{1,6})?")
+_LISTENS = re.compile(r"\*:[0-9]{1,5}")
+"""redis-server and others write the port that they listen on into their title."""
+
+_SPAWNED = ("from multiprocessing.spawn import spawn_main; spawn_main(", "spawn_main(")
+SPAWN_MARK = "spawn_main(…)"
+"""Stands for the code that multiprocessing hands to a child by `-c`."""
+
+
+def reduced(words: Iterable[str]) -> tuple[str, ...]:
+    """The words of a command line that may be kept; what is reduced already stays as it is."""
+    line = tuple(words)
+    if line and _REST.fullmatch(line[-1]) and reduced(line[:-1]) == line[:-1]:
+        return line
+    line = tuple(SPAWN_MARK if word.startswith(_SPAWNED) else word for word in line)
+    places = sorted(_places(line))[:MOST_WORDS]
+    kept = tuple(line[place] for place in places)
+    rest = [word for place, word in enumerate(line) if place not in places]
+    return (*kept, _rest(rest)) if rest else kept
+
+
+def shown(words: Sequence[str]) -> str:
+    """A reduced command line for a person: the digest says nothing to them."""
+    return re.sub(r" #[0-9a-f]{1,16}\)\Z", ")", " ".join(words))
+
+
+def labelled(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
+    """Command lines by pid, reduced, with the lowest pid that has equal arguments in place of the digest.
+
+    The same for the same processes, live and recorded, and it tells even less.
+    """
+    found = {pid: reduced(line) for pid, line in lines.items()}
+    first: dict[str, int] = {}
+    for pid in sorted(found):
+        first.setdefault("".join(found[pid][-1:]), pid)
+    return {pid: _labelled(line, first) for pid, line in found.items()}
+
+
+def _labelled(line: tuple[str, ...], first: Mapping[str, int]) -> tuple[str, ...]:
+    match = _REST.fullmatch(line[-1]) if line else None
+    return (*line[:-1], _said(int(match[1]), str(first[line[-1]]))) if match else line
+
+
+def _rest(words: Sequence[str]) -> str:
+    text = "\0".join(words).encode("utf-8", "surrogatepass")
+    return _said(len(words), hashlib.blake2s(text, key=_key(), digest_size=6).hexdigest())
+
+
+def _said(count: int, digest: str) -> str:
+    return f"(+{count} argument{'' if count == 1 else 's'} #{digest})"
+
+
+@functools.cache
+def _key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def _may_be_shown(word: str) -> bool:
+    """Whether a word looks like the name of a program, a file or a module, and not like a credential."""
+    return len(word) <= LONGEST_WORD and _PATH.fullmatch(word) is not None and masked(word) == word
+
+
+def _places(line: Sequence[str]) -> Iterator[int]:
+    """Where the words stand that are kept."""
+    if not line:
+        return
+    if _may_be_shown(line[0]):
+        yield 0
+    for place, word in enumerate(line[1:], 1):
+        following = line[place + 1] if place + 1 < len(line) else ""
+        name, equals, value = word.partition("=")
+        counts = name.startswith("-") and name.lstrip("-").replace("-", "_") in _LAUNCHER_OPTIONS
+        if (
+            word in (*_LAUNCHER_FLAGS, SPAWN_MARK)
+            or _LISTENS.fullmatch(word)
+            or (counts and equals and _NUMBER.fullmatch(value))
+        ):
+            yield place
+        elif counts and not equals and _NUMBER.fullmatch(following):
+            yield from (place, place + 1)
+    program = line[0].rpartition("/")[2]
+    if _PYTHON.fullmatch(program):
+        yield from _python_script(line)
+    elif program in _LAUNCHERS:
+        yield from _launched_script(line, 1)
+    elif program in _SHELLS and len(line) > 1 and _may_be_shown(line[1]) and not line[1].startswith("-"):
+        yield 1
+
+
+def _python_script(line: Sequence[str]) -> Iterator[int]:
+    """The flags of Python, and the script or module that it runs; nothing after an option that is not known."""
+    place = 1
+    while place < len(line) and _PYTHON_FLAGS.fullmatch(line[place]):
+        yield place
+        place += 1
+    word, following = (*line[place : place + 2], "", "")[:2]
+    if word == "-m" and _MODULE.fullmatch(following):
+        yield from (place, place + 1)
+        if f"{following}.".startswith(_LAUNCHING_MODULES):
+            yield from _launched_script(line, place + 2)
+    elif word == "-c":
+        yield place
+    elif not word.startswith("-") and _may_be_shown(word):
+        yield place
+        if word.rpartition("/")[2] in _LAUNCHERS:
+            yield from _launched_script(line, place + 1)
+
+
+def _launched_script(line: Sequence[str], place: int) -> Iterator[int]:
+    """The script that a launcher starts: its first word that is neither an option nor perhaps the value of one, and has
+    the name of a script."""
+    while place < len(line):
+        word = line[place]
+        if not word.startswith("-"):
+            if word.endswith((".py", ".sh")) and _may_be_shown(word):
+                yield place
+            return
+        place += 1 if "=" in word or word in _LAUNCHER_FLAGS else 2

@@ -1,0 +1,234 @@
+"""What in the files of a recording tells who and where a node is: names, addresses and serial numbers, by their places.
+
+A place says what stands there: a field of JSON, a column, a label before a value. Elsewhere nothing is collected, so
+that a version of four numbers is not taken for an address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from npudoctor.host.recording.recorded_node import SLASH
+from npudoctor.privacy import recorded_sources
+
+KEPT_USERS = frozenset(
+    {
+        *("root", "nobody", "daemon", "bin", "sys", "adm", "mail", "sshd", "dbus", "polkitd", "chrony", "ntp", "redis"),
+        *(
+            "messagebus",
+            "systemd-network",
+            "systemd-resolve",
+            "systemd-timesync",
+            "HwHiAiUser",
+            "HwDmUser",
+            "HwBaseUser",
+        ),
+        *(
+            "nginx",
+            "www-data",
+            "postgres",
+            "mysql",
+            "docker",
+            "wheel",
+            "sudo",
+            "users",
+            "tty",
+            "disk",
+            "video",
+            "render",
+        ),
+    }
+)
+"""Accounts that belong to software and not to a person."""
+
+KEPT_WORDS = frozenset(
+    {
+        *(
+            "user",
+            "name",
+            "host",
+            "node",
+            "file",
+            "dir",
+            "link",
+            "char",
+            "block",
+            "tcp",
+            "udp",
+            "inet",
+            "inet6",
+            "live",
+        ),
+        *(
+            "process",
+            "login",
+            "python",
+            "python3",
+            "torch",
+            "npu",
+            "info",
+            "kernel",
+            "driver",
+            "ascend",
+            "Ascend",
+            "eth0",
+        ),
+        *("sleeping", "running", "docker", "kubernetes", "v1", "v2", "lo", "up", "down", "UP", "DOWN", "OK", "default"),
+    }
+)
+"""Names that are words of the tools and of the format: they tell nothing, and a parser needs them."""
+
+KEPT_HOSTS = frozenset({"localhost", "localhost.localdomain", "localhost4", "localhost6", "broadcasthost"})
+IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"
+_SERIAL = (
+    r"(?im)^[ \t|]{0,40}(?:(?:product|chassis|board)[ _])?"
+    r"(?:serial[ _]?(?:number|num|no)?|s/?n|vendor[ _]sn|[vn]?die[ _]?id|uuid|machine-?id)"
+    r"[ \t]{0,40}[:=|][ \t]{0,40}(?P<value>[\w-][\w .-]{4,80}\w)[ \t|]{0,40}$"
+)
+_HOME = r"(?<![\w.-])/(?:home|Users)/([A-Za-z0-9._-]{1,64})(?![\w.-])"
+ROUTES = re.compile(r"/proc/(?:\w{1,16}/)?net/route")
+SOCKETS = re.compile(r"/proc/(?:\w{1,16}/)?net/(?:tcp|udp)6?")
+
+
+class Found:
+    """What identifies in the files of a recording, by kind."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.hosts: dict[str, None] = {}
+        self.users: dict[str, None] = {}
+        self.addresses: set[str] = set()
+        self.serials: dict[str, None] = {}
+        for name, content in files.items():
+            if name.endswith(".json") and name.count("/") == 0:
+                self._document(name, json.loads(content))
+            elif b"\0" not in content:
+                self._text(name, content.decode("utf-8", "replace"))
+            self._homes(name.replace(SLASH, "/"))
+
+    def _document(self, name: str, said: Any) -> None:
+        if name == "bundle.json":
+            self._host(said.get("hostname", ""))
+            self._user(str(said.get("user", {}).get("name", "")))
+            for group in said.get("user", {}).get("groups", ()):
+                self._user(group)
+            self._user(str(said.get("environment", "")).partition("login:")[2])
+        elif name == "host.json":
+            for row in said.get("processes", ()):
+                self._user(str(row.get("username") or ""))
+        elif name == "environ.json":
+            for variable in ("USER", "LOGNAME", "SUDO_USER"):
+                self._user(said.get(variable, ""))
+            self._user(said.get("HOME", "").rstrip("/").rpartition("/")[2])
+            self._host(said.get("MASTER_ADDR", ""))
+        for text in _texts(said):
+            self._homes(text)
+        if name == "host.json":
+            self._addresses(json.dumps([said.get(key) for key in ("interfaces", "sockets")]))
+            self._addresses(" ".join(str(row.get("options") or "") for row in said.get("mounts") or ()))
+        if name == "environ.json":
+            self._addresses(" ".join(value for value in said.values() if "/" not in value or "://" in value))
+
+    def _text(self, name: str, text: str) -> None:
+        path = name.removeprefix("root") if name.startswith("root/") else ""
+        key = name.removeprefix("commands/").rpartition("/")[0].replace(SLASH, "/") if not path else ""
+        self._homes(text)
+        if path == "/etc/hosts":
+            for line in text.splitlines():
+                for word in line.partition("#")[0].split()[1:]:
+                    self._host(word)
+        if path in ("/etc/passwd", "/etc/group"):
+            for line in text.splitlines():
+                fields = line.split(":")
+                of_person = path == "/etc/passwd" or (
+                    len(fields) > 2 and fields[2].isdecimal() and int(fields[2]) > 999
+                )
+                for member in (*fields[:of_person], *(fields[-1].split(",") if path == "/etc/group" else ())):
+                    self._user(member)
+        if path == "/etc/hostname":
+            self._host(text.strip())
+        if "-lldp" in key:
+            for found in re.finditer(r"System Name TLV\s{1,8}(\S{1,253})", text):
+                self._host(found[1])
+        if '"server_id"' in text or '"server_list"' in text:
+            for found in re.finditer(r'"(?:server_id|pod_name)":\s?"([^"]{1,253})"', text):
+                self._host(found[1])
+        identifies = self._identifies(path, key, text)
+        if path or recorded_sources.SERIALS in identifies:
+            for found in re.finditer(_SERIAL, text):
+                value = found["value"].strip()
+                if re.search(r"\d", value):
+                    self.serials.setdefault(value)
+        if ROUTES.fullmatch(path) or SOCKETS.fullmatch(path):
+            self.addresses |= {of_hexadecimal(found[0]) for found in re.finditer(HEXADECIMAL, text)}
+        elif recorded_sources.ADDRESSES in identifies:
+            self._addresses(text)
+        elif recorded_sources.TEXT in identifies:
+            self._addresses(text, private=True)
+
+    @staticmethod
+    def _identifies(path: str, key: str, text: str) -> tuple[str, ...]:
+        if path and re.search(r'"(?:server_list|group_list|host_ip)"', text):
+            return recorded_sources.RANK_TABLE.identifies
+        source = recorded_sources.command(key) if key else recorded_sources.file(path, {path}, {})
+        return source.identifies if source else (recorded_sources.TEXT,)
+
+    def _host(self, name: str) -> None:
+        if (
+            name
+            and name not in KEPT_WORDS
+            and not is_address(name)
+            and name.lower() not in KEPT_HOSTS
+            and not name.lower().startswith("ip6-")
+        ):
+            self.hosts.setdefault(name)
+            if "." in name and len(name.partition(".")[0]) > 2:
+                self.hosts.setdefault(name.partition(".")[0])
+
+    def _user(self, name: str) -> None:
+        if name and name not in KEPT_USERS | KEPT_WORDS and not name.startswith("systemd") and not name.isdecimal():
+            self.users.setdefault(name)
+
+    def _homes(self, text: str) -> None:
+        if "/home/" in text or "/Users/" in text:
+            for found in re.finditer(_HOME, text):
+                self._user(found[1])
+
+    def _addresses(self, text: str, *, private: bool = False) -> None:
+        """`private`: only those of private networks, where a version may look like an address."""
+        found = {one[0] for one in re.finditer(IPV4, text) if is_address(one[0])}
+        self.addresses |= {one for one in found if not private or ipaddress.ip_address(one).is_private}
+
+
+def _texts(said: Any) -> Iterator[str]:
+    """All strings of a JSON document, keys included."""
+    if isinstance(said, str):
+        yield said
+    elif isinstance(said, dict):
+        for key, value in said.items():
+            yield key
+            yield from _texts(value)
+    elif isinstance(said, list):
+        for one in said:
+            yield from _texts(one)
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+HEXADECIMAL = r"(?<!\w)[0-9A-F]{8}(?=:[0-9A-F]{4}(?!\w)|\s)"
+"""An address in /proc/net/route and /proc/net/tcp: four bytes, in the order of the processor."""
+
+
+def of_hexadecimal(text: str) -> str:
+    """The IPv4 address that eight hexadecimal digits of the kernel mean."""
+    return str(ipaddress.IPv4Address(bytes.fromhex(text)[::-1]))

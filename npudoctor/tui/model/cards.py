@@ -1,0 +1,255 @@
+"""The chips as they are now, one row each, and how often they may be asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from npudoctor import clock
+from npudoctor.control_characters import all_visible
+from npudoctor.records import dataclass
+from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
+
+if TYPE_CHECKING:
+    from npudoctor.tui.model.session import Session
+
+PAST = 60
+"""How many readings are kept for the curves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A process on a chip. `memory_mb` is in MiB."""
+
+    pid: int
+    name: str
+    memory_mb: int | None = None
+    owner: str | None = None
+    command: str = ""
+    alive: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipRow:
+    """One chip. `memory` is used and total MiB of HBM, or of DDR where there is none; None is what is not shown."""
+
+    subject: str
+    label: str
+    name: str = ""
+    health: str | None = None
+    temp_c: int | None = None
+    power_w: float | None = None
+    aicore_pct: int | None = None
+    used_mb: int | None = None
+    total_mb: int | None = None
+    bus_id: str | None = None
+    held: tuple[Held, ...] = ()
+    link: str | None = None
+    firmware: str | None = None
+    state: State = State.OK
+    problems: tuple[str, ...] = ()
+    hot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look. `reason` says why there are no rows; `seconds` is how long the tool took."""
+
+    rows: tuple[ChipRow, ...] = ()
+    reason: str | None = None
+    seconds: float = 0.0
+    at: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+class Pace:
+    """How long to wait between two looks: the larger of 2 s and five times the last one; more where the tool fails."""
+
+    LEAST_S, MOST_S = 2.0, 60.0
+
+    def __init__(self, chosen_s: float | None = None) -> None:
+        self.chosen_s = chosen_s
+        self._wait_s = chosen_s or self.LEAST_S
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait now, in seconds."""
+        return self._wait_s
+
+    def took(self, seconds: float, *, failed: bool) -> None:
+        """Take note of a look."""
+        fitting = max(self.chosen_s, seconds) if self.chosen_s else max(self.LEAST_S, 5 * seconds)
+        self._wait_s = min(max(fitting, 2 * self._wait_s) if failed else fitting, self.MOST_S)
+
+    def choose(self, way: int) -> None:
+        """Ask more or less often; below the least there is nothing."""
+        steps = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+        now = self.chosen_s or self.LEAST_S
+        place = min(range(len(steps)), key=lambda one: abs(steps[one] - now))
+        self.chosen_s = steps[max(0, min(place + way, len(steps) - 1))]
+        self._wait_s = self.chosen_s
+
+
+class Curves:
+    """What AI Cores did lately, by chip."""
+
+    def __init__(self) -> None:
+        self._by_chip: dict[str, deque[int]] = {}
+
+    def add(self, reading: Reading) -> None:
+        """Keep a reading."""
+        for row in reading.rows:
+            self._by_chip.setdefault(row.subject, deque(maxlen=PAST)).append(row.aicore_pct or 0)
+
+    def of(self, subject: str) -> tuple[int, ...]:
+        """The percentages, oldest first."""
+        return tuple(self._by_chip.get(subject, ()))
+
+
+def read(session: Session, diagnosis: Diagnosis) -> Reading:
+    """Ask npu-smi once for the table, and the kernel for the processes; takes as long as the tool does."""
+    from npudoctor.facts.node import cards, holders
+    from npudoctor.facts.node.container import Container
+    from npudoctor.facts.npu_smi import probes
+    from npudoctor.facts.system import processes
+    from npudoctor.host import ParseError, Unavailable
+
+    at = f"{clock.local():%H:%M:%S}"
+    try:
+        with session.looking() as host:
+            answer = probes.npu_smi_answer(host=host, options=session.node.selection.options)
+            info = answer.info
+            if info is None:
+                return all_visible(Reading(reason=answer.reason, seconds=answer.seconds, at=at))
+            try:
+                known = processes.processes(host=host)
+            except Unavailable:
+                known = None
+            try:
+                holding = holders.card_holders(host, info, known, session.known(Container))
+            except Unavailable:
+                holding = None
+    except (Unavailable, ParseError) as why:
+        return all_visible(Reading(reason=str(why), at=at))
+    links, firmware = _links(session), _firmware(session)
+    rows = []
+    for chip in info.npus:
+        subject = cards.subject_of(chip, info.npus)
+        used, total = cards.memory_of(chip)
+        problems = _problems(diagnosis, subject)
+        rows.append(
+            ChipRow(
+                subject=subject,
+                label=subject.removeprefix("npu:").replace("/chip:", "."),
+                name=chip.name or "",
+                health=chip.health,
+                temp_c=chip.temp_c,
+                power_w=chip.power_w,
+                aicore_pct=chip.aicore_pct,
+                used_mb=used,
+                total_mb=total,
+                bus_id=chip.bus_id,
+                held=tuple(map(_held, holding.on(chip.npu_id, chip.chip_id))) if holding else (),
+                link=links.get(subject),
+                firmware=firmware.get(subject),
+                state=_state(problems, chip.health),
+                problems=tuple(text for _, text in problems),
+                hot=any("(npu.temperature)" in text for _, text in problems),
+            )
+        )
+    return all_visible(Reading(rows=tuple(rows), seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
+
+
+def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
+    """What the last run of the checks knows of a chip beyond the table: board, memory errors, network port."""
+    from npudoctor.facts.npu_smi.per_chip import ChipEcc, ChipMemory
+    from npudoctor.facts.npu_smi.probes import Boards
+
+    found: list[tuple[str, str]] = []
+    boards, ecc, memory = session.known(Boards), session.known(ChipEcc), session.known(ChipMemory)
+    number = int(row.subject.partition("/")[0].removeprefix("npu:") or 0)
+    board = boards.by_npu.get(number) if boards else None
+    for title, page, names in (
+        ("board", board, ("product_name", "serial_number", "board_id", "slot_id", "firmware_version", "compatibility")),
+        ("memory", memory.by_subject.get(row.subject) if memory else None, ("hbm_temp_c", "hbm_clock_mhz")),
+        (
+            "ECC",
+            ecc.by_subject.get(row.subject) if ecc else None,
+            ("hbm_single", "hbm_double", "hbm_double_aggregate", "hbm_isolated_pages"),
+        ),
+    ):
+        words = [(name, getattr(page, name, None)) for name in names]
+        said = [f"{name.replace('_', ' ')} {value}" for name, value in words if value is not None]
+        if said:
+            found.append((title, " · ".join(said)))
+    if network := _network(session, row.subject):
+        found.append(("network", " · ".join(network)))
+    return all_visible(found)
+
+
+def _problems(diagnosis: Diagnosis, subject: str) -> list[tuple[State, str]]:
+    return [
+        (State(finding.severity.value), f"{finding.summary} ({result.check})")
+        for result in diagnosis.results.values()
+        for finding in worth(result)
+        if finding.subject == subject
+    ]
+
+
+def _state(problems: list[tuple[State, str]], health: str | None) -> State:
+    if any(state is State.ERROR for state, _ in problems) or (health or "OK") != "OK":
+        return State.ERROR
+    return State.WARNING if problems else State.OK
+
+
+def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What the checks say of jobs as a whole: one that has more ranks than cards."""
+    result = diagnosis.results.get("npu.processes")
+    return tuple(finding.summary for finding in worth(result) if finding.subject == "host") if result else ()
+
+
+def _held(holder: Any) -> Held:
+    process = holder.process
+    return Held(
+        pid=holder.row.pid,
+        name=holder.row.name or (process.name if process else "?"),
+        memory_mb=holder.row.memory_mb,
+        owner=process.username if process else None,
+        command=process.command if process else "",
+        alive={"live": True, "dead": False}.get(holder.state.value),
+    )
+
+
+def _links(session: Session) -> Mapping[str, str]:
+    from npudoctor.facts.hccn.card_view import CardLinks
+
+    links = session.known(CardLinks)
+    if links is None:
+        return {}
+    return {links.subjects[id]: status for id, status in links.statuses.items() if id in links.subjects}
+
+
+def _network(session: Session, subject: str) -> list[str]:
+    """What is known of a chip's port: link, address, gateway, and whether it reaches its network."""
+    from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth
+
+    links, addresses = session.known(CardLinks), session.known(CardAddresses)
+    health = session.known(CardNetHealth)
+    number = next((id for id, name in links.subjects.items() if name == subject), None) if links else None
+    if links is None or number is None:
+        return []
+    words = [
+        ("link", links.statuses.get(number)),
+        ("address", addresses.addresses.get(number) if addresses else None),
+        ("gateway", addresses.gateways.get(number) if addresses else None),
+        ("health", health.statuses.get(number) if health else None),
+    ]
+    return [f"{name} {value}" for name, value in words if value]
+
+
+def _firmware(session: Session) -> Mapping[str, str]:
+    from npudoctor.facts.driver.firmware_match import FirmwareMatch
+
+    match = session.known(FirmwareMatch)
+    return {subject: str(version) for subject, version in match.versions.items()} if match else {}

@@ -1,0 +1,127 @@
+"""Which node this is, for the top of every screen: its name, its cards, and the chain of versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from npudoctor.control_characters import all_visible
+from npudoctor.records import dataclass
+from npudoctor.tui.model.diagnosis import Diagnosis
+
+if TYPE_CHECKING:
+    from npudoctor.tui.model.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """One part of the chain, and whether it goes with the part before it; `check` judges that."""
+
+    name: str
+    version: str | None
+    check: str | None = None
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLine:
+    """What stands at the top. `badge` says that this is not the live node; empty where it is."""
+
+    hostname: str = ""
+    cards: str = ""
+    system: tuple[str, ...] = ()
+    badge: str = ""
+    chain: tuple[Joint, ...] = ()
+    state: str = ""
+
+
+_JUDGES = (
+    ("driver", "driver.installed"),
+    ("firmware", "driver.firmware"),
+    ("CANN", "cann.driver"),
+    ("torch_npu", "python.cann-pairing"),
+    ("torch", "python.pairing"),
+    ("Python", "python.version"),
+)
+
+
+def badge(source: str, recorded_at: str | None) -> str:
+    """What says that nobody looks at the machine under the keyboard."""
+    if source == "simulated":
+        return "SIMULATED"
+    return f"RECORDED {recorded_at[:10]}" if source == "bundle" and recorded_at else "RECORDED" * (source == "bundle")
+
+
+def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
+    """What is known at the end of a run."""
+    from npudoctor.facts.node.cards import Cards
+    from npudoctor.facts.node.container import Container
+    from npudoctor.facts.node.context import Service
+    from npudoctor.facts.system.platform import Platform
+
+    with session.looking() as host:
+        about = host.about
+    platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
+    cards = session.known(Cards)
+    state = "" if service is None else "in service" if service.in_service else "idle"
+    if cards is not None and not cards.chips:  # what is not there is not idle either
+        state = ""
+    system = (
+        state,
+        f"{container.runtime} container" if container else None,
+        platform.os if platform else None,
+        about.machine,
+    )
+    said = NodeLine(
+        hostname=about.hostname or "this node",
+        cards=_cards(cards),
+        system=tuple(part for part in system if part),
+        badge=badge(about.source, about.recorded_at),
+        chain=chain(session, diagnosis),
+        state=state,
+    )
+    return all_visible(said)
+
+
+def _cards(cards: Any) -> str:
+    if cards is None:
+        return ""
+    if not cards.chips:
+        return "no card"
+    kinds = Counter(card.name or card.family or "unnamed" for card in cards.chips)
+    return ", ".join(f"{number} × {name}" for name, number in kinds.items())
+
+
+def chain(session: Session, diagnosis: Diagnosis) -> tuple[Joint, ...]:
+    """driver → firmware → CANN → torch_npu → torch → Python, with the joints that are broken."""
+    from npudoctor.facts.cann.toolkits import Cann
+    from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
+    from npudoctor.facts.npu_smi import NpuSmiInfo
+    from npudoctor.facts.python.target_python import PythonEnvironment
+
+    driver, info = session.known(DriverInstall), session.known(NpuSmiInfo)
+    firmware, python, cann = session.known(FirmwareInstall), session.known(PythonEnvironment), session.known(Cann)
+    install = (cann.active or next(iter(cann.installs), None)) if cann else None
+    distributions = python.distributions if python else {}
+    versions = {
+        "driver": (driver and driver.file and driver.file.version) or (info and info.driver_version),
+        "firmware": firmware and firmware.file.version,
+        "CANN": install and (install.stated or install.version),
+        "torch_npu": _version(distributions, "torch-npu", "torch_npu"),
+        "torch": _version(distributions, "torch"),
+        "Python": python and python.version,
+    }
+    joints = []
+    for name, check in _JUDGES:
+        result = diagnosis.results.get(check)
+        broken = bool(result and result.status.value == "error")
+        joints.append(Joint(name, _text(versions[name]), check, broken))
+    return tuple(joints)
+
+
+def _version(distributions: Any, *names: str) -> str | None:
+    return next((distributions[name].version for name in names if name in distributions), None)
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value else None

@@ -1,0 +1,97 @@
+"""What can be written to a file: the report in each shape, and a recording of the whole node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from npudoctor.host import Refused
+from npudoctor.host.live import accounts
+from npudoctor.host.live.safe_files import written
+from npudoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from npudoctor.findings import Report
+    from npudoctor.tui.model.session import Session
+
+
+class NotSaved(Exception):
+    """It was not written; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of file: its name, its ending, and what it is good for."""
+
+    name: str
+    ending: str
+    about: str
+
+
+MARKDOWN = Shape("Markdown", ".md", "the report, to paste into an issue")
+JSON = Shape("JSON", ".json", "the report, for a program")
+TEXT = Shape("Text", ".txt", "the report as `npudoctor check` prints it")
+HTML = Shape("HTML", ".html", "the report as a page")
+RECORDING = Shape("Recording", ".tar.gz", "this whole node, to be examined on any machine")
+
+
+def shapes() -> tuple[Shape, ...]:
+    """What is offered."""
+    return (MARKDOWN, HTML, JSON, TEXT, RECORDING)
+
+
+def name_for(report: Report | None, shape: Shape) -> str:
+    """A file name that says which node and when; at home where the working folder is /, as behind `npudoctor web`."""
+    host = (report.host.hostname if report else None) or "node"
+    day = report.started_at[:10] if report else "now"
+    return f"{'~/' if os.path.samefile('.', '/') else ''}npudoctor-{host}-{day}{shape.ending}"
+
+
+def save(session: Session, report: Report | None, shape: Shape, path: str) -> str:
+    """Write it, never over what is there; the place. Raises NotSaved and ReadOnly."""
+    session.must_allow_changes()
+    place = os.path.abspath(_in_home(path))
+    if os.path.lexists(place):
+        raise NotSaved(f"{place} exists")
+    try:
+        if shape is RECORDING:
+            _record(session, place)
+        elif report is None:
+            raise NotSaved("there is no report yet")
+        else:
+            text = _renderer(shape)(report)
+            with written(place, mode=0o644, replace=False) as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+    except Refused as problem:
+        raise NotSaved(problem.reason) from problem
+    except OSError as problem:
+        raise NotSaved(f"{place}: {problem.strerror}") from problem
+    return place
+
+
+def _in_home(path: str) -> str:
+    """The path with a leading `~/` as this user's home; a `~name` stays, because looking it up may take long."""
+    return f"{accounts.home() or ''}{path[1:]}" if path == "~" or path.startswith("~/") else path
+
+
+def _renderer(shape: Shape) -> Callable[[Report], str]:
+    import importlib
+
+    module = importlib.import_module(f"npudoctor.report.{shape.name.lower()}")
+    render: Callable[[Report], str] = module.render
+    return render
+
+
+def _record(session: Session, place: str) -> None:
+    from npudoctor import engine
+    from npudoctor.host.recording import bundle_writer
+    from npudoctor.host.recording.recorder import RecordingHost
+    from npudoctor.privacy import recording_policy
+
+    with session.looking() as host:
+        recorder = RecordingHost(host)
+        for _ in engine.run(session.node.catalog, recorder, session.node.selection, every_fact=True):
+            pass
+    kept, _ = recording_policy.reduced(recorder.notes)
+    bundle_writer.write_archive(bundle_writer.files_of(kept), place, replace=False)

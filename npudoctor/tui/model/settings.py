@@ -1,0 +1,59 @@
+"""What a person has chosen in the terminal interface, remembered in one small file; a damaged one counts as none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from npudoctor.host import Refused
+from npudoctor.host.live import accounts
+from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
+from npudoctor.records import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`theme` is empty until one is chosen; `interval_s` is how often cards are asked, None for a fitting one."""
+
+    theme: str = ""
+    ok: bool = True
+    skipped: bool = True
+    interval_s: float | None = None
+
+    def changed(self, **what: Any) -> Settings:
+        """The same with other choices."""
+        return replace(self, **what)
+
+
+def path() -> str:
+    """Where they are kept."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(accounts.home() or "/", ".config")
+    return os.path.join(home, "npudoctor", "tui.json")
+
+
+def load() -> Settings:
+    """What was chosen last; what is not understood is left at its default."""
+    try:
+        found = json.loads(read_bounded(path()))
+    except (Unreadable, ValueError, RecursionError):
+        return Settings()
+    if not isinstance(found, dict):
+        return Settings()
+    interval = found.get("interval_s")
+    return Settings(
+        theme=found["theme"] if isinstance(found.get("theme"), str) else "",
+        ok=found.get("ok") is not False,
+        skipped=found.get("skipped") is not False,
+        interval_s=float(interval) if isinstance(interval, (int, float)) and 0.5 <= interval <= 3600 else None,
+    )
+
+
+def save(settings: Settings) -> None:
+    """Keep them; a home that cannot be written, or is another user's, is nobody's problem."""
+    words = {name: getattr(settings, name) for name in ("theme", "ok", "skipped", "interval_s")}
+    with contextlib.suppress(OSError, Refused):
+        make_folders(os.path.dirname(path()))
+        with written(path(), ours=True) as file:
+            file.write(json.dumps(words).encode())

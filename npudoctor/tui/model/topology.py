@@ -1,0 +1,97 @@
+"""The links between the chips: which are there, which are odd, and what each kind is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from npudoctor.control_characters import all_visible, visible
+from npudoctor.records import dataclass
+
+if TYPE_CHECKING:
+    from npudoctor.tui.model.session import Session
+
+KINDS = {
+    "X": ("X", "the chip itself"),
+    "HCCS": ("H", "the vendor's own link between chips"),
+    "HCCS_SW": ("H", "the vendor's own link, through a switch"),
+    "SIO": ("S", "between the two chips of one card"),
+    "UB": ("U", "the unified bus"),
+    "PIX": ("P", "PCIe, through one switch"),
+    "PXB": ("B", "PCIe, through several switches"),
+    "PHB": ("R", "PCIe, through the CPU's root complex"),
+    "SYS": ("Y", "PCIe and the link between the CPUs: the slowest way"),
+    "NA": ("-", "no link is known"),
+}
+"""A letter and a meaning for every link that npu-smi names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The matrix. `odd` holds the cells that are unlike the same cells of the other chips, or unlike their mirror."""
+
+    devices: tuple[str, ...] = ()
+    matrix: tuple[tuple[str, ...], ...] = ()
+    near: tuple[str, ...] = ()
+    odd: frozenset[tuple[int, int]] = frozenset()
+    problems: tuple[str, ...] = ()
+    reason: str | None = None
+
+    def letter(self, row: int, column: int) -> str:
+        """One letter for a cell."""
+        link = self.link(row, column)
+        return KINDS.get(link, (link[:1] or "?", ""))[0]
+
+    def link(self, row: int, column: int) -> str:
+        """The link as npu-smi names it."""
+        return self.matrix[row][column] if row < len(self.matrix) and column < len(self.matrix[row]) else "NA"
+
+    def sentence(self, row: int, column: int) -> str:
+        """What a cell says, in words."""
+        link = self.link(row, column)
+        meaning = KINDS.get(link, ("", "a link that npudoctor does not know"))[1]
+        if row == column:
+            return f"{self.devices[row]}: {meaning}"
+        odd = "unlike the others: " if (row, column) in self.odd else ""
+        return f"{self.devices[row]} → {self.devices[column]}: {link}, {odd}{meaning}"
+
+    def legend(self) -> list[tuple[str, str, str, int]]:
+        """Letter, name, meaning and number of every link that is there, the commonest first."""
+        links = Counter(link for number, row in enumerate(self.matrix) for at, link in enumerate(row) if at != number)
+        return [(*_kind(link), count // 2 or count) for link, count in links.most_common()]
+
+
+def _kind(link: str) -> tuple[str, str, str]:
+    letter, meaning = KINDS.get(link, (link[:1] or "?", "a link that npudoctor does not know"))
+    return letter, link, meaning
+
+
+def grid(session: Session) -> Grid:
+    """From the facts of the last run."""
+    from npudoctor.facts.npu_smi import Topology
+    from npudoctor.host import Unavailable
+
+    found = session.facts.get(Topology)
+    if not isinstance(found, Topology):
+        reason = found.reason if isinstance(found, Unavailable) else "the links are not known yet"
+        return Grid(reason=visible(reason))
+    affinity = found.cpu_affinity or {}
+    return Grid(
+        devices=all_visible(found.devices),
+        matrix=all_visible(found.matrix),
+        near=tuple(visible(affinity.get(device, "")) for device in found.devices),
+        odd=odd_cells(found.matrix),
+    )
+
+
+def odd_cells(matrix: tuple[tuple[str, ...], ...]) -> frozenset[tuple[int, int]]:
+    """The cells whose link differs from its mirror, and those of a row that has other links than most rows have."""
+    size = len(matrix)
+    cells = {(row, at) for row in range(size) for at in range(len(matrix[row])) if at < size and row != at}
+    odd = {(row, at) for row, at in cells if row >= len(matrix[at]) or matrix[row][at] != matrix[at][row]}
+    kinds = [Counter(link for at, link in enumerate(row) if at != number) for number, row in enumerate(matrix)]
+    usual, often = Counter(frozenset(kind.items()) for kind in kinds).most_common(1)[0] if kinds else (frozenset(), 0)
+    if often > size / 2:
+        common = dict(usual)
+        odd |= {(row, at) for row, at in cells if matrix[row][at] not in common}
+    return frozenset(odd)
