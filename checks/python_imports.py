@@ -17,7 +17,7 @@ from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, cau
     profile="standard",
     requires=(SoftwareStack,),
     thresholds=(IMPORT_TIMEOUT,),
-    yields_to=(*NO_CANN, *WRONG_PACKAGES, *BEHIND_AN_IMPORT, "python.import-torch-npu"),
+    explained_by=(*NO_CANN, *WRONG_PACKAGES, *BEHIND_AN_IMPORT, "python.import-torch-npu"),
 )
 def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> Iterator[Finding]:
     """torch can be imported.
@@ -54,7 +54,7 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
     after=(*NO_CANN, "python.torch", "python.torch-npu", "python.pairing", "python.cann-pairing"),
     requires=(SoftwareStack,),
     thresholds=(IMPORT_TIMEOUT,),
-    yields_to=("python.version", *BEHIND_AN_IMPORT),
+    explained_by=("python.version", *BEHIND_AN_IMPORT),
 )
 def torch_npu_can_be_imported(
     imported: TorchNpuImport, torch: TorchImport | None, python: PythonEnvironment

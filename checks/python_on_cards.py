@@ -23,7 +23,14 @@ _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-t
     profile="standard",
     after=(*_NO_CARD, *_NO_IMPORT),
     requires=(SoftwareStack,),
-    yields_to=("npu.count", "npu.health", "driver.npu-smi", "driver.rebooted", "cann.driver", "container.driver-files"),
+    explained_by=(
+        "npu.count",
+        "npu.health",
+        "driver.npu-smi",
+        "driver.rebooted",
+        "cann.driver",
+        "container.driver-files",
+    ),
 )
 def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Finding]:
     """torch_npu sees the cards that this node has, as far as ASCEND_RT_VISIBLE_DEVICES leaves them.
@@ -102,7 +109,7 @@ def _named_otherwise(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]
     after=(*_NO_CARD, *_NO_IMPORT, "python.packages", "python.devices", "cann.ops", "cann.libraries", "cann.driver"),
     requires=(SoftwareStack,),
     thresholds=(FIRST, NEXT),
-    yields_to=("npu.health", "npu.ecc"),
+    explained_by=("npu.health", "npu.ecc"),
 )
 def cards_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> Iterator[Finding]:
     """A small matrix product on every idle card equals the CPU's.

@@ -24,7 +24,7 @@ from npudoctor.findings import (
     Severity,
     Skip,
     Status,
-    as_the_site_wants,
+    apply_site_policy,
     count,
     judge,
     status_of,
@@ -142,7 +142,7 @@ class _Run:
     def _add_check(self, check: Check) -> None:
         if check.id in self._graph:
             return
-        causes = (*check.after, *check.yields_to)
+        causes = (*check.after, *check.explained_by)
         before = [self.catalog.checks[id] for id in causes if id in self.catalog.checks]
         facts = [*check.requires, *(need.fact for need in needs_of(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
@@ -166,7 +166,7 @@ class _Run:
         """What computes on cards goes one after another, and after the checks whose errors would make it idle."""
         earlier: set[_Node] = set()
         for fact in sorted(filter(self._is_on_cards, self._graph), key=lambda fact: self.catalog.probes[fact].name):
-            causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.yields_to)}
+            causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.explained_by)}
             self._graph[fact] |= {id for id in causes if id in self._graph} | earlier
             earlier.add(fact)
 
@@ -177,7 +177,7 @@ class _Run:
         """The checks of this run that ask for a fact, without those that stand behind another of them."""
         asking = {node for node, before in self._graph.items() if isinstance(node, str) and fact in before}
         checks = [self.catalog.checks[id] for id in self.catalog.checks if id in asking]
-        return [check for check in checks if asking.isdisjoint((*check.after, *check.yields_to))]
+        return [check for check in checks if asking.isdisjoint((*check.after, *check.explained_by))]
 
     def _unknown(self, facts: Iterable[type]) -> list[type]:
         """Those that have to be obtained; what the person who asked has decided is known from the start."""
@@ -238,7 +238,7 @@ class _Run:
 
     def _keep(self, id: str, result: Result) -> Result:
         said = self.selection
-        return self.results.setdefault(id, as_the_site_wants(result, said.severities, said.silenced))
+        return self.results.setdefault(id, apply_site_policy(result, said.severities, said.silenced))
 
     def _obtain(self, fact: type) -> Any:
         probe = self.catalog.probes.get(fact)
@@ -295,7 +295,7 @@ class _Run:
         except Exception as problem:
             return _crashed(check, _crash(problem), findings)
         symptoms = [finding for finding in findings if finding.symptom]
-        if symptoms and (cause := self._blocker(check.yields_to)):
+        if symptoms and (cause := self._blocker(check.explained_by)):
             findings = [finding for finding in findings if not finding.symptom]
             if not findings:
                 return _skipped(check, f"{symptoms[0].summary}: see {cause}", blocked_by=cause)

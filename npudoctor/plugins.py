@@ -22,7 +22,7 @@ from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
 from npudoctor.records import dataclass, field
-from npudoctor.sdk import Check, Fix, Probe
+from npudoctor.sdk import Check, Fix, Message, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
 FOLDER = "/etc/npudoctor/checks.d"
@@ -35,12 +35,20 @@ GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container
 
 @dataclass(frozen=True)
 class Catalog:
-    """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load."""
+    """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load.
+
+    `messages` holds what the checks can find, by code, in the order of the checks.
+    """
 
     checks: Mapping[str, Check]
     probes: Mapping[type, Probe]
     fixes: Mapping[str, Fix] = field(default_factory=dict)
+    messages: Mapping[str, Message] = field(default_factory=dict)
     broken: tuple[Result, ...] = ()
+
+    def messages_of(self, check: Check) -> tuple[Message, ...]:
+        """What a check can find."""
+        return tuple(message for message in self.messages.values() if message.check == check.id)
 
 
 class PluginRefused(Exception):
@@ -71,6 +79,7 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
     checks: dict[str, Check] = {}
     probes: dict[type, Probe] = {}
     fixes: dict[str, Fix] = {}
+    messages: dict[str, Message] = {}
     problems = list(broken)
     for item in found:
         if isinstance(item, Check):
@@ -79,12 +88,16 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
         elif isinstance(item, Fix):
             if fixes.setdefault(item.id, item) is not item:
                 problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is left out"))
+        elif isinstance(item, Message):
+            if messages.setdefault(item.code, item) is not item:
+                problems.append(_broken(item.code, f"the message {item.code} is defined twice; the second is left out"))
         elif isinstance(item, Probe) and probes.setdefault(item.provides, item) is not item:
             problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is left out"))
     return Catalog(
         checks={check.id: check for check in sorted(checks.values(), key=_place)},
         probes=probes,
         fixes=dict(sorted(fixes.items())),
+        messages={code: message for code, message in messages.items() if message.check in checks},
         broken=tuple(problems),
     )
 

@@ -36,6 +36,7 @@ from npudoctor.host import (
     real_path,
     run_each,
 )
+from npudoctor.messages import Message, Sentence
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
@@ -153,7 +154,7 @@ class Check:
     requires: tuple[type, ...]
     fix: str | None
     thresholds: tuple[Threshold, ...] = ()
-    yields_to: tuple[str, ...] = ()
+    explained_by: tuple[str, ...] = ()
     function: Callable[..., Iterator[Finding]]
 
     @cached_property
@@ -299,13 +300,14 @@ def check(
     requires: tuple[type, ...] = (),
     fix: str | None = None,
     thresholds: tuple[Threshold, ...] = (),
+    explained_by: tuple[str, ...] = (),
     yields_to: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Make a check of a generator over facts.
 
     `after` names the checks whose error makes this one pointless: it is then skipped, blocked by the cause.
-    `yields_to` names those whose error explains what this one finds: it looks all the same, and where it finds nothing
-    but what is marked `symptom`, it is skipped, blocked by the cause.
+    `explained_by` names those whose error explains what this one finds: it runs all the same, and where it finds
+    nothing but what is marked `symptom`, it is skipped, blocked by the cause. `yields_to` is its name in 0.1.
     `requires` are facts that must be known although the check does not read them. `fix` is the fix that its
     findings usually offer; `thresholds` are the limits that it reads, which a site may set. The id's subject is
     always one of the tags. Raises ValueError for an id that is not `subject.thing`, an unknown profile, or a
@@ -313,6 +315,10 @@ def check(
     """
     if profile not in PROFILES:
         raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
+    if yields_to:
+        import warnings  # a built-in check never pays for it
+
+        warnings.warn(f"{id}: write explained_by instead of yields_to", DeprecationWarning, stacklevel=2)
 
     def made(function: Callable[..., Iterator[Finding]]) -> Check:
         title, why = _described(id, function)
@@ -326,7 +332,7 @@ def check(
             requires=requires,
             fix=fix,
             thresholds=thresholds,
-            yields_to=yields_to,
+            explained_by=explained_by or yields_to,
             function=function,
         )
 
@@ -364,6 +370,7 @@ __all__ = [
     "Host",
     "KeepPackages",
     "MakeFolder",
+    "Message",
     "MutableHost",
     "Need",
     "NotApplicable",
@@ -380,6 +387,7 @@ __all__ = [
     "RemoveLogs",
     "Risk",
     "Run",
+    "Sentence",
     "SetSysctl",
     "Severity",
     "Step",

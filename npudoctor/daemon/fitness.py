@@ -52,7 +52,7 @@ def grave(report: Report, severities: Sequence[Severity]) -> Iterable[tuple[Resu
     """The findings about the health of cards that have one of these severities, the gravest severity first."""
     for severity in severities:
         for result in health_results(report):
-            for finding in () if result.silenced else result.findings:
+            for finding in result.open_findings:
                 if finding.severity is severity:
                     yield result, finding
 

@@ -49,7 +49,7 @@ def about(finding: Finding) -> str:
 
 def worth(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
     """The findings that somebody should act on; none of a check that the site has silenced."""
-    return [] if result.silenced else [finding for finding in result.findings if finding.severity >= least]
+    return [finding for finding in result.open_findings if finding.severity >= least]
 
 
 def line(report: Report, *, room: int) -> str:

@@ -269,7 +269,8 @@ def test_a_stranger_in_the_range_is_an_error_that_names_him() -> None:
     result = run("hccl.ports-free", sockets=[listener(60003, 900), listener(60004, 900)])
     assert severities(result) == [Severity.ERROR]
     finding = result.findings[0]
-    assert finding.summary == "HCCL's ports 60003-60004 are taken by redis-server (pid 900, redis)"
+    assert finding.code == "hccl.ports-free/taken"
+    assert finding.params["ports"] == "60003-60004"
     assert finding.evidence[1].actual == "redis-server *:60003"
     assert "export HCCL_IF_BASE_PORT=61000" in finding.commands[-1]
 
