@@ -40,12 +40,16 @@ def files(host: Any) -> dict[str, Any]:
     return found
 
 
+def inner(host: Any) -> Any:
+    return host._machine._node
+
+
 def main() -> None:
     catalog = plugins.load(folder="")
     for name, (said, fix, params) in CASES.items():
         said = {"product": "atlas-800t-a2-910b3", **said}
         host = machine.build(scenario.parse(said, "test"), "test")
-        before, sysctl = files(host), dict(host._machine._node.sysctl)
+        before, sysctl = files(host), dict(inner(host).sysctl)
         made = plan.make(catalog, host, Request(fix, params), Options())
         *_, last = runner.apply(catalog, host, made, Options(), irreversible=False)
         assert isinstance(last, Ended)
@@ -56,7 +60,7 @@ def main() -> None:
             "fix": fix,
             "files": {path: one for path, one in after.items() if before.get(path) != one},
             "removed": [path for path in before if path not in after],
-            "sysctl": {key: value for key, value in host._machine._node.sysctl.items() if sysctl.get(key) != value},
+            "sysctl": {key: value for key, value in inner(host).sysctl.items() if sysctl.get(key) != value},
         }
         (OUT / f"journal-{name}.json").write_text(json.dumps(data, indent=1) + "\n")
         print(name, last.outcome, sorted(data["files"]), file=sys.stderr)
