@@ -324,6 +324,7 @@ def test_what_may_be_a_job_is_not_accused_while_npu_smi_does_not_tell(id: str) -
     assert severities(run(id, **node)) == [Severity.ERROR]
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(st.sampled_from(["MASTER_PORT", "ASCEND_RT_VISIBLE_DEVICES", "HCCL_BUFFSIZE"]), st.text(max_size=9))
 )

@@ -467,6 +467,7 @@ def test_without_a_job_environment_it_is_not_judged() -> None:
     assert result.reason == "no job environment: started by cron"
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=12), st.sampled_from(["HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]))
 def test_any_value_is_judged_without_a_crash(value: str, name: str) -> None:
     assert interface({name: value}, LO, ETH, BOND).status is not Status.CRASHED

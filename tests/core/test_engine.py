@@ -226,6 +226,7 @@ def test_a_finding_is_worse_than_a_crash() -> None:
     assert run("system.odd", "npu.present", files={"/cards": "0"}).exit_code == 1
 
 
+@pytest.mark.thorough
 def test_the_deadline_is_kept_and_what_was_known_by_then_is_reported() -> None:
     began = time.monotonic()
     report = run("system.slow", "npu.present", files=NODE, deadline_s=2)
@@ -294,6 +295,7 @@ def test_a_severity_of_the_site_makes_no_information_worse() -> None:
     assert report.results[0].status is Status.OK
 
 
+@pytest.mark.thorough
 def test_results_come_in_the_order_of_the_catalogue() -> None:
     order = [result.check for result in run(files=NODE, deadline_s=2).results]
     assert order == [id for id in CATALOG.checks if id != "driver.optional"]

@@ -51,6 +51,7 @@ def ask(target: Path, *argv: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_a_second_distribution_adds_a_check_a_fact_and_a_fix(installed: Path, tmp_path: Path) -> None:
     assert "site.owner" in [entry["id"] for entry in ask(installed, "list", "--json")]
     (tmp_path / "etc").mkdir()
@@ -142,6 +143,7 @@ def test_one_that_takes_forever_to_import_is_left(tmp_path: Path, monkeypatch: p
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.thorough
 def test_a_check_that_takes_forever_is_left_at_the_deadline(tmp_path: Path) -> None:
     body = "import time; time.sleep(600); yield from ()"
     path = plugin(tmp_path, CHECK.format(id="site.slow", body=body))
