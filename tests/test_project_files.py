@@ -38,7 +38,15 @@ COMMANDS = [
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel of this checkout, built from a copy of what git would carry."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "SECURITY.md", "CONTRIBUTING.md"):
+    for name in (
+        "pyproject.toml",
+        "setup.cfg",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+    ):
         shutil.copy2(ROOT / name, source)
     for name in ("npudoctor", "checks", "fixes", ".github", "docs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -65,7 +73,7 @@ def test_the_metadata_names_licence_and_authors(wheel: zipfile.ZipFile) -> None:
     told = email.message_from_string(text)
     assert told["Version"] == __version__
     assert told["Author"] == "npudoctor contributors"
-    assert "License :: OSI Approved :: Apache Software License" in told.get_all("Classifier", [])
+    assert (told["License"], told["License-File"]) == ("Apache-2.0", "LICENSE")
     assert "Typing :: Typed" in told.get_all("Classifier", [])
     assert set(told.get_all("Provides-Extra", [])) == {"daemon", "web", "npu", "test"}, "tools are groups"
 
