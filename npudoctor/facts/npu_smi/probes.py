@@ -128,7 +128,8 @@ def npu_smi_info(answer: NpuSmiAnswer, access: DeviceAccess | None) -> NpuSmiInf
     if answer.info is not None:
         return answer.info
     blocked_by = "driver.access" if stopped_by_access(answer, access) else None
-    raise Unavailable(answer.reason or "`npu-smi info` gave no table", because=answer.because, blocked_by=blocked_by)
+    reason = answer.reason or "`npu-smi info` gave no table"
+    raise Unavailable(reason, because=answer.because, blocked_by=blocked_by, reported_by="driver.npu-smi")
 
 
 def stopped_by_access(answer: NpuSmiAnswer, access: DeviceAccess | None) -> bool:
