@@ -147,3 +147,105 @@ NODE_MISSING = Message(
     hint="Check whether all driver modules are loaded; a reboot loads them again.",
     pitfall="P031",
 )
+
+# driver.rebooted
+
+NOT_REBOOTED = Message(
+    "driver.rebooted/version-mismatch",
+    summary="driver {installed} is installed, but kernel modules of {loaded} are loaded",
+    detail="The driver was upgraded and the node was not rebooted. Most failures until the reboot are not NPU faults.",
+    hint="Drain the node and reboot it.",
+    pitfall="P031",
+)
+DRIVER_OF_THE_HOST = Sentence("a container uses the driver of its host")
+VERSION_NOT_STATED = Sentence("{path} does not state the driver version")
+MODULE_VERSION_NOT_STATED = Sentence("the loaded modules do not state their driver version")
+
+# driver.next-boot
+
+NEXT_KERNEL_WITHOUT_DRIVER = Message(
+    "driver.next-boot/no-modules",
+    summary="kernel {kernel} boots next and has no Ascend driver modules",
+    detail="After the next reboot no NPU will be available.",
+    hint="Build the modules for that kernel now: install its headers and reinstall the driver. Or keep the current "
+    "kernel.",
+    severity=Severity.WARNING,
+    pitfall="P069",
+)
+DKMS_WILL_BUILD = Sentence(
+    "The driver is registered with DKMS, which builds its modules for a new kernel, but has not built them yet."
+)
+KERNEL_WITH_DRIVER = Sentence("{kernel}, with driver modules")
+MODULES_ELSEWHERE = Sentence("no driver module found below {path}")
+
+# driver.kernel-log
+
+_MAY_BE_OVER = "A single event may be over. An NPU that repeats it is about to fail."
+_DRAIN = "Check when it happened and whether jobs failed then. If it continues, drain the node."
+
+HEARTBEAT_LOST = Message(
+    "driver.kernel-log/heartbeat-lost",
+    summary="NPU heartbeat lost (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+HCCS_FAILED = Message(
+    "driver.kernel-log/hccs-link",
+    summary="HCCS link failed (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+NPU_LOST = Message(
+    "driver.kernel-log/npu-lost",
+    summary="NPU dropped off the bus (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+MEMORY_ERROR = Message(
+    "driver.kernel-log/memory-error",
+    summary="NPU memory error (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+PCIE_ERROR = Message(
+    "driver.kernel-log/pcie-error",
+    summary="fatal PCIe error (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+HARDWARE_ERROR = Message(
+    "driver.kernel-log/hardware-error",
+    summary="uncorrected hardware error reported by the processor (kernel log, {count} {count:time|times} in {days} "
+    "days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+HUNG_IN_DRIVER = Message(
+    "driver.kernel-log/hung-process",
+    summary="process hung in the driver (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+NPU_FAULT = Message(
+    "driver.kernel-log/npu-fault",
+    summary="NPU fault reported by the driver (kernel log, {count} {count:time|times} in {days} days)",
+    detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+NO_SUCH_LINE = Sentence("no such line")
