@@ -113,3 +113,156 @@ NOT_DEFAULT = Message(
     summary="job uses {active}, but {link} links to {default}",
     severity=Severity.INFO,
 )
+
+# cann.libraries
+
+STUBS_FIRST = Message(
+    "cann.libraries/stubs",
+    summary="stub libraries in {directory} come before the CANN libraries",
+    detail="devlib holds empty libraries, for linking on machines without an NPU. A job that loads them finds no "
+    "NPU, or fails with undefined symbols.",
+    hint="Remove the directory from LD_LIBRARY_PATH, or put it after lib64.",
+    pitfall="P037",
+)
+DEVLIB_LAST = Sentence("lib64 before devlib")
+LIBRARY_DAMAGED = Message(
+    "cann.libraries/damaged",
+    summary="damaged {count:library|libraries}: {libraries} ({problem})",
+    detail="An interrupted copy or installation, or a full disk, leaves such files. The import of torch_npu fails with "
+    "`file too short` or `invalid ELF header`.",
+    hint="Reinstall the package that provides {count:it|them}.",
+    pitfall="P001",
+)
+WHOLE_LIBRARY = Sentence("a complete library")
+WRONG_MACHINE = Message(
+    "cann.libraries/wrong-architecture",
+    summary="{count:library|libraries} for another architecture: {libraries}",
+    detail="The dynamic linker skips libraries for another architecture, and then finds none.",
+    hint="Install the package whose name ends in linux-$(arch).run.",
+    pitfall="P001",
+)
+THIS_MACHINE = Sentence("for this architecture")
+LIBRARY_MISSING = Message(
+    "cann.libraries/missing",
+    summary="{count:library|libraries} not found on the library path: {libraries}",
+    detail="`import torch_npu` fails with `cannot open shared object file`. The CANN environment is loaded, so the "
+    "file is missing, or it is in a directory that set_env.sh does not add.",
+    hint="Search for the file. If it does not exist, reinstall the package that provides it.",
+    pitfall="P001",
+)
+LIBRARY_MISSING_FOR = Sentence(
+    "Required by {library}. `import torch_npu` fails with `cannot open shared object file`. The CANN environment is "
+    "loaded, so the file is missing, or it is in a directory that set_env.sh does not add."
+)
+ON_THE_PATH = Sentence("on the library path")
+DRIVER_LIBRARY_MISSING = Message(
+    "cann.libraries/driver-missing",
+    summary="driver library {library} not found on the library path",
+    detail="The CANN libraries load it and fail: `libascend_hal.so: cannot open shared object file`. LD_LIBRARY_PATH "
+    "was replaced, or the driver directories are missing in /etc/ld.so.conf.d.",
+    hint="Add the driver directories to LD_LIBRARY_PATH, after those of CANN.",
+    pitfall="P037",
+)
+MIXED_LIBRARIES = Message(
+    "cann.libraries/mixed",
+    summary="CANN libraries are loaded from different directories: {libraries}",
+    detail="Libraries of two releases, or a copy of one of them, fail with undefined symbols or silently behave "
+    "differently.",
+    hint="Start a clean shell, source exactly one set_env.sh, and remove other directories from LD_LIBRARY_PATH.",
+    pitfall="P022",
+)
+
+# cann.ops
+
+OPS_MISSING = Message(
+    "cann.ops/missing",
+    summary="operator package of CANN {version} not installed",
+    detail="Only the toolkit is installed. The first operator that a model calls fails with `Cannot find bin of op`.",
+    hint="Install the operator package for this chip in the version of the toolkit, into the same directory.",
+    pitfall="P008",
+)
+KERNELS_MISSING = Message(
+    "cann.ops/kernels-missing",
+    summary="operator kernels of CANN {version} missing",
+    detail="The operator package is recorded as installed, but its kernels were removed. The first operator that a "
+    "model calls fails with `Cannot find bin of op`.",
+    hint="Reinstall the operator package for this chip in the version of the toolkit, into the same directory.",
+    pitfall="P008",
+)
+PACKAGE_AND_KERNELS = Sentence("the package and its kernels")
+RECORDED_WITHOUT_KERNELS = Sentence("recorded, but without kernels")
+WRONG_CHIP = Message(
+    "cann.ops/wrong-chip",
+    summary="operator package for {chips} does not match chip {chip}",
+    detail="Operators for another chip cannot run on this one: every kernel lookup fails.",
+    hint="Install the operator package for {chip}. Packages for different chips cannot share one directory.",
+    pitfall="P034",
+)
+OPS_MISMATCH = Message(
+    "cann.ops/version-mismatch",
+    summary="operator package {operators} does not match toolkit {toolkit}",
+    detail="The packages of one CANN must be upgraded together. Kernels of another release are not found, or fail.",
+    hint="Install the operator package in the version of the toolkit.",
+    pitfall="P059",
+)
+
+# cann.driver
+
+CANN_VERSION_UNKNOWN = Sentence("CANN version unknown")
+DRIVER_VERSION_UNKNOWN = Sentence("driver version unknown: version.info not found, and npu-smi does not report it")
+DRIVER_TOO_OLD = Message(
+    "cann.driver/too-old",
+    summary="driver {driver} is too old: CANN {cann} requires {required}",
+    detail="CANN calls functions that this driver does not have: 207000, EE1015, `feature is not supported`.",
+    hint="Upgrade driver and firmware (this CANN is paired with {paired}) and reboot, or use an older CANN.",
+    pitfall="P030",
+)
+DRIVER_NOT_LISTED = Message(
+    "cann.driver/not-listed",
+    summary="driver {driver} with CANN {cann}: not in the compatibility tables of {as_of}",
+    severity=Severity.INFO,
+)
+
+# cann.nnal
+
+NNAL_NOT_REQUIRED = Sentence("NNAL not required (no ATB package or variable found)")
+NNAL_MISSING = Message(
+    "cann.nnal/missing",
+    summary="NNAL not installed, but required by {package}",
+    detail="Loading ATB fails with `libatb.so: cannot open shared object file`.",
+    hint="Install NNAL in the version of the toolkit, and source its set_env.sh after that of the toolkit.",
+    severity=Severity.WARNING,
+    pitfall="P013",
+)
+NNAL_PATH_INVALID = Message(
+    "cann.nnal/invalid-path",
+    summary="NNAL not found: {variable} names {path}",
+    detail="Loading ATB fails with `libatb.so: cannot open shared object file`.",
+    hint="Install NNAL in the version of the toolkit, and source its set_env.sh after that of the toolkit.",
+    severity=Severity.WARNING,
+    pitfall="P013",
+)
+ATB_DIRECTORY = Sentence("the directory of an ATB installation")
+NNAL_NOT_LOADED = Message(
+    "cann.nnal/not-loaded",
+    summary="NNAL environment not loaded, but required by {package}",
+    detail="Its set_env.sh was not sourced. Loading ATB fails with `libatb.so: cannot open shared object file`.",
+    hint="Source its set_env.sh after that of the toolkit.",
+    severity=Severity.WARNING,
+    pitfall="P013",
+)
+ATB_ABI = Message(
+    "cann.nnal/abi-mismatch",
+    summary="C++ ABI mismatch: ATB is built for ABI {atb}, torch for {torch}",
+    detail="Loading ATB fails with undefined symbols that begin with _ZN3atb.",
+    hint="Source the set_env.sh of NNAL with the ABI of this torch.",
+    pitfall="P014",
+)
+NNAL_MISMATCH = Message(
+    "cann.nnal/version-mismatch",
+    summary="NNAL {nnal} does not match toolkit {toolkit}",
+    detail="Loading ATB fails with undefined symbols, or models give wrong results.",
+    hint="Install NNAL in the version of the toolkit.",
+    severity=Severity.WARNING,
+    pitfall="P014",
+)

@@ -114,7 +114,7 @@ INCOMPATIBLE = Message(
 )
 OUT_OF_RANGE = Message(
     "driver.firmware/out-of-range",
-    summary="firmware {version} does not match the driver, which requires {accepted}",
+    summary="firmware {version} does not match: the driver requires {accepted}",
     detail="Only one of the two was upgraded, or the node was not rebooted in between.",
     hint="Install driver and firmware of the same HDK release and reboot. For an upgrade, install the firmware "
     "first; for a first installation, the driver first.",

@@ -242,23 +242,28 @@ def test_operators_of_the_chip_and_the_toolkit_are_right(node: Nodes, product: s
 def test_missing_operators_are_an_error_with_the_package_s_name(node: Nodes, version: str, package: str) -> None:
     finding = only(node(cann={"version": version, "ops": ""}).check("cann.ops"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P008")
+    assert finding.code == "cann.ops/missing"
+    assert finding.summary == f"operator package of CANN {version} not installed"
     assert package in finding.commands[0]
 
 
 def test_operators_whose_kernels_are_gone_are_an_error(node: Nodes) -> None:
     kernels = "/usr/local/Ascend/cann-8.5.0/opp/built-in/op_impl/ai_core/tbe/kernel"
     finding = only(node(cann={"version": "8.5.0"}, remove=[kernels]).check("cann.ops"))
-    assert (finding.pitfall, "are gone" in finding.summary) == ("P008", True)
+    assert (finding.pitfall, finding.code) == ("P008", "cann.ops/kernels-missing")
+    assert finding.summary == "operator kernels of CANN 8.5.0 missing"
 
 
 def test_operators_of_another_chip_are_an_error(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.5.0", "ops": "310p"}).check("cann.ops"))
-    assert (finding.pitfall, finding.summary) == ("P034", "the operators are for 310p, these cards need 910b")
+    assert (finding.pitfall, finding.summary) == ("P034", "operator package for 310p does not match chip 910b")
+    assert finding.code == "cann.ops/wrong-chip"
 
 
 def test_operators_left_behind_are_an_error(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.2.RC1", "ops_version": "8.1.RC1"}).check("cann.ops"))
-    assert (finding.pitfall, finding.summary) == ("P059", "the operators are of CANN 8.1.RC1, the toolkit is 8.2.RC1")
+    assert (finding.pitfall, finding.summary) == ("P059", "operator package 8.1.RC1 does not match toolkit 8.2.RC1")
+    assert finding.code == "cann.ops/version-mismatch"
 
 
 def test_releases_that_are_declared_interchangeable_may_differ(node: Nodes) -> None:

@@ -234,7 +234,7 @@ def test_the_range_counts_even_where_the_boards_say_ok(node: Nodes) -> None:
     finding = only(node(files=narrow).check("driver.firmware"))
     assert finding.subject == "host"
     assert finding.code == "driver.firmware/out-of-range"
-    assert finding.summary == "firmware 7.7.0.6.236 does not match the driver, which requires [6.0.0,6.4.99]"
+    assert finding.summary == "firmware 7.7.0.6.236 does not match: the driver requires [6.0.0,6.4.99]"
 
 
 def test_the_firmware_s_own_list_alone_fails_nobody() -> None:
