@@ -11,6 +11,7 @@ from npudoctor import engine, plugins
 from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status, Verdict
 from npudoctor.host import Host
 from npudoctor.host.recording.canned import FakeHost
+from npudoctor.report import cause
 from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe, probe_on_cards
 from npudoctor.selection import Selection, UnknownName, select
 
@@ -198,6 +199,31 @@ def test_a_blocker_that_was_not_selected_runs_unseen() -> None:
     assert statuses(report) == {"driver.version": "skipped"}
     assert report.results[0].blocked_by == "npu.present"
     assert report.exit_code == 3, "a check that was named is skipped"
+
+
+def test_a_failure_that_another_check_reports_is_shown_by_the_finding_of_that_check() -> None:
+    @check("a.tool")
+    def tool() -> Iterator[Finding]:
+        """Tool answers."""
+        yield Finding(severity=Severity.WARNING, summary="tool is held by another container")
+
+    @check("a.reader")
+    def reader() -> Iterator[Finding]:
+        """What the tool prints."""
+        raise Unavailable("exit status 1", because=Because.FAILED, reported_by="a.tool")
+        yield
+
+    catalog = plugins.assemble([reader, tool])
+    *_, done = engine.run(catalog, FakeHost(), Selection())
+    assert isinstance(done, engine.Done)
+    result = next(result for result in done.report.results if result.check == "a.reader")
+    assert (result.reported_by, result.reason) == ("a.tool", "exit status 1")
+    shown = cause.first(done.report)
+    assert shown is not None
+    assert (shown[0].check, shown[1]) == ("a.tool", "tool is held by another container")
+    *_, alone = engine.run(catalog, FakeHost(), Selection(names=("a.reader",)))
+    assert isinstance(alone, engine.Done)
+    assert cause.first(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
 
 
 def test_a_missing_fact_is_skipped_with_its_reason_and_fails_nothing() -> None:
