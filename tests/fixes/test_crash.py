@@ -214,7 +214,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_pat
     old = small_disk / "settings"
     old.write_text("old\n")
 
-    @fix("test.large", mends=())
+    @fix("test.large", resolves=())
     def large() -> Any:
         """Write more than fits."""
         yield WriteFile(str(old), "x" * 100_000)

@@ -34,7 +34,7 @@ def owner_is_named(motd: Motd) -> Iterator[Finding]:
         )
 
 
-@fix("site.name-owner", mends=("site.owner",), risk=Risk.SAFE, effect=Effect.NOW, root=True)
+@fix("site.name-owner", resolves=("site.owner",), risk=Risk.SAFE, effect=Effect.NOW, root=True)
 def name_owner(motd: Motd) -> Iterator[Step]:
     """Name the operations team as the owner."""
     if "owner:" not in motd.text:
