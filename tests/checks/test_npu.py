@@ -85,19 +85,38 @@ def test_several_chips_behind_one_address_are_counted_right(node: Nodes, product
 
 
 @pytest.mark.parametrize(
-    ("missing", "severity", "words"),
+    ("missing", "severity", "code", "summary"),
     [
-        (["npu-smi"], Severity.ERROR, "PCI slot 0000:82:00.0 on NUMA node 4 is on the bus, and npu-smi does not"),
-        (["npu-smi", "device-node"], Severity.ERROR, "PCI slot 0000:82:00.0"),
-        (["pci"], Severity.ERROR, "npu-smi shows a card in PCI slot 0000:82:00.0, which is gone from the bus"),
-        (["device-node"], Severity.ERROR, "without /dev/davinci3"),
-        (["pci", "npu-smi", "device-node"], Severity.WARNING, "nodes of this board have 8: NPU 3 is missing"),
+        (
+            ["npu-smi"],
+            *(Severity.ERROR, "npu.count/not-in-npu-smi", "NPU in PCI slot 0000:82:00.0 missing from npu-smi"),
+        ),
+        (
+            ["npu-smi", "device-node"],
+            *(Severity.ERROR, "npu.count/not-in-npu-smi", "NPU in PCI slot 0000:82:00.0 missing from npu-smi"),
+        ),
+        (
+            ["pci"],
+            *(Severity.ERROR, "npu.count/off-the-bus"),
+            "NPU 3 (0000:82:00.0) is listed by npu-smi but has dropped off the PCI bus",
+        ),
+        (
+            ["device-node"],
+            *(Severity.ERROR, "npu.count/no-device-node"),
+            "device node /dev/davinci3 missing: 8 chips in npu-smi, 7 in /dev",
+        ),
+        (
+            ["pci", "npu-smi", "device-node"],
+            *(Severity.WARNING, "npu.count/missing-npu", "NPU 3 missing: 7 of 8 chips found"),
+        ),
     ],
 )
-def test_a_missing_card_is_named_once(node: Nodes, missing: list[str], severity: Severity, words: str) -> None:
+def test_a_missing_card_is_named_once(
+    node: Nodes, missing: list[str], severity: Severity, code: str, summary: str
+) -> None:
     finding = only(node(card=[{"id": 3, "missing": missing}]).check("npu.count"))
-    assert (finding.subject, finding.severity) == ("npu:3", severity)
-    assert words in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:3", severity, code)
+    assert finding.summary == summary
 
 
 def test_two_missing_cards_are_two_findings(node: Nodes) -> None:
@@ -131,22 +150,40 @@ def test_healthy_chips_yield_nothing(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("health", "codes", "severity", "words"),
+    ("health", "codes", "severity", "code", "summary"),
     [
-        ("Alarm", ["80E01801"], Severity.ERROR, "multi-bit error"),
-        ("Warning", ["80E00209"], Severity.WARNING, "HBM temperature alarm"),
-        ("Alarm", ["81078603"], Severity.INFO, "network port is down"),
-        ("Critical", ["DEADBEEF"], Severity.ERROR, "not in our table"),
-        ("UNKNOWN", [], Severity.ERROR, "reports UNKNOWN"),
-        ("Warning", [], Severity.WARNING, "reports Warning"),
+        (
+            "Alarm",
+            ["80E01801"],
+            Severity.ERROR,
+            "alarm",
+            "910B3 reports Alarm: multi-bit error in on-chip memory (80E01801)",
+        ),
+        (
+            "Warning",
+            ["80E00209"],
+            Severity.WARNING,
+            "warning",
+            "910B3 reports Warning: HBM temperature alarm (over 95 °C) (80E00209)",
+        ),
+        (
+            "Alarm",
+            ["81078603"],
+            Severity.INFO,
+            "alarm",
+            "910B3 reports Alarm: the card's network port is down (81078603)",
+        ),
+        ("Critical", ["DEADBEEF"], Severity.ERROR, "critical", "910B3 reports Critical: unknown fault code DEADBEEF"),
+        ("UNKNOWN", [], Severity.ERROR, "other", "910B3 reports UNKNOWN: no fault code"),
+        ("Warning", [], Severity.WARNING, "warning", "910B3 reports Warning: no fault code"),
     ],
 )
 def test_a_sick_chip_is_judged_by_its_code(
-    node: Nodes, health: str, codes: list[str], severity: Severity, words: str
+    node: Nodes, health: str, codes: list[str], severity: Severity, code: str, summary: str
 ) -> None:
     finding = only(node(card=[{"id": 2, "health": health, "codes": codes}]).check("npu.health"))
-    assert (finding.subject, finding.severity) == ("npu:2", severity)
-    assert words in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:2", severity, f"npu.health/{code}")
+    assert finding.summary == summary
 
 
 def test_quick_judges_by_the_word_and_asks_no_card(node: Nodes) -> None:
@@ -173,12 +210,17 @@ def test_cool_chips_yield_nothing_busy_or_idle(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("celsius", "severity"), [(79, Severity.WARNING), (84, Severity.WARNING), (96, Severity.ERROR)]
+    ("celsius", "severity", "code", "summary"),
+    [
+        (79, Severity.WARNING, "above-peers", "910B3 at 79 °C, 38 °C above its peers"),
+        (84, Severity.WARNING, "warm", "910B3 at 84 °C, limit 80 °C"),
+        (96, Severity.ERROR, "hot", "910B3 at 96 °C, limit 95 °C"),
+    ],
 )
-def test_a_hot_chip_is_named(node: Nodes, celsius: int, severity: Severity) -> None:
+def test_a_hot_chip_is_named(node: Nodes, celsius: int, severity: Severity, code: str, summary: str) -> None:
     finding = only(node(card=[{"id": 6, "temp_c": celsius}]).check("npu.temperature"))
-    assert (finding.subject, finding.severity) == ("npu:6", severity)
-    assert f"{celsius} °C" in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:6", severity, f"npu.temperature/{code}")
+    assert finding.summary == summary
 
 
 def test_a_site_may_set_its_own_limits(node: Nodes) -> None:
@@ -188,7 +230,7 @@ def test_a_site_may_set_its_own_limits(node: Nodes) -> None:
 
 def test_a_temperature_of_zero_was_not_measured(node: Nodes) -> None:
     result = node(cards={"temp_c": 0}).check("npu.temperature")
-    assert (result.status, result.reason) == (Status.SKIPPED, "npu-smi shows the temperature of no chip")
+    assert (result.status, result.reason) == (Status.SKIPPED, "npu-smi does not show the temperature of any chip")
 
 
 # npu.memory-free and npu.processes
@@ -318,7 +360,8 @@ def test_the_odd_card_is_named(node: Nodes) -> None:
     other = healthy.commands["npu-smi info"].stdout.replace("| 5     910B3 ", "| 5     910B1 ")
     finding = only(node(commands={"npu-smi info": {"stdout": other}}).check("npu.uniform", profile="quick"))
     assert (finding.subject, finding.severity) == ("npu:5", Severity.WARNING)
-    assert "910B1" in finding.summary and "910B3" in finding.summary
+    assert (finding.code, finding.params["odd"]) == ("npu.uniform/model", ["npu:5 910B1"])
+    assert finding.summary == "NPU model mismatch: npu:5 910B1; others 910B3"
 
 
 def test_a_card_with_other_firmware_is_named_in_standard_only(node: Nodes) -> None:

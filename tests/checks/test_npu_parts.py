@@ -187,7 +187,7 @@ def test_hot_memory_under_a_warm_chip_is_named(node: Nodes) -> None:
     assert node(**warm).check("npu.temperature").findings == ()
     finding = only(node(**warm, card=[{"id": 6, "hbm_temp_c": 88}]).check("npu.temperature"))
     assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:6")
-    assert finding.summary == "the memory (HBM) of 910B3 is at 88 °C"
+    assert finding.summary == "HBM of 910B3 at 88 °C, limit 85 °C"
     worse = node(**warm, card=[{"id": 6, "hbm_temp_c": 96}])
     assert only(worse.check("npu.temperature")).severity is Severity.ERROR
     assert worse.check("npu.temperature", profile="quick").findings == ()
