@@ -220,3 +220,116 @@ BOARD_MISMATCH = Message(
     hint="Use NPUs of one board revision in one job.",
     severity=Severity.WARNING,
 )
+
+# npu.memory-free
+
+_FIND = (
+    "Find the processes that have the device open, on the host and in all containers; the driver takes up to 20 s "
+    "to clean up after one. If no owner is found, reset the idle NPU to free the memory."
+)
+MEMORY_HELD = Message(
+    "npu.memory-free/held",
+    summary="{used_mb} MB in use by {count:process|processes} {pids}",
+    detail="The node was expected to be idle; a job that starts now gets only the rest.",
+    hint="Wait for the job or end it; npu.processes shows its owner.",
+    severity=Severity.WARNING,
+    pitfall="P017",
+)
+MEMORY_UNEXPLAINED = Message(
+    "npu.memory-free/unexplained",
+    summary="{unexplained_mb} MB in use, but npu-smi lists no process for it",
+    detail="A killed job, or a job in another container, may still hold it. The next job that requires the whole NPU "
+    "fails with an out-of-memory error.",
+    hint=_FIND,
+    severity=Severity.WARNING,
+    pitfall="P017",
+)
+MEMORY_HELD_OUTSIDE = Message(
+    "npu.memory-free/held-outside-container",
+    summary="{unexplained_mb} MB in use; its processes are not visible in this container",
+    detail="A job on the host or in another container may hold it. The next job that requires the whole NPU fails with "
+    "an out-of-memory error.",
+    hint="On the host, find the processes that have the device open. If no owner is found there, reset the idle NPU to "
+    "free the memory.",
+    severity=Severity.INFO,
+    pitfall="P017",
+)
+MEMORY_WITHOUT_TABLE = Message(
+    "npu.memory-free/no-process-table",
+    summary="{unexplained_mb} MB in use; this npu-smi lists no processes",
+    detail="A running job, a killed job, or a job in another container may hold it. The next job that requires the "
+    "whole NPU fails with an out-of-memory error.",
+    hint=_FIND,
+    severity=Severity.INFO,
+    pitfall="P017",
+)
+IDLE_MEMORY = Sentence("at most {limit} MB on an idle NPU")
+MEMORY_WITHOUT_PROCESS = Sentence("at most {limit} MB without a process")
+MEMORY_AND_PROCESSES = Sentence("{used} of {total} MB in use, {count} {count:process|processes} listed")
+MEMORY_NOT_SHOWN = Sentence("npu-smi does not show the memory of any chip")
+
+# npu.processes
+
+DEAD_PROCESS = Message(
+    "npu.processes/dead",
+    summary="process {process} no longer exists but still holds this chip",
+    detail="The driver still counts the process; its memory and its place on the chip are not free.",
+    hint="Wait 20 s and check again. If it is still listed, reset the NPU, which must be idle, or reboot. On A2 "
+    "servers a reset of one NPU resets all.",
+    pitfall="P004",
+)
+ORPHAN = Message(
+    "npu.processes/orphan",
+    summary="{process} holds this chip, but its launcher has ended",
+    detail="A worker of a distributed job is useless once its launcher has ended, but it keeps its chip.",
+    hint="Make sure that no other node still works with it, then end it.",
+    severity=Severity.WARNING,
+    pitfall="P004",
+)
+IN_USE = Message(
+    "npu.processes/in-use",
+    summary="chip in use by {process}",
+    detail="A second job on the same chip shares its memory, and fails where both listen on the same port of the chip.",
+    hint="Wait for it, or give the next job other NPUs (ASCEND_RT_VISIBLE_DEVICES).",
+    pitfall="P023",
+)
+IN_USE_BY_UNSEEN = Message(
+    "npu.processes/in-use-by-unseen",
+    summary="chip in use by process {process}; details not visible to this user",
+    severity=Severity.INFO,
+)
+IN_USE_BY_HOST = Message(
+    "npu.processes/in-use-by-host",
+    summary="chip in use by host process {process}",
+    detail="npu-smi shows the pid that the process has on the host, not the pid in this container.",
+    severity=Severity.INFO,
+)
+RANKS_SHARE_CHIPS = Message(
+    "npu.processes/ranks-share-chips",
+    summary="{ranks} ranks of {process} share {chips} {chips:chip|chips}",
+    detail="Ranks that share a chip slow each other down and run out of its memory.",
+    hint="Start as many ranks as there are chips in ASCEND_RT_VISIBLE_DEVICES.",
+    severity=Severity.WARNING,
+    pitfall="P023",
+)
+RANKS_WITHOUT_CHIPS = Message(
+    "npu.processes/ranks-without-chips",
+    summary="{ranks} ranks of {process} hold only {chips} {chips:chip|chips}",
+    detail="A rank that has not opened its chip after one minute has failed or hangs; the other ranks wait for it.",
+    hint="Check the log of the missing rank. Start as many ranks as there are chips in ASCEND_RT_VISIBLE_DEVICES.",
+    severity=Severity.WARNING,
+    pitfall="P023",
+)
+PROCESS = Sentence("{name} ({details})")
+PID = Sentence("pid {pid}")
+USER = Sentence("user {user}")
+SINCE = Sentence("since {started}")
+MEMORY = Sentence("{memory_mb} MB")
+NAMELESS = Sentence("process")
+LISTED = Sentence("{pid} ({details})")
+PROCESS_WITH_PID = Sentence("process {pid}")
+PROCESS_ON_NPU = Sentence("process {pid} on NPU {npu}")
+NONE_OR_ZOMBIE = Sentence("none, or a zombie")
+PROCESSES_OF_HOST = Sentence("processes of this host")
+PARENT = Sentence("parent of process {pid}")
+A_LAUNCHER = Sentence("a launcher")

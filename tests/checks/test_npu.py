@@ -244,19 +244,23 @@ def test_an_idle_node_has_free_memory_and_no_processes(node: Nodes) -> None:
 def test_memory_without_an_owner_is_named_in_mb(node: Nodes) -> None:
     finding = only(node(card=[{"id": 3, "hbm_used_mb": 23880}]).check("npu.memory-free"))
     assert (finding.subject, finding.severity) == ("npu:3", Severity.WARNING)
-    assert "23880 MB" in finding.summary
+    assert (finding.code, finding.params["unexplained_mb"]) == ("npu.memory-free/unexplained", 23880)
+    assert finding.summary == "23880 MB in use, but npu-smi lists no process for it"
 
 
 def test_in_a_container_the_owner_may_be_elsewhere(node: Nodes) -> None:
     boxed = node(container={}, card=[{"id": 3, "hbm_used_mb": 23880}])
-    assert only(boxed.check("npu.memory-free")).severity is Severity.INFO
+    finding = only(boxed.check("npu.memory-free"))
+    assert (finding.severity, finding.code) == (Severity.INFO, "npu.memory-free/held-outside-container")
+    assert finding.summary == "23880 MB in use; its processes are not visible in this container"
 
 
 def test_a_live_job_is_info_and_an_error_where_the_node_should_be_idle(node: Nodes) -> None:
     busy = node(job={"ranks": 8})
     result = busy.check("npu.processes")
     assert (result.status, {finding.severity for finding in result.findings}) == (Status.OK, {Severity.INFO})
-    assert "pid 211412 of train" in result.findings[0].summary
+    assert result.findings[0].code == "npu.processes/in-use"
+    assert result.findings[0].summary.startswith("chip in use by python3 (pid 211412, user train, since 20")
     assert busy.check("npu.memory-free").findings == ()
     assert busy.check("npu.processes", expect_idle=True).status is Status.ERROR
     assert busy.check("npu.memory-free", expect_idle=True).status is Status.WARNING
@@ -266,6 +270,8 @@ def test_a_dead_process_is_an_error_whoever_works_beside_it(node: Nodes) -> None
     dead = {"pid": 4711, "npu": 7, "memory_mb": 900, "dead": True}
     finding = only(node(process=[dead]).check("npu.processes"))
     assert (finding.subject, finding.severity, finding.pitfall) == ("npu:7", Severity.ERROR, "P004")
+    assert finding.code == "npu.processes/dead"
+    assert finding.summary == "process 4711 (python3, 900 MB) no longer exists but still holds this chip"
     beside = worst(node(job={"ranks": 4}, process=[dead]).check("npu.processes"))
     assert [finding.subject for finding in beside] == ["npu:7"]
 
@@ -323,7 +329,8 @@ def test_workers_without_their_launcher_are_told_from_what_was_started_by_itself
 ) -> None:
     found = worst(node(**said).check("npu.processes"))
     assert len(found) == warned
-    assert all("the launcher that started it is gone" in finding.summary for finding in found)
+    assert {finding.code for finding in found} <= {"npu.processes/orphan"}
+    assert all(finding.summary.endswith(" MB) holds this chip, but its launcher has ended") for finding in found)
 
 
 def test_workers_of_a_launcher_that_was_killed_are_seen(node: Nodes) -> None:
@@ -339,7 +346,12 @@ def test_a_job_with_more_ranks_than_cards_is_a_warning(node: Nodes) -> None:
     healthy.signal(211400 + 12 + 7, 9)
     finding = only_worst(run(healthy, "npu.processes").results[-1])
     assert (finding.severity, finding.subject) == (Severity.WARNING, "host")
-    assert "has 8 ranks on this node and holds 7 cards" in finding.summary
+    assert (finding.code, finding.params["ranks"], finding.params["chips"]) == (
+        *("npu.processes/ranks-without-chips", 8),
+        7,
+    )
+    assert finding.summary.startswith("8 ranks of python3 (pid 2114")
+    assert finding.summary.endswith(") hold only 7 chips")
 
 
 def test_without_a_process_table_there_is_nothing_to_say(node: Nodes) -> None:
