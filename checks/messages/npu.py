@@ -333,3 +333,35 @@ NONE_OR_ZOMBIE = Sentence("none, or a zombie")
 PROCESSES_OF_HOST = Sentence("processes of this host")
 PARENT = Sentence("parent of process {pid}")
 A_LAUNCHER = Sentence("a launcher")
+
+# npu.ecc
+
+_WRONG_RESULTS = "Jobs on this chip fail or compute wrong results."
+_EXCLUDE_AND_RESET = (
+    "Exclude the chip from jobs (ASCEND_RT_VISIBLE_DEVICES) and reset it. If errors come back, replace the NPU."
+)
+UNCORRECTED = Message(
+    "npu.ecc/uncorrected",
+    summary="{count} double-bit memory {count:error|errors}",
+    detail=_WRONG_RESULTS,
+    hint=_EXCLUDE_AND_RESET,
+    pitfall="P053",
+)
+PAGES_USED_UP = Message(
+    "npu.ecc/isolated-pages",
+    summary="{pages} isolated memory pages, limit {limit:g}",
+    detail=_WRONG_RESULTS,
+    hint=_EXCLUDE_AND_RESET,
+    pitfall="P053",
+)
+CORRECTED = Message(
+    "npu.ecc/corrected",
+    summary="memory errors without effect on running jobs: {counts}",
+    hint="Check again later whether the counts grow.",
+    severity=Severity.INFO,
+    pitfall="P053",
+)
+EARLIER_DOUBLE_BIT = Sentence("{count} earlier double-bit {count:error|errors}")
+CORRECTED_SINGLE_BIT = Sentence("{count} corrected single-bit {count:error|errors}")
+ISOLATED_PAGES = Sentence("{count} isolated {count:page|pages}")
+PAGES_TO_ISOLATE = Sentence("{count} {count:page|pages} to isolate at the next reset")

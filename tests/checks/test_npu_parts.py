@@ -38,19 +38,26 @@ def test_memory_without_errors_yields_nothing(node: Nodes, product: str) -> None
 def test_a_double_bit_error_is_an_error_of_its_chip(node: Nodes, product: str, card: Any, subject: str) -> None:
     finding = only(node(product=product, card=[{**card, "ecc_double": 2}]).check("npu.ecc"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.ERROR, subject, "P053")
-    assert finding.summary == "2 double-bit errors in the memory"
+    assert finding.code == "npu.ecc/uncorrected"
+    assert finding.summary == "2 double-bit memory errors"
 
 
 def test_what_was_corrected_or_is_over_is_told_as_info(node: Nodes) -> None:
     result = node(card=[{"id": 1, "ecc_single": 7, "ecc_double_old": 1, "ecc_isolated_pages": 3}]).check("npu.ecc")
     finding = only(result)
     assert (result.status, finding.severity) == (Status.OK, Severity.INFO)
-    assert finding.summary == "1 earlier double-bit error, 7 corrected single-bit errors, 3 isolated pages"
+    assert finding.code == "npu.ecc/corrected"
+    assert finding.summary == (
+        "memory errors without effect on running jobs: "
+        "1 earlier double-bit error, 7 corrected single-bit errors, 3 isolated pages"
+    )
 
 
 def test_a_chip_that_can_isolate_no_more_pages_is_an_error(node: Nodes) -> None:
     worn = node(card=[{"id": 5, "ecc_isolated_pages": 64}])
-    assert only(worn.check("npu.ecc")).severity is Severity.ERROR
+    finding = only(worn.check("npu.ecc"))
+    assert (finding.severity, finding.code) == (Severity.ERROR, "npu.ecc/isolated-pages")
+    assert finding.summary == "64 isolated memory pages, limit 64"
     assert only(worn.check("npu.ecc", settings={"isolated_pages_max": 100})).severity is Severity.INFO
 
 
