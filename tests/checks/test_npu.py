@@ -396,7 +396,8 @@ def test_the_links_of_a_healthy_product_are_right(node: Nodes, product: str) -> 
 def test_a_pair_over_pcie_is_listed(node: Nodes) -> None:
     finding = only(node(topology={"links": {"2-5": "PHB"}}).check("npu.topology"))
     assert (finding.subject, finding.severity) == ("host", Severity.WARNING)
-    assert "NPU2–NPU5" in finding.summary
+    assert finding.code == "npu.topology/no-direct-link"
+    assert finding.summary == "direct link missing between 1 pair of chips: NPU2–NPU5"
 
 
 def test_a_card_with_all_its_links_slow_is_named_itself(node: Nodes) -> None:
@@ -410,7 +411,8 @@ def test_an_uneven_matrix_is_told(node: Nodes) -> None:
     row = next(place for place, line in enumerate(lines) if line.startswith("NPU4"))
     lines[row] = lines[row].replace("HCCS", "PIX ", 1)
     finding = only(node(commands={key: {"stdout": "".join(lines)}}).check("npu.topology"))
-    assert "another link in one direction" in finding.summary
+    assert finding.code == "npu.topology/asymmetric"
+    assert finding.summary == "link differs by direction between 1 pair of chips: NPU0–NPU4"
 
 
 def test_half_a_page_of_links_is_no_verdict(node: Nodes) -> None:
@@ -424,7 +426,8 @@ def test_an_unknown_board_is_judged_by_the_majority(node: Nodes) -> None:
     unknown = {"container": {"devices": list(range(7))}, "remove": ["/sys/bus/pci"]}
     assert knowledge.hardware().link_plan("A2", 7, None) is None
     assert node(**unknown).check("npu.topology").findings == ()
-    assert "NPU2–NPU5" in only(node(**unknown, topology={"links": {"2-5": "PHB"}}).check("npu.topology")).summary
+    finding = only(node(**unknown, topology={"links": {"2-5": "PHB"}}).check("npu.topology"))
+    assert (finding.code, finding.params["pairs"]) == ("npu.topology/no-direct-link-unlike-most", ["NPU2–NPU5"])
     mixed = {f"{one}-{other}": "PHB" for one in range(3) for other in range(3, 7)}
     assert node(**unknown, topology={"links": mixed}).check("npu.topology").findings == ()
 
