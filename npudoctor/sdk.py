@@ -23,6 +23,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
 from npudoctor.host import (
+    STANDARD_PLACES,
     Completed,
     FileStat,
     Host,
@@ -386,6 +387,7 @@ __all__ = [
     "HEALTH",
     "PREFLIGHT",
     "PROFILES",
+    "STANDARD_PLACES",
     "Because",
     "Check",
     "Completed",

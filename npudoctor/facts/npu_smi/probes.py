@@ -14,9 +14,19 @@ from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
-from npudoctor.host import STANDARD_PLACES
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
+from npudoctor.sdk import (
+    STANDARD_PLACES,
+    Because,
+    Completed,
+    Host,
+    NotApplicable,
+    Options,
+    ParseError,
+    Unavailable,
+    ask_each,
+    probe,
+)
 
 TOOL = "npu-smi"
 
