@@ -148,9 +148,13 @@ class Environment:
         """
         if name in self._by_name or name in self.also_recorded:
             return None
-        return next(
-            (known for known in self._by_name if known.startswith(_OURS) and _is_one_slip(name.upper(), known)), None
-        )
+        text = name.upper()
+        near = (known for known in self._ours if abs(len(known) - len(text)) <= 1)
+        return next((known for known in near if _is_one_slip(text, known)), None)
+
+    @cached_property
+    def _ours(self) -> tuple[str, ...]:
+        return tuple(name for name in self._by_name if name.startswith(_OURS))
 
     @cached_property
     def _by_name(self) -> dict[str, Variable]:
@@ -158,9 +162,8 @@ class Environment:
 
 
 def _is_one_slip(text: str, other: str) -> bool:
+    """Whether two texts, whose lengths differ by one at most, are one typing slip apart."""
     short, long = sorted((text, other), key=len)
-    if len(long) - len(short) > 1:
-        return False
     start = next((place for place, (one, two) in enumerate(zip(short, long, strict=False)) if one != two), len(short))
     if len(short) < len(long):
         return short[start:] == long[start + 1 :]
