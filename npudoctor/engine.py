@@ -5,6 +5,7 @@ The consumer of `run` gets events as they happen: the command line, the terminal
 
 from __future__ import annotations
 
+import graphlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -195,8 +196,8 @@ class _Run:
         limit_s = self.selection.deadline_s
         try:
             yield from self._follow(None if limit_s is None else began + limit_s)
-        except schedule.Circle as circle:
-            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.nodes)
+        except graphlib.CycleError as circle:
+            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.args[1])
             yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
         except schedule.TimeIsUp:
             yield from self._give_up(f"the run's time of {limit_s:g} s was up before it could look", Because.TIMED_OUT)
