@@ -11,14 +11,9 @@ from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator
-from pydantic.plugin import _loader
 
 from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.reasons import Because as Because
-
-# Else it reads what every installed distribution says of itself, for plugins of its own: a fiftieth of a check.
-_loader._plugins = {}
-
 
 Line = Annotated[str, BeforeValidator(lambda value: visible(value) if isinstance(value, str) else value)]
 """Text in one line, which may come from the node: whatever a terminal would obey or hide in it is escaped."""
@@ -83,10 +78,23 @@ class Verdict(str, Enum):
     UNDETERMINED = "undetermined"
 
 
-class Model(BaseModel):
-    """A frozen model that refuses fields that it does not know."""
+class _Strict(type(BaseModel)):  # type: ignore[misc]
+    """Makes `Model(...)` refuse a field that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    def __call__(cls, **fields: Any) -> Any:
+        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
+        if unknown := sorted(fields.keys() - known):
+            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
+        return super().__call__(**fields)
+
+
+class Model(BaseModel, metaclass=_Strict):
+    """A frozen model. Whoever makes one may not name a field that it does not know; whoever reads a report may.
+
+    So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Evidence(Model):
@@ -221,7 +229,7 @@ class Report(Model):
     summary: dict[Line, int]
     results: tuple[Result, ...]
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:

@@ -3,9 +3,10 @@
 How it works: each rule names words without which it cannot match. A search for these words is a plain substring search,
 so a text without any of them costs next to nothing. A rule then matches from such a word forward only: what stands
 before the word is kept anyway and is not part of the expression. Where an expression ignores case, it begins by asking
-for one of the first letters of its words: else `re` tries every word at every place. Every quantifier is bounded or is the last part of its
-expression, so that the time grows with the length of the text and not faster; tests/security/test_expressions.py
-doubles the input of each. Expressions that began with an unbounded run of word characters were quadratic.
+for one of the first letters of its words: else `re` tries every word at every place. Every quantifier is bounded or is
+the last part of its expression, so that the time grows with the length of the text and not faster;
+tests/security/test_expressions.py doubles the input of each. Expressions that began with an unbounded run of word
+characters were quadratic.
 """
 
 from __future__ import annotations
