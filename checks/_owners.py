@@ -9,13 +9,13 @@ from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Owner:
     """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
 

@@ -10,13 +10,13 @@ from npudoctor.facts.python.requirements import required
 from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.solver import Solution, Stack, solve
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import FixOffer, ParseError
 
 _CUDA = re.compile(r"cu\d|cuda", re.I)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Needed:
     """The torch that a torch_npu needs: `version` without a local part, and who says so."""
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_access import DeviceAccess, parse_groups
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Effect, GroupMember, Host, Note, Parameters, Refused, Step, fix
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Access(Parameters):
     """`user` is who gets the right, empty for the user who asks; `group` that of the nodes, where it has no name."""
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from npudoctor.facts.hccn.probes import PortTls
 from npudoctor.facts.node.context import Service
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import EndProcess, Note, Parameters, Refused, Run, Step, fix
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Release(Parameters):
     """`pids` are the processes to end. `others` allows root to end those of other users."""
 
@@ -53,7 +53,7 @@ def _what(process: Process) -> str:
     return f"{process.command[:80]} (user {process.username or 'unknown'})"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TlsOff(Parameters):
     """`devices` are the numbers of the cards; empty for all whose switch is on."""
 

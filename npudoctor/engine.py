@@ -33,7 +33,7 @@ from npudoctor.findings import (
 from npudoctor.host import Host, ParseError, Unavailable, exhausted
 from npudoctor.host.live.masked import MaskedHost
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
 from npudoctor.selection import Selection, select
 
@@ -41,21 +41,21 @@ CONTEXT = (Platform, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Started:
     """A check has begun: the first of its facts is being obtained."""
 
     check: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Finished:
     """A check has ended."""
 
     result: Result
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Done:
     """The run has ended. `facts` holds what was obtained, by probe: the fact, or what stands in its place."""
 
@@ -63,14 +63,14 @@ class Done:
     facts: Mapping[Probe, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Asked:
     """A fact is being obtained; `fact` is its name in `npudoctor facts`."""
 
     fact: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Answered:
     """A fact was obtained, or is known to be unavailable."""
 
@@ -106,7 +106,7 @@ def gather(catalog: Catalog, host: Host, options: Options, *, deadline_s: float 
     return {probe: work.values.get(probe.provides, late) for probe in probes}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Crash:
     """An exception in a probe or a check that nobody foresaw."""
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Check, Fix, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
@@ -35,7 +35,7 @@ GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container
 """The order of the built-in subjects in a report; other subjects follow by name."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Catalog:
     """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load."""
 

@@ -36,7 +36,7 @@ from npudoctor.host import (
     real_path,
     run_each,
 )
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
 from npudoctor.steps.packages import KeepPackages
@@ -53,7 +53,7 @@ HEALTH = "health"
 """Tag of the checks that `npudoctor healthcheck` judges."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Options:
     """What the person who asked has decided; a fact like any other, so checks and probes may take it.
 
@@ -70,7 +70,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Threshold:
     """A limit that a site may set by name in its configuration, with the default that holds otherwise.
 
@@ -103,7 +103,7 @@ class Threshold:
         return self.usual if said is None else float(said)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Need:
     """One fact that a check or a probe takes."""
 
@@ -140,7 +140,7 @@ def _need(name: str, hint: Any) -> Need:
     return Need(name, hint, False)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(frozen=True, kw_only=True, eq=False)
 class Check:
     """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
 
@@ -171,7 +171,7 @@ class Check:
         return self.function(*facts, **named)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Probe:
     """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
 
@@ -223,7 +223,7 @@ class Effect(str, Enum):
     REBOOT = "reboot"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameters:
     """What a fix can be told. A fix has its own subclass, a record with a default for each field, among its needs.
 
@@ -231,7 +231,7 @@ class Parameters:
     """
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(frozen=True, kw_only=True, eq=False)
 class Fix:
     """A planner of reversible steps with a stable id. Made by `@fix`; only the runner acts."""
 

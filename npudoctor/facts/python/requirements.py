@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from npudoctor.facts.versions import TorchVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import ParseError
 
 # Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
@@ -18,7 +18,7 @@ _SPECIFIER = r"(===|==|~=|!=|<=|>=|<|>)\s{0,16}([^\s,]+)"
 _MACHINE = r"platform_machine\s*(==|!=)\s*[\"']([^\"']+)[\"']"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Requirement:
     """One requirement: the normalised name, and pairs of operator and version, all of which must hold."""
 

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Collection
 
 from npudoctor.host import FileStat
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 MOST_LINKS = 40
 """As many links as the kernel follows (path_resolution(7))."""
@@ -23,7 +23,7 @@ _EVERY_UID = 4294967295
 _ACL = "system.posix_acl_access"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Writer:
     """Somebody else who can change a path: the part of it that they can change, and why, as a full clause.
 
@@ -91,7 +91,7 @@ def writer_within(
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Trusted:
     """Whose hand in a path is no objection: these users, and groups that have no other members."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 BLOCK = 512
 _END = bytes(BLOCK)
@@ -21,7 +21,7 @@ class BrokenTar(ValueError):
     """Bytes that are no tar, or that end too early."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Member:
     """One entry. `kind` is file, dir, link, hard link or other; `size` its content in bytes, from `offset` on."""
 

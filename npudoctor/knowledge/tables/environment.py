@@ -8,12 +8,12 @@ from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.values import Kind, Rule, rule
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Variable:
     """One variable.
 
@@ -73,7 +73,7 @@ class Variable:
         return self.rule is not None and self.rule.kind in kinds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Conflict:
     """Variables that cannot go together.
 
@@ -104,7 +104,7 @@ class Conflict:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Environment:
     """The whole table. `orchestrators` names the variables by which Kubernetes, Slurm and others show themselves."""
 
