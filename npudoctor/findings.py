@@ -6,19 +6,37 @@ These models are the JSON contract `npudoctor.report/1`: fields may be added in 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, field_serializer, field_validator
+from pydantic_core import CoreSchema, core_schema
 
 from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.reasons import Because as Because
 
-Line = Annotated[str, BeforeValidator(lambda value: visible(value) if isinstance(value, str) else value)]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class _Shown:
+    """Makes a text visible as it enters a model; pydantic's BeforeValidator would read a signature for every field."""
+
+    def __init__(self, shown: Callable[[str], str]) -> None:
+        self._shown = shown
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._made_visible, handler(source))
+
+    def _made_visible(self, value: Any) -> Any:
+        return self._shown(value) if isinstance(value, str) else value
+
+
+Line = Annotated[str, _Shown(visible)]
 """Text in one line, which may come from the node: whatever a terminal would obey or hide in it is escaped."""
 
-Lines = Annotated[str, BeforeValidator(lambda value: visible_lines(value) if isinstance(value, str) else value)]
+Lines = Annotated[str, _Shown(visible_lines)]
 """The same in several lines."""
 
 
@@ -78,23 +96,20 @@ class Verdict(str, Enum):
     UNDETERMINED = "undetermined"
 
 
-class _Strict(type(BaseModel)):  # type: ignore[misc]
-    """Makes `Model(...)` refuse a field that it does not know."""
-
-    def __call__(cls, **fields: Any) -> Any:
-        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
-        if unknown := sorted(fields.keys() - known):
-            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
-        return super().__call__(**fields)
-
-
-class Model(BaseModel, metaclass=_Strict):
+class Model(BaseModel):
     """A frozen model. Whoever makes one may not name a field that it does not know; whoever reads a report may.
 
     So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    def __new__(cls, **fields: Any) -> Self:
+        """Refuse an unknown field; what is read from JSON does not come through here with any."""
+        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
+        if unknown := sorted(fields.keys() - known):
+            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
+        return super().__new__(cls)
 
 
 class Evidence(Model):

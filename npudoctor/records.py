@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+__all__ = ["field", "record", "replace"]
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as record
     from dataclasses import field as field

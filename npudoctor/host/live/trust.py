@@ -54,6 +54,8 @@ def foreign_writer(
     `look` and `read_link` ask another node; without them this machine is asked. OSError where a part cannot be asked.
     """
     here = look is None  # this machine, and not another node
+    if here and _is_plainly_root_s(path):
+        return None
     look, read_link = look or _lstat, read_link or _readlink
     trusted = trusted_by(users=users, groups=groups)
     done, rest, links = "/", [part for part in path.split("/") if part][::-1], 0
@@ -73,6 +75,22 @@ def foreign_writer(
             return None
         part = rest.pop()
         done = posixpath.dirname(done) if part == ".." else done if part == "." else posixpath.join(done, part)
+
+
+def _is_plainly_root_s(path: str) -> bool:
+    """Whether each part of a path is a file or folder of root that only root can write, as most are: judged at once."""
+    done = ""
+    for part in path.split("/"):
+        if part in (".", ".."):
+            return False
+        done += f"/{part}" if part else ""
+        try:
+            found = os.lstat(done or "/")
+        except OSError:
+            return False
+        if found.st_uid != 0 or stat.S_ISLNK(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True
 
 
 def writer_within(
