@@ -25,9 +25,9 @@ class Needed:
     by_wheel: bool
 
 
-def torch_needed(torch_npu: Distribution, machine: str | None) -> Needed:
+def torch_needed(torch_npu: Distribution, python: PythonEnvironment) -> Needed:
     """The torch that goes with a torch_npu: by its own wheel, else by the table, else by the rule of its numbers."""
-    requirement = required(torch_npu.requires, "torch", machine)
+    requirement = required(torch_npu.requires, "torch", python)
     if requirement is not None and requirement.pinned is not None:
         version = requirement.pinned.partition("+")[0]
         return Needed(version=version, source=f"the wheel's own metadata ({requirement})", by_wheel=True)
@@ -43,7 +43,7 @@ def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | N
     torch, torch_npu = python.torch, python.torch_npu
     if torch_npu is None and cann is None:
         return None
-    needed = torch_needed(torch_npu, python.machine) if torch_npu is not None else None
+    needed = torch_needed(torch_npu, python) if torch_npu is not None else None
     stack = Stack(
         torch=torch.base_version if torch is not None and cuda_build(python) is None else None,
         torch_npu=torch_npu.version if torch_npu is not None else None,
@@ -60,7 +60,7 @@ def _accepts(python: PythonEnvironment) -> bool | None:
     """Whether the wheel's own requirement accepts the torch that is here; None where it has none."""
     if python.torch is None or python.torch_npu is None:
         return None
-    requirement = required(python.torch_npu.requires, "torch", python.machine)
+    requirement = required(python.torch_npu.requires, "torch", python)
     try:
         return requirement.accepts(python.torch.version) if requirement is not None else None
     except ParseError:

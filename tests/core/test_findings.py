@@ -121,4 +121,4 @@ def test_a_report_of_a_later_version_is_read() -> None:
 @pytest.mark.parametrize("model", [Finding, Result, Report])
 def test_whoever_makes_one_may_not_name_an_unknown_field(model: type[Model]) -> None:
     with pytest.raises(TypeError, match=f"{model.__name__} has no field 'summry'"):
-        model(**{"summry": "x"})
+        model(summry="x")  # type: ignore[call-arg]
