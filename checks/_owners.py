@@ -9,7 +9,7 @@ from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 
 from .messages import hccl as messages
@@ -17,7 +17,7 @@ from .messages import hccl as messages
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Owner:
     """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
 

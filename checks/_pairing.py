@@ -10,7 +10,7 @@ from npudoctor.facts.python.requirements import required
 from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.solver import Solution, Stack, solve
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import FixOffer, ParseError
 
 from .messages import python as messages
@@ -18,7 +18,7 @@ from .messages import python as messages
 _CUDA = re.compile(r"cu\d|cuda", re.I)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Needed:
     """The torch that a torch_npu requires: `version` without a local part, and `reason`, a sentence that says why."""
 
@@ -27,9 +27,9 @@ class Needed:
     by_wheel: bool
 
 
-def torch_needed(torch_npu: Distribution, machine: str | None) -> Needed:
+def torch_needed(torch_npu: Distribution, python: PythonEnvironment) -> Needed:
     """The torch that a torch_npu requires: by its wheel, else by the table, else by its version number."""
-    requirement = required(torch_npu.requires, "torch", machine)
+    requirement = required(torch_npu.requires, "torch", python)
     if requirement is not None and requirement.pinned is not None:
         version = requirement.pinned.partition("+")[0]
         reason = messages.REQUIRED_BY_WHEEL.text(requirement=requirement)
@@ -47,7 +47,7 @@ def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | N
     torch, torch_npu = python.torch, python.torch_npu
     if torch_npu is None and cann is None:
         return None
-    needed = torch_needed(torch_npu, python.machine) if torch_npu is not None else None
+    needed = torch_needed(torch_npu, python) if torch_npu is not None else None
     stack = Stack(
         torch=torch.base_version if torch is not None and cuda_build(python) is None else None,
         torch_npu=torch_npu.version if torch_npu is not None else None,
@@ -64,7 +64,7 @@ def _accepts(python: PythonEnvironment) -> bool | None:
     """Whether the wheel's requirement accepts the installed torch; None where it has none."""
     if python.torch is None or python.torch_npu is None:
         return None
-    requirement = required(python.torch_npu.requires, "torch", python.machine)
+    requirement = required(python.torch_npu.requires, "torch", python)
     try:
         return requirement.accepts(python.torch.version) if requirement is not None else None
     except ParseError:

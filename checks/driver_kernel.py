@@ -12,7 +12,7 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.system.kernel_log import COMMAND, DAYS, KernelLog
 from npudoctor.facts.versions import DriverVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Evidence, Finding, Message, NotApplicable, ParseError, Severity, Unavailable, check
 
 from .messages import driver as messages
@@ -93,7 +93,7 @@ def next_kernel_has_the_driver(boot: NextBoot, modules: LoadedModules | None) ->
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Kind:
     """A kind of line in the kernel log, and the finding that it causes.
 

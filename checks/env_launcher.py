@@ -10,7 +10,7 @@ from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.node.container import Orchestrator
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Message, NotApplicable, Severity, check
 
 from .messages import env as messages
@@ -21,7 +21,7 @@ WORKER_MARK = "TORCHELASTIC_RUN_ID"
 """torchrun sets it in its workers: a launcher is running."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Wrong:
     """A variable that contradicts another one or this node."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from npudoctor import knowledge
 from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Evidence, Finding, check
 
 from .messages import npu_links as messages
@@ -26,7 +26,7 @@ _OVER_THE_HOST = frozenset({"PIX", "PXB", "PHB", "SYS"})
 _SHARE_OF_A_RULE = 0.7
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class OddPair:
     """Two devices whose link is not what it should be."""
 

@@ -110,7 +110,7 @@ def torch_is_installed_for_the_cpu(
             fix=offer(change),
         )
     elif python.torch_npu is not None and (why := cuda_build(python)):
-        wanted = torch_needed(python.torch_npu, python.machine).version
+        wanted = torch_needed(python.torch_npu, python).version
         cpu = "+cpu" if python.machine == "x86_64" else ""
         yield messages.CUDA_BUILD.finding(
             subject="python",
@@ -178,8 +178,8 @@ def torch_and_torch_npu_fit(
     torch_npu is compiled against one exact release of torch. With any other its import fails with an undefined symbol
     or crashes.
     """
-    requirement = required(pair.torch_npu.requires, "torch", python.machine)
-    needed = torch_needed(pair.torch_npu, python.machine)
+    requirement = required(pair.torch_npu.requires, "torch", python)
+    needed = torch_needed(pair.torch_npu, python)
     try:
         if requirement is not None:
             fits = requirement.accepts(pair.torch.version)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Note, Parameters, Refused, Step, fix
 
 from . import messages
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RunCommand(Parameters):
     """`devices` are the device nodes to pass in, empty for all of this host; `image` what to start, `command` what to
     run in it, `group` the number of the nodes' group for an image whose user is not root."""

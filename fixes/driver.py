@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_access import DeviceAccess, parse_groups
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Effect, GroupMember, Host, Note, Parameters, Refused, Step, fix
 
 from . import messages
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Access(Parameters):
     """`user` gets access, empty for the current user; `group` is that of the device nodes, if it has no name."""
 

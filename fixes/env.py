@@ -10,7 +10,7 @@ from npudoctor.facts.cann.packages import Nnal
 from npudoctor.facts.cann.settings import CannSettings
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import (
     Effect,
     Host,
@@ -44,7 +44,7 @@ _A_FILE = "--set scope=file path=/path/of/a/file"
 BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <<<\n"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Environment(Parameters):
     """`set` and `unset` are variables to correct. `scope` is user, system, python (the activation of the inspected
     Python's environment), or file: any `path`, for a `shell` (sh, fish, csh, systemd).
@@ -57,7 +57,7 @@ class Environment(Parameters):
     shell: str = "sh"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Visible(Parameters):
     """`value` is the corrected list of chips, empty to unset it; `scope` is user or python, as for env.profile."""
 

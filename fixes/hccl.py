@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import KernelPorts, PortRanges
 from npudoctor.facts.system.sysctl import LAST_FILE, SysctlFiles
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import (
     Host,
     Note,
@@ -29,7 +29,7 @@ KEY = "net.ipv4.ip_local_reserved_ports"
 OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReservePorts(Parameters):
     """`ports` are those to reserve, as in 60000-60031; empty for all that HCCL may use."""
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from npudoctor.facts.hccn.probes import PortTls
 from npudoctor.facts.node.context import Service
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import EndProcess, Note, Parameters, Refused, Run, Step, fix
 
 from . import messages
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Release(Parameters):
     """`pids` are the processes to end. `others` allows root to end those of other users."""
 
@@ -56,7 +56,7 @@ def _what(process: Process) -> str:
     return messages.COMMAND_OF_USER.text(command=process.command[:80], user=user)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TlsOff(Parameters):
     """`devices` are the numbers of the devices; empty for all whose switch is on."""
 

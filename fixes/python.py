@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.python.target_python import PythonEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix
 
 from . import messages
@@ -14,7 +14,7 @@ from . import messages
 PROOF = ("python.pairing", "python.cann-pairing", "python.torch", "python.torch-npu", "python.known-bad")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pair(Parameters):
     """`torch` and `torch_npu` are the releases to have; empty for the smallest change that the tables know.
 
@@ -26,7 +26,7 @@ class Pair(Parameters):
     offline: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Packages(Parameters):
     """`packages` are requirements such as numpy<2; empty for what is missing. `offline` is a folder of wheels."""
 

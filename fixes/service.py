@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, SystemdUnit, fix, untrusted_writer
 
 from . import messages
@@ -19,7 +19,7 @@ NEEDED = ("starlette", "uvicorn", "prometheus_client")
 _SYSTEMD = "/run/systemd/system"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Service(Parameters):
     """`command` is the npudoctor that the service starts, empty for this one. `setup` adds the service that makes the
     node ready at boot; `network` and `fixes` leave out what forbids the daemon other addresses, and changes."""

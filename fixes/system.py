@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from npudoctor import clock
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.system.storage import LogFolder, SharedMemory
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import (
     Effect,
     FileStat,
@@ -35,7 +35,7 @@ _ROTATED = re.compile(r".*_\d{14,20}\.log(\.\w+)?|.*\.log\.\d+(\.gz)?")
 _MOST_FILES = 20_000
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WantedLimits(Parameters):
     """`limits` maps nofile, nproc and memlock to a number or unlimited."""
 
@@ -63,7 +63,7 @@ def raise_limits(asked: WantedLimits, host: Host, container: Container | None) -
     yield from writing(host, LIMITS_FILE, head + "".join(lines), 0o644)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SharedSize(Parameters):
     """`size` is what /dev/shm should have, as in 16g; it uses memory only for what it contains."""
 
@@ -90,7 +90,7 @@ def enlarge_shared_memory(
     yield Remount(SHARED_MEMORY, wanted)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OldLogs(Parameters):
     """`folder` is the log folder of jobs, empty for the default; files older than `days` are removed."""
 

@@ -5,6 +5,7 @@ The consumer of `run` gets events as they happen: the command line, the terminal
 
 from __future__ import annotations
 
+import graphlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -32,7 +33,7 @@ from npudoctor.findings import (
 from npudoctor.host import Host, ParseError, Unavailable, exhausted
 from npudoctor.host.live.masked import MaskedHost
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
 from npudoctor.selection import Selection, select
 
@@ -40,21 +41,21 @@ CONTEXT = (Platform, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Started:
     """A check has begun: the first of its facts is being obtained."""
 
     check: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Finished:
     """A check has ended."""
 
     result: Result
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Done:
     """The run has ended. `facts` holds what was obtained, by probe: the fact, or what stands in its place."""
 
@@ -62,14 +63,14 @@ class Done:
     facts: Mapping[Probe, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Asked:
     """A fact is being obtained; `fact` is its name in `npudoctor facts`."""
 
     fact: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Answered:
     """A fact was obtained, or is known to be unavailable."""
 
@@ -105,7 +106,7 @@ def gather(catalog: Catalog, host: Host, options: Options, *, deadline_s: float 
     return {probe: work.values.get(probe.provides, late) for probe in probes}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Crash:
     """An exception in a probe or a check that nobody foresaw."""
 
@@ -195,8 +196,8 @@ class _Run:
         limit_s = self.selection.deadline_s
         try:
             yield from self._follow(None if limit_s is None else began + limit_s)
-        except schedule.Circle as circle:
-            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.nodes)
+        except graphlib.CycleError as circle:
+            names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.args[1])
             yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
         except schedule.TimeIsUp:
             yield from self._give_up(f"the run's time of {limit_s:g} s was up before it could look", Because.TIMED_OUT)

@@ -6,24 +6,40 @@ These models are the JSON contract `npudoctor.report/1`: fields may be added in 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer, field_validator
-from pydantic.plugin import _loader
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, field_serializer, field_validator
+from pydantic_core import CoreSchema, core_schema
 
 from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.reasons import Because as Because
 
-# Else it reads what every installed distribution says of itself, for plugins of its own: a fiftieth of a check.
-_loader._plugins = {}
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-Line = Annotated[str, BeforeValidator(lambda value: visible(value) if isinstance(value, str) else value)]
+class _Shown:
+    """Makes a text, or the texts in a dict, visible as it enters a model.
+
+    pydantic's BeforeValidator would read a signature for every field.
+    """
+
+    def __init__(self, shown: Callable[[Any], Any], kind: type = str) -> None:
+        self._shown, self._kind = shown, kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._made_visible, handler(source))
+
+    def _made_visible(self, value: Any) -> Any:
+        return self._shown(value) if isinstance(value, self._kind) else value
+
+
+Line = Annotated[str, _Shown(visible)]
 """Text in one line, which may come from the node: whatever a terminal would obey or hide in it is escaped."""
 
-Lines = Annotated[str, BeforeValidator(lambda value: visible_lines(value) if isinstance(value, str) else value)]
+Lines = Annotated[str, _Shown(visible_lines)]
 """The same in several lines."""
 
 
@@ -84,9 +100,19 @@ class Verdict(str, Enum):
 
 
 class Model(BaseModel):
-    """A frozen model that refuses fields that it does not know."""
+    """A frozen model. Whoever makes one may not name a field that it does not know; whoever reads a report may.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    def __new__(cls, **fields: Any) -> Self:
+        """Refuse an unknown field; what is read from JSON does not come through here with any."""
+        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
+        if unknown := sorted(fields.keys() - known):
+            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
+        return super().__new__(cls)
 
 
 class Evidence(Model):
@@ -132,7 +158,7 @@ class Finding(Model):
     """
 
     code: Line | None = None
-    params: Annotated[dict[str, Any], BeforeValidator(all_visible)] = Field(default_factory=dict)
+    params: Annotated[dict[str, Any], _Shown(all_visible, dict)] = Field(default_factory=dict)
     subject: Line = "host"
     severity: Severity = Severity.ERROR
     summary: Line
@@ -232,7 +258,7 @@ class Report(Model):
     summary: dict[Line, int]
     results: tuple[Result, ...]
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Any
 
 from npudoctor.findings import Evidence, Finding, FixOffer, Severity
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
 class _Formatter(string.Formatter):
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sentence:
     """A text with parameters that is no finding of its own: a reason, a detail or a hint for one case, a note."""
 
@@ -74,7 +74,7 @@ class Sentence:
         return _FORMATTER.vformat(self.template, (), params)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Message:
     """The texts of one kind of finding. `code` is the check's id and a name below it: `npu.health/alarm`.
 

@@ -2,11 +2,13 @@
 
 An entry point of the group `npudoctor.plugins` names a module or a package; what `@check`, `@probe` and `@fix` made in
 it, or in the modules right below it, joins the catalogue. So does what lies in a single file that `--plugin` names, or
-in any of /etc/npudoctor/checks.d. One that cannot be loaded is a reported result, not an outage.
+in any of /etc/npudoctor/checks.d. A stranger's that cannot be loaded is a reported result, not an outage; one of
+npudoctor's own is an internal error.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -16,12 +18,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Check, Fix, Message, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
@@ -33,7 +35,7 @@ GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container
 """The order of the built-in subjects in a report; other subjects follow by name."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Catalog:
     """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load.
 
@@ -51,6 +53,10 @@ class Catalog:
         return tuple(message for message in self.messages.values() if message.check == check.id)
 
 
+class BuiltinBroken(Exception):
+    """What npudoctor itself brings cannot be loaded: an internal error; the text says what, and why."""
+
+
 class PluginRefused(Exception):
     """A file that is not loaded, because somebody else could have written what is in it."""
 
@@ -59,17 +65,18 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     """The catalogue of this installation, of `folder`, and of `files` (a folder counts for the files in it)."""
     found: list[object] = []
     broken: list[Result] = []
-    for name, where, loading in _sources(files, folder):
+    for source in _sources(files, folder):
         try:
-            found += [item for module in loading() for item in _offered(module)]
+            found += [item for module in source.load() for item in _offered(module)]
+        except PluginRefused as problem:
+            broken.append(_broken(source.name, str(problem)))
         except (Exception, SystemExit) as problem:
+            reason = f"{source.where} cannot be loaded: {type(problem).__name__}: {problem}"
+            if source.is_ours:
+                raise BuiltinBroken(reason) from problem
             import traceback
 
-            if isinstance(problem, PluginRefused):
-                broken.append(_broken(name, str(problem)))
-            else:
-                reason = f"{where} cannot be loaded: {type(problem).__name__}: {problem}"
-                broken.append(_broken(name, reason, traceback.format_exc()))
+            broken.append(_broken(source.name, reason, traceback.format_exc()))
     broken += [_broken("knowledge.d", problem) for problem in table.site_problems()]
     return assemble(found, broken)
 
@@ -112,27 +119,31 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
 
 # Where plug-ins come from
 
-_Source = tuple[str, str, Callable[[], Iterable[ModuleType]]]
-"""A name, where it is said to lie, and what loads it."""
+
+class _Source(NamedTuple):
+    """A name, where it is said to lie, what loads it, and whether npudoctor itself brings it."""
+
+    name: str
+    where: str
+    load: Callable[[], Iterable[ModuleType]]
+    is_ours: bool = False
 
 
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     """Built-ins first, so that a stranger's twin is the one that is left out."""
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
     for point in points:
-        loading = _of_point if _is_ours(point) else _in_time(_of_point)
-        yield point.name, point.value, _bound(loading, point)
+        ours = _is_ours(point)
+        load = functools.partial(_of_point if ours else _in_time(_of_point), point)
+        yield _Source(point.name, point.value, load, ours)
     given = [*files, *([folder] if os.path.isdir(folder) else [])]
     for path in dict.fromkeys(file for one in given for file in _python_files(one)):
-        yield os.path.basename(path).removesuffix(".py"), path, _bound(_in_time(_of_file), path)
+        name = os.path.basename(path).removesuffix(".py")
+        yield _Source(name, path, functools.partial(_in_time(_of_file), path))
 
 
 def _is_ours(point: EntryPoint) -> bool:
     return point.value.startswith("npudoctor.")
-
-
-def _bound(loading: Callable[[Any], Iterable[ModuleType]], what: Any) -> Callable[[], Iterable[ModuleType]]:
-    return lambda: loading(what)
 
 
 def _of_point(point: EntryPoint) -> list[ModuleType]:

@@ -1,9 +1,13 @@
-"""`dataclass` as the standard library has it, made without generating code, because a check starts fast.
+"""`record`: a small class of named fields, made without generating code, because a check starts fast.
 
 Python compiles half a dozen functions for every frozen dataclass, half a millisecond each time a process starts; with
-some two hundred kinds of facts and rows that was a third of a run. Here all records share one `__init__`, `__eq__`,
-`__hash__` and `__repr__`. `dataclasses.fields`, `asdict`, `replace` and `is_dataclass` work as ever; type checkers see
-the original.
+some three hundred kinds of facts and rows that was a third of a run. All records share one `__init__`, `__eq__`,
+`__hash__` and `__repr__`. `dataclasses.fields`, `asdict`, `replace` and `is_dataclass` take records too, and a type
+checker sees a dataclass.
+
+A record is less than a dataclass, and says so: `__post_init__`, slots, InitVar, KW_ONLY, a mutable default, a field
+without a default behind one with it, and fields with `init=False`, `repr=False`, `hash=` or metadata are refused with a
+TypeError when the class is made. A plug-in may use the standard library's dataclass wherever npudoctor uses a record.
 """
 
 from __future__ import annotations
@@ -14,20 +18,22 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+__all__ = ["field", "record", "replace"]
+
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
+    from dataclasses import dataclass as record
     from dataclasses import field as field
     from dataclasses import replace as replace
 else:
     from dataclasses import field as field
     from dataclasses import replace as replace
 
-    def dataclass(cls=None, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, repr=True):
+    def record(cls=None, *, frozen=False, kw_only=False, eq=True, order=False, repr=True):
         """Make a record of a class; the arguments mean what they mean in dataclasses.dataclass."""
         if cls is None:
-            return lambda cls: dataclass(
-                cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order, repr=repr
-            )
+            return lambda cls: record(cls, frozen=frozen, kw_only=kw_only, eq=eq, order=order, repr=repr)
+        if hasattr(cls, "__post_init__"):
+            raise TypeError(f"{cls.__name__}: a record has no __post_init__")
         shape = _Shape(_kinds_of(cls, kw_only))
         shared = _ALWAYS | (_REPR if repr else {}) | (_ORDER if order else {}) | (_FROZEN if frozen else {})
         if eq:
@@ -104,11 +110,23 @@ def _kinds_of(cls: Any, kw_only: bool) -> dict[str, _Kind]:
         if "ClassVar" in str(hint):
             continue
         said = own.get(name, MISSING)
+        if "InitVar" in str(hint) or "KW_ONLY" in str(hint):
+            raise TypeError(f"{cls.__name__}.{name}: a record has no InitVar and no KW_ONLY")
         if isinstance(said, dataclasses.Field):
+            if not (said.init and said.repr) or said.hash is not None or said.metadata:
+                raise TypeError(f"{cls.__name__}.{name}: a record's field has a default, default_factory or compare")
             by_name = kw_only if said.kw_only is MISSING else said.kw_only
             found[name] = _Kind(hint, said.default, said.default_factory, said.compare, by_name, said)
         else:
+            if said.__class__.__hash__ is None:
+                raise TypeError(f"{cls.__name__}.{name}: a mutable default needs field(default_factory=...)")
             found[name] = _Kind(hint, said, MISSING, True, kw_only, None)
+    optional = ""
+    for name, kind in found.items():
+        if kind.default is not MISSING or kind.factory is not MISSING:
+            optional = optional or ("" if kind.kw_only else name)
+        elif optional and not kind.kw_only:
+            raise TypeError(f"{cls.__name__}.{name} has no default and stands behind {optional}, which has one")
     return found
 
 

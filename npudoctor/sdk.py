@@ -38,7 +38,7 @@ from npudoctor.host import (
     run_each,
 )
 from npudoctor.messages import Message, Sentence
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
 from npudoctor.steps.packages import KeepPackages
@@ -55,7 +55,7 @@ HEALTH = "health"
 """Tag of the checks that `npudoctor healthcheck` judges."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Options:
     """What the person who asked has decided; a fact like any other, so checks and probes may take it.
 
@@ -72,7 +72,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Threshold:
     """A limit that a site may set by name in its configuration, with the default that holds otherwise.
 
@@ -105,7 +105,7 @@ class Threshold:
         return self.usual if said is None else float(said)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Need:
     """One fact that a check or a probe takes."""
 
@@ -142,7 +142,7 @@ def _need(name: str, hint: Any) -> Need:
     return Need(name, hint, False)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(frozen=True, kw_only=True, eq=False)
 class Check:
     """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
 
@@ -173,7 +173,7 @@ class Check:
         return self.function(*facts, **named)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Probe:
     """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
 
@@ -225,7 +225,7 @@ class Effect(str, Enum):
     REBOOT = "reboot"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameters:
     """What a fix can be told. A fix has its own subclass, a record with a default for each field, among its needs.
 
@@ -233,7 +233,7 @@ class Parameters:
     """
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(frozen=True, kw_only=True, eq=False)
 class Fix:
     """A planner of reversible steps with a stable id. Made by `@fix`; only the runner acts."""
 

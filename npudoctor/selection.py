@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor.findings import Severity, Silenced
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import PROFILES, Check, Options
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Selection:
     """Which checks to run and how to judge them.
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from npudoctor.cli import UsageError
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 STDIN = "-"
 _HANDED_IN = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
@@ -24,7 +24,7 @@ _HANDED_IN = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Log:
     """A file to read; `folder` is the named folder that it was found in, `size` None where it is not known before."""
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from npudoctor.facts.versions import Version
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.host import Because, Unavailable
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 
 Parts = tuple[str, ...]
 """A value: its parts in order."""
@@ -31,7 +31,7 @@ class Trait(NamedTuple):
     title: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Node:
     """One node. `known` names the sources that tell all there is: a trait of theirs that is not in `traits` is none."""
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from npudoctor.compare.features import GENERIC, Node, Parts, Trait
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 ALIKE = 0.06
 """The share of differing traits up to which two nodes belong to one group, where few nodes are exactly alike."""
@@ -20,7 +20,7 @@ DWARFED = 3
 """A group is odd beside one that is more than so many times as large; so are one or two nodes beside any larger."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Difference:
     """One trait of a node that is not as expected; `expected` is the norm of its group, or what the reference has."""
 
@@ -29,7 +29,7 @@ class Difference:
     expected: Parts
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Odd:
     """A node that is unlike its peers. `peers` are as many nodes as have the norm that it is compared with."""
 
@@ -38,7 +38,7 @@ class Odd:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Split:
     """A trait in which nodes differ, and who has which value; the most frequent first."""
 
@@ -46,7 +46,7 @@ class Split:
     values: tuple[tuple[Parts, tuple[Node, ...]], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Comparison:
     """How nodes compare. `groups` are those of nodes that are alike, the largest first; `splits` all that differs."""
 

@@ -13,14 +13,14 @@ from npudoctor.daemon.seen import Lost, Tried
 from npudoctor.daemon.store import Change
 from npudoctor.daemon_config import AutoFix
 from npudoctor.findings import Report, Severity
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 HOUR_S = 3600.0
 TRIED = ("fixed", "fix-failed")
 BOOT = "boot of the last fixes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Fixer:
     """What is needed to apply a fix; `apply` does it, and returns None where there was nothing to do.
 

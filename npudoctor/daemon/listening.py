@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
-import stat
 import struct
 import threading
 import time
@@ -22,7 +20,7 @@ from npudoctor.daemon import web
 from npudoctor.daemon.state import Untrusted, must_be_ours
 from npudoctor.daemon.web import App
 from npudoctor.host import Unavailable
-from npudoctor.host.live import accounts
+from npudoctor.host.live import accounts, unix_sockets
 
 HEAD_S = 2.0
 """How long the head of a request may take, from the beginning of a connection or from its first byte."""
@@ -53,9 +51,8 @@ def unix_socket(path: str, group: str | None) -> socket.socket:
     try:
         gid = -1 if group is None else accounts.group_by_name(group).gr_gid
         must_be_ours(folder, folder=True)
-        _make_room(path)
-        return _bound(path, gid)
-    except Untrusted as problem:
+        return unix_sockets.bind(path, mode=0o660, gid=gid)
+    except (Untrusted, unix_sockets.Taken) as problem:
         raise CannotListen(str(problem)) from problem
     except Unavailable as problem:
         raise CannotListen(problem.reason) from problem
@@ -63,42 +60,6 @@ def unix_socket(path: str, group: str | None) -> socket.socket:
         raise CannotListen(f"there is no group {group!r}: groupadd --system {group}") from None
     except OSError as problem:
         raise CannotListen(f"{path} cannot be bound: {problem.strerror or problem}") from problem
-
-
-def _bound(path: str, gid: int) -> socket.socket:
-    """A socket that nobody else could use for an instant: it is opened to the group when it is the group's."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    mask = os.umask(0o177)
-    try:
-        made.bind(path)
-        os.chown(path, -1, gid)
-        os.chmod(path, 0o660)
-    except BaseException:
-        made.close()
-        raise
-    finally:
-        os.umask(mask)
-    return made
-
-
-def _make_room(path: str) -> None:
-    try:
-        kind = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(kind):
-        raise CannotListen(f"{path} is there and is no socket; remove it, or give another --socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(1.0)
-        try:
-            asking.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-        except OSError as problem:
-            if problem.errno not in (errno.EAGAIN, errno.ETIMEDOUT):
-                raise
-    raise CannotListen(f"another daemon answers on {path}")
 
 
 def tcp_socket(host: str, port: int) -> socket.socket:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from npudoctor.config import Config
 from npudoctor.daemon_config import DaemonSettings
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Site:
     """The configuration, what to look at, and the daemon's own section of the configuration."""
 
@@ -17,7 +17,7 @@ class Site:
     settings: DaemonSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Places:
     """Where its files lie: the socket, the state file, the history, and the journal of fixes (None: the usual one)."""
 

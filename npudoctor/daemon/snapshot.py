@@ -8,10 +8,10 @@ from npudoctor.daemon import answers
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.store import Issue
 from npudoctor.findings import Because, Report, Result, Skip, Status
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Looked:
     """The last look of a kind: when it ended, in seconds since 1970, how long it took, and how many there were."""
 
@@ -20,7 +20,7 @@ class Looked:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class View:
     """Everything that is answered. Times are in seconds since 1970, `written_s` of the boot clock.
 

@@ -14,7 +14,7 @@ from typing import Any
 from npudoctor import clock
 from npudoctor.daemon import store_file
 from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import PROFILES
 
 SCHEMA = """
@@ -39,7 +39,7 @@ FLAPS, FLAPPING_S = 3, 3600.0
 """So many times opened within so many seconds is flapping."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Issue:
     """One thing that is, or was, wrong. Times are in seconds since 1970; `resolved_at` is None while it lasts.
 
@@ -58,7 +58,7 @@ class Issue:
     flapping: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Change:
     """One thing that happened, at a time in seconds since 1970.
 

@@ -11,7 +11,7 @@ from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
 from npudoctor.explain.scoring import STRONG, Suspect, Times, suspects
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 
 _NEIGHBOURS = 15
 """Lines within which a line without a name belongs to the source of its neighbour."""
@@ -20,7 +20,7 @@ _SAME_INSTANT_S = 1.0
 _REPORTED = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CodeSeen:
     """A code in the log: its row where it is known, else what prints codes like it."""
 
@@ -31,7 +31,7 @@ class CodeSeen:
     first: Sighting
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class FirstFailure:
     """Who of how many failed first, and with what. `by` is how that is known: time, launcher, order, or cause."""
 
@@ -41,7 +41,7 @@ class FirstFailure:
     of: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Diagnosis:
     """All that the logs show. `unexplained` is the first exception that nothing known explains."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _RANKS = (
     re.compile(r"^\W*(?:\[default\d+\]:\s*)?\[rank ?(\d+)\]", re.IGNORECASE),
@@ -46,7 +46,7 @@ _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.3, "t": 0.3}
 _ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|If reserved memory is")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Source:
     """Who wrote a line, as far as it says."""
 
@@ -72,7 +72,7 @@ class Source:
 NOBODY = Source()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Moment:
     """A time stamp as a line gives it; some give no year. `second` counts from midnight."""
 

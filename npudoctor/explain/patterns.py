@@ -9,7 +9,7 @@ from enum import Enum
 from npudoctor import knowledge
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalised, spelled_in
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
 """A symptom that is nothing but a code: codes are sought anyhow."""
@@ -49,7 +49,7 @@ class Kind(str, Enum):
     ROOT_CAUSE = "root-cause"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Found:
     """One thing in a line: `what` is a pitfall's id, a code, a message, an exception; `by` what found it; where."""
 
@@ -59,7 +59,7 @@ class Found:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Phrase:
     kind: Kind
     what: str

@@ -15,7 +15,7 @@ from itertools import accumulate
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 BLOCK = 1 << 20
 """Bytes that are read and looked at together."""
@@ -47,7 +47,7 @@ _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d+)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Sighting:
     """Something sought, where a source first showed it.
 
@@ -68,7 +68,7 @@ class Sighting:
     advice: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class FileRead:
     """One file as it was read; `problem` says why it was not."""
 

@@ -14,7 +14,7 @@ from npudoctor import knowledge
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Sighting
 from npudoctor.knowledge.tables.pitfalls import Pitfall
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 STRONG = 0.5
 """From this weight on, one piece of evidence is enough to blame a pitfall for what else is seen."""
@@ -33,7 +33,7 @@ Times = Mapping[int, float]
 """Seconds by the `id` of a sighting; those whose moment is unknown are missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Suspect:
     """A pitfall that a log shows; `weight` is that of its best evidence, which comes first in `evidence`."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, TypeVar
 
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import ParseError
 
 V = TypeVar("V", bound="Version")
@@ -36,7 +36,7 @@ _WHEEL = re.compile(
 _PRE = {"a": "a", "alpha": "a", "b": "b", "beta": "b", "c": "rc", "rc": "rc"}
 
 
-@dataclass(frozen=True, slots=True, order=True, repr=False)
+@record(frozen=True, order=True, repr=False)
 class Version:
     """An ordered version: spellings of one version are equal. `text` is the usual spelling."""
 

@@ -20,7 +20,7 @@ from typing import Any
 from npudoctor import clock
 from npudoctor.fixer import serialise
 from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.steps import Step
 from npudoctor.steps.files import untrusted_writer
 from npudoctor.steps.packages import KeepPackages
@@ -33,7 +33,7 @@ CUT_OFF = (APPLYING, UNDOING)
 _ENTRY = re.compile(r"\d{3}\.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RunRecord:
     """What a journal says of a run: `params` as JSON, times in UTC."""
 
@@ -48,7 +48,7 @@ class RunRecord:
     reversible: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Status:
     """How far a run is, since when, and why."""
 
@@ -57,7 +57,7 @@ class Status:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Entry:
     """A step that was begun, and what takes it back."""
 

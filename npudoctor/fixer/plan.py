@@ -16,7 +16,7 @@ from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Stat
 from npudoctor.fixer import serialise
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import Check, Fix, Options, Parameters
 from npudoctor.selection import Selection
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
@@ -24,7 +24,7 @@ from npudoctor.steps import Note, Obstacle, Step, StepFailed
 _FACTS = "fix.facts"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Request:
     """A fix by id; `params` None takes what the findings offer."""
 
@@ -32,7 +32,7 @@ class Request:
     params: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Aim:
     """A finding that a plan should mend."""
 
@@ -41,7 +41,7 @@ class Aim:
     summary: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Planned:
     """A step with its preview and its inverse as of now."""
 
@@ -50,7 +50,7 @@ class Planned:
     inverse: Step | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FixPlan:
     """Everything that one fix would do. `refused` says why it cannot be; then there may be no steps.
 

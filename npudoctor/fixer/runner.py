@@ -31,7 +31,7 @@ from npudoctor.fixer.journal import (
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.host import MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 from npudoctor.sdk import Effect, Options
 from npudoctor.steps import Step, StepFailed
 from npudoctor.steps.packages import KeepPackages
@@ -49,7 +49,7 @@ class Outcome(str, Enum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Begun:
     """A run has been opened in the journal under the lock; `steps` is how many it has."""
 
@@ -58,7 +58,7 @@ class Begun:
     steps: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StepBegun:
     """A step is journalled and being taken; `number` counts from 1."""
 
@@ -66,14 +66,14 @@ class StepBegun:
     preview: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StepDone:
     """A step has been taken."""
 
     number: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Proving:
     """The checks that should hold now are being run, in this process's environment or that of a new login."""
 
@@ -81,7 +81,7 @@ class Proving:
     effect: Effect
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Undoing:
     """A step is being taken back; `number` counts from 1, newest first."""
 
@@ -89,7 +89,7 @@ class Undoing:
     preview: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Ended:
     """The last event. `reason` is a full clause, `remaining` what is not mended, `reversible` whether `undo` works.
 

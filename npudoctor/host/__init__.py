@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from npudoctor.reasons import Because as Because
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 TOOL_TIMEOUT_S = 10.0
 SIDE_BY_SIDE = 4
@@ -98,7 +98,7 @@ class BundleError(ValueError):
     """What was given is no bundle, or one that cannot be trusted; the text is one line: what, where, what to do."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Completed:
     """A command that ended or was ended.
 
@@ -114,7 +114,7 @@ class Completed:
     truncated: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FileStat:
     """What `stat` says: `kind` is file, dir, char, block, fifo, socket; `mode` the permission bits.
 
@@ -131,7 +131,7 @@ class FileStat:
     rdev: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class User:
     """The person who asked."""
 
@@ -142,7 +142,7 @@ class User:
     groups: tuple[str, ...] = ("root",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class About:
     """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from npudoctor.knowledge.patterns import covers, train
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
 class Fit(str, Enum):
@@ -54,7 +54,7 @@ class Confidence(str, Enum):
         return self in (Confidence.OFFICIAL_TABLE, Confidence.OFFICIAL_TABLE_VIA_FORK, Confidence.SITE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TorchNpuRelease:
     """One torch_npu wheel.
 
@@ -115,7 +115,7 @@ class TorchNpuRelease:
         return min(((int(found[1]), int(found[2])) for found in floors if found), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Window:
     """The CANN releases that a torch_npu train says it runs on."""
 
@@ -124,7 +124,7 @@ class Window:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HdkSupport:
     """The drivers (HDK) of one CANN: its pair, those that it lists as compatible (oldest first) and incompatible."""
 
@@ -150,7 +150,7 @@ class HdkSupport:
         return self.compatible[0] if self.compatible else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PythonSupport:
     """The Pythons that CANN releases support, oldest to newest major.minor; `numpy` and `protobuf` where documented."""
 
@@ -168,7 +168,7 @@ class PythonSupport:
         return bool(version and oldest and newest and oldest <= version <= newest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class KnownBad:
     """A known defect of torch_npu releases. `fixed_in` maps each of them to the release that mends it.
 
@@ -185,7 +185,7 @@ class KnownBad:
     fixed: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Lifecycle:
     """Where a torch line stands: planned, development, maintenance or eol; dates as YYYY-MM-DD or YYYY-MM."""
 

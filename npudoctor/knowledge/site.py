@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 SCHEMA = "npudoctor.knowledge/1"
 
@@ -60,7 +60,7 @@ class SiteError(ValueError):
     """A file of a site that does not count; the text says which, what is wrong, and what was expected."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SiteRows:
     """The rows of all good files, by table and list, each with the file that it comes from; and what is wrong with
     the others."""

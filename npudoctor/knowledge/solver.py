@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from npudoctor.knowledge.pairs import Confidence, Fit, TorchNpuRelease
 from npudoctor.knowledge.patterns import canonical, covers, train, wheel
 from npudoctor.knowledge.tables.compatibility import Compatibility
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 NUMPY_2_FROM = (8, 5)
 """The CANN train from which on numpy 2 works with its operator compiler."""
@@ -26,7 +26,7 @@ _COST = {"torch": 10, "torch_npu": 11, "numpy": 5, "nnal": 25, "python": 40, "ca
 _QUALITY = {Fit.PAIRED: 0, Fit.SEEN: 1, Fit.COMPATIBLE: 2, Fit.EXPECTED: 3, Fit.UNKNOWN: 4}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Stack:
     """The releases on a node; None is not installed, or not known. `needs_torch` is what the torch_npu here asks for,
     by its own metadata; `accepts_torch` whether it accepts the torch here, where somebody has compared them better
@@ -43,7 +43,7 @@ class Stack:
     accepts_torch: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Change:
     """One part that has to be another release; `now` is None where it is not installed."""
 
@@ -52,7 +52,7 @@ class Change:
     then: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Solution:
     """A consistent set: what to change (nothing where all fits) and what torch and torch_npu are then.
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
 class Kind(str, Enum):
@@ -44,7 +44,7 @@ class Kind(str, Enum):
     INTERFACE = "interface"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Rule:
     """What one value may be.
 

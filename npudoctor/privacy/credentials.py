@@ -2,9 +2,11 @@
 
 How it works: each rule names words without which it cannot match. A search for these words is a plain substring search,
 so a text without any of them costs next to nothing. A rule then matches from such a word forward only: what stands
-before the word is kept anyway and is not part of the expression. Every quantifier is bounded or is the last part of its
-expression, so that the time grows with the length of the text and not faster; tests/security/test_expressions.py
-doubles the input of each. Expressions that began with an unbounded run of word characters were quadratic.
+before the word is kept anyway and is not part of the expression. Where an expression ignores case, it begins by asking
+for one of the first letters of its words: else `re` tries every word at every place. Every quantifier is bounded or is
+the last part of its expression, so that the time grows with the length of the text and not faster;
+tests/security/test_expressions.py doubles the input of each. Expressions that began with an unbounded run of word
+characters were quadratic.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ _TOOLS = (
 _RULES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("pass", "pwd", "secret", "token", "credential", "key"),
-        rf"(?i)(?P<head>(?:{_STRONG}){_ASSIGNED}){_VALUE}",
+        rf"(?i)(?=[ptscal])(?P<head>(?:{_STRONG}){_ASSIGNED}){_VALUE}",
     ),
     (
         ("pw", "auth", "cookie", "session", "sid", "license", "sig", "tok"),
-        rf"(?i)(?P<head>{_WEAK}(?:\\?[\"'])?\s{{0,2}}=\s{{0,2}}){_VALUE}",
+        rf"(?i)(?=[pacslt])(?P<head>{_WEAK}(?:\\?[\"'])?\s{{0,2}}=\s{{0,2}}){_VALUE}",
     ),
     (("key=",), rf"(?i)(?P<head>[?&]key=){_VALUE}"),
     (
@@ -114,8 +116,10 @@ def names_a_secret(name: str) -> bool:
 def _applied(rules: tuple[tuple[tuple[str, ...], str], ...], text: str) -> str:
     small = text.lower()
     for words, expression in rules:
-        if any(word in small for word in words):
-            text = re.sub(expression, _hidden, text)
+        for word in words:
+            if word in small:
+                text = re.sub(expression, _hidden, text)
+                break
     return text
 
 

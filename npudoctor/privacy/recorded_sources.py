@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 HOSTS, USERS, ADDRESSES, SERIALS, TEXT = "host names", "user names", "addresses", "serial numbers", "free text"
 """What a source may tell. TEXT: written by programs or people, so that only a person can say what it tells."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """One kind of source: an expression for its whole name, what it is, and what in it identifies; nothing: ()."""
 

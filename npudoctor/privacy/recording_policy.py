@@ -28,7 +28,7 @@ from npudoctor.privacy import command_lines as command_line
 from npudoctor.privacy import recorded_sources
 from npudoctor.privacy.credentials import masked
 from npudoctor.privacy.recorded_sources import Source
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 
 PLENTY_OF_BYTES = 16 << 30
 PLENTY_OF_FILES = 1 << 20
@@ -39,7 +39,7 @@ _AWAKE = ("running", "idle")
 _VARIABLES = re.compile(r"/proc/[0-9]+/environ")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LeftOut:
     """How much was left out: variables, command lines of other users, whole commands because of a word that looks like
     a credential, and files of which nobody knows what they are for."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.host import User
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sim import kernel, releases
 from npudoctor.sim.products import PRODUCTS, Product
 from npudoctor.sim.scenario import Chips, Interface, Job, OneCard, Process, Scenario
@@ -22,7 +22,7 @@ NOW = 1795227045.0
 BOOTED = 1792000000.0
 
 
-@dataclass(kw_only=True)
+@record(kw_only=True)
 class Chip:
     """One chip. `phy_id` is its number among the device nodes; `hbm_own_mb` is the HBM that no process accounts for."""
 
@@ -63,7 +63,7 @@ class Chip:
     missing: frozenset[str] = frozenset()
 
 
-@dataclass(kw_only=True)
+@record(kw_only=True)
 class Running:
     """A process. `holds` are cards with the memory held there in MB; `dead` ones are known to the driver alone."""
 

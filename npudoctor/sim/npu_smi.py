@@ -5,14 +5,14 @@ A layout is a list of column widths; the layouts differ by product line and driv
 
 from __future__ import annotations
 
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 from npudoctor.sim.node import Chip, Node
 from npudoctor.sim.releases import release_of
 
 _HUGEPAGES = "Hugepages-Usage(page)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Layout:
     """Widths of a family. `outer` are those of the three cells, `id` of the first word in a row, the others of columns.
 

@@ -5,7 +5,7 @@ Figures are those of public listings (chip names, memory, PCI ids, idle power an
 
 from __future__ import annotations
 
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 
 NUMA_8X24 = {str(node): f"{24 * node}-{24 * node + 23}" for node in range(8)}
 """Four Kunpeng 920 processors of 48 cores: eight NUMA nodes."""
@@ -13,7 +13,7 @@ NUMA_8X24 = {str(node): f"{24 * node}-{24 * node + 23}" for node in range(8)}
 NUMA_2X48 = {"0": "0-47", "1": "48-95"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Seat:
     """Where a card sits: PCI addresses of its chips, their NUMA node, and the CPUs near it as npu-smi prints them."""
 
@@ -22,7 +22,7 @@ class Seat:
     affinity: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Product:
     """One machine model. Lists of idle values go round over the chips; memory is in MB, frequency in MHz.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DriverRelease:
     """A driver package: its inner version, the firmware of its bundle, and the firmware range that it accepts."""
 
@@ -18,7 +18,7 @@ class DriverRelease:
     accepts: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannRelease:
     """A CANN release: the build number in version.cfg and the inner version in the install records."""
 
@@ -32,7 +32,7 @@ class CannRelease:
         return release_of(self.version) >= (8, 5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class System:
     """An operating system: what os-release says, its kernel without the machine, its glibc."""
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Literal
 
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS
 from npudoctor.sim.tables import ScenarioError, table
@@ -22,7 +22,7 @@ Link = Literal["UP", "DOWN"]
 Fault = Literal["", "hang", "crash", "slow", "no-device", "device-used", "board-type"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Person:
     """The user who runs npudoctor; `groups` gives the number of each group, the first is the primary one."""
 
@@ -31,7 +31,7 @@ class Person:
     groups: dict[str, int] = field(default_factory=lambda: {"root": 0})
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Driver:
     """The driver. `loaded` is the version of the modules that run, `tool` that of npu-smi; both default to `version`.
 
@@ -50,7 +50,7 @@ class Driver:
     hccn_for_all: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Firmware:
     """The firmware; without a version the one of the driver's bundle. `fits` is what the board says of the pair."""
 
@@ -58,7 +58,7 @@ class Firmware:
     fits: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Cann:
     """The toolkit and its operators. `sourced`: set_env.sh is in force for the job; `nnal` is the version of ATB."""
 
@@ -71,7 +71,7 @@ class Cann:
     nnal: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Python:
     """The target Python. `kind` is whose it is (plain: its own prefix); an empty torch or torch_npu is not installed.
 
@@ -87,7 +87,7 @@ class Python:
     packages: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Chips:
     """Values of the chips. `missing` names where a chip is not seen; `codes` are npu-smi's fault codes.
 
@@ -126,14 +126,14 @@ class Chips:
     missing: tuple[Place, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class AllChips(Chips):
     """Values of all chips, and how many cards there are."""
 
     count: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OneCard(Chips):
     """Values of one card by npu-smi's id, or of one of its chips."""
 
@@ -141,7 +141,7 @@ class OneCard(Chips):
     chip: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Process:
     """A process. `npu` and `chip` are the card that it holds, with `memory_mb` of it; `dead`: only the driver knows it.
 
@@ -163,7 +163,7 @@ class Process:
     stuck: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Job:
     """A training job that runs: one rank per chip under torchrun. HCCL's rank 0 listens on `base_port`."""
 
@@ -179,7 +179,7 @@ class Job:
     master_port: int = 29500
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Interface:
     """A network interface; `speed` is in Mbit/s."""
 
@@ -190,7 +190,7 @@ class Interface:
     mtu: int = 1500
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Box:
     """A container around npudoctor. `devices`: which /dev/davinciN are passed in; `managers`: the manager nodes are.
 
@@ -206,7 +206,7 @@ class Box:
     sources: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Topology:
     """`form` pasted: a listing as in a web page, its header at the margin. `links` changes single pairs, "0-3"."""
 
@@ -215,7 +215,7 @@ class Topology:
     links: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Command:
     """The whole answer of one command, in place of the rendered one."""
 
@@ -225,7 +225,7 @@ class Command:
     timed_out: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Scenario:
     """A simulated node. `kernel_log` are lines beside the usual ones; `next_kernel` was installed and boots next."""
 

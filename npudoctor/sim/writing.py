@@ -8,11 +8,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from npudoctor import __version__
 from npudoctor.host import STANDARD_PLACES, Completed
 from npudoctor.host.live.safe_files import why_untrusted
+from npudoctor.host.recording.bundle_writer import described
 from npudoctor.host.recording.canned import RecordedHost
-from npudoctor.host.recording.recorded_node import SCHEMA
 from npudoctor.host.simulated.tree import FileTree
 from npudoctor.sim.target import script_of
 
@@ -38,23 +37,8 @@ def write_bundle(host: RecordedHost, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     if os.geteuid() == 0 and (reason := why_untrusted(folder)):
         raise PermissionError(f"{folder} is refused: {reason}")
-    user, about = host.user, host.about
-    said = {
-        "schema": SCHEMA,
-        "npudoctor": __version__,
-        "hostname": about.hostname,
-        "machine": about.machine,
-        "recorded_at": about.recorded_at,
-        "environment": about.environment,
-        "unrecorded": "absent",
-        "user": {
-            "name": user.name,
-            "uid": user.uid,
-            "gid": user.gid,
-            "gids": list(user.gids),
-            "groups": list(user.groups),
-        },
-    }
+    said = {**described(host.about, host.user), "unrecorded": "absent"}
+    del said["npudoctor_prefix"]  # of this machine, not of the simulated node
     _json(folder, "bundle.json", said)
     _json(folder, "environ.json", dict(host.environ))
     _json(folder, "host.json", _measures(host))

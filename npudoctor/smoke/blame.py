@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.smoke import launch
 from npudoctor.smoke.events import Cause, RankFailed
 from npudoctor.smoke.plan import Plan
@@ -26,7 +26,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:|\s*warnings\.warn)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Late:
     """A stage whose deadline has passed, with the ranks that have not come through it."""
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from npudoctor.host import Unavailable
 from npudoctor.host.live import processes
 from npudoctor.host.live.identity import Start, call_as
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.smoke.plan import WORKER, Plan, Refused
 
 MARK = "NPUDOCTOR_SMOKE"
@@ -49,7 +49,7 @@ sys.exit(0 if any(os.path.exists(os.path.join(p, sys.argv[2])) for p in places) 
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Launched:
     """What was started: the processes by rank, or the launcher alone under None. `mark` stands in their variables.
 

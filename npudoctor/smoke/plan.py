@@ -18,7 +18,7 @@ from npudoctor.facts.node.device_nodes import DeviceNodes, cannot_reach_cards
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.host import User
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 from npudoctor.smoke.events import STAGES, Planned, RankPlan
 from npudoctor.smoke.request import LAUNCHERS as LAUNCHERS
 from npudoctor.smoke.request import SIZES as SIZES
@@ -53,7 +53,7 @@ APART = 32
 _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Known:
     """What is known of the node before the run; None is what could not be known.
 
@@ -72,7 +72,7 @@ class Known:
     sockets: Sockets | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Plan:
     """All that the launcher and the watcher need. `told` is what the worker reads; `environ` what every rank gets."""
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Literal
 
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 
 LAUNCHERS = ("direct", "torchrun", "spawn", "shell", "torch.distributed.launch", "torch_npu_run", "accelerate")
 STRATEGIES = ("ddp", "fsdp", "zero2", "zero3")
@@ -24,7 +24,7 @@ class Misused(Refused):
     """What was asked for does not make sense on any node."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Request:
     """What a person asked for. `cards` counts devices as torch_npu does; `deadlines_s` replaces single deadlines.
 

@@ -22,7 +22,7 @@ from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import Finding, HostSummary, Result, Severity, count, judge
 from npudoctor.host import Because, Host, ParseError, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import Options, Probe, check
 from npudoctor.selection import Selection
 from npudoctor.smoke import history, plan, runner
@@ -53,7 +53,7 @@ _QUICK = (TargetPython, JobEnvironment)
 _OF_CARDS = (Cards, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Session:
     """One smoke run on one node. `options` say which Python; `severities` and `silenced` what the site makes of it.
 

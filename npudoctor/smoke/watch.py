@@ -14,7 +14,7 @@ from typing import Any
 
 from npudoctor.host import Unavailable
 from npudoctor.host.live.identity import open_to_read
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.smoke.events import Bandwidth, Collective, Event, Loss, Measured, Outcome, RankStage, RankStarted
 from npudoctor.smoke.plan import Plan
 
@@ -22,7 +22,7 @@ LINE_LIMIT = 1 << 20
 """A rank that sends more than this without an end of line is not believed."""
 
 
-@dataclass(kw_only=True)
+@record(kw_only=True)
 class RankState:
     """What is known of one rank. Times are of time.monotonic; `number` counts what it has begun to do."""
 

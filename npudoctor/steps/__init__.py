@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from npudoctor.host import Host, MutableHost, Unavailable
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
 class StepFailed(Exception):
     """A step could not be done; the text says what failed and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Obstacle:
     """Why a step would be refused; `root` says that root could do it."""
 
@@ -50,7 +50,7 @@ class Step(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Note:
     """What a person should know before saying yes; a planner yields it between its steps, and it changes nothing.
 

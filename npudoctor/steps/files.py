@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.host.live.trust import foreign_writer
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to
 
 LARGEST_BYTES = 8 << 20
 """Larger files are none that a fix should replace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FileMetadata:
     """What a file has besides its content: permission bits, owner, group, and extended attributes by name."""
 
@@ -25,7 +25,7 @@ class FileMetadata:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class WriteFile:
     """Write a file as a whole; `mode` holds its permission bits, None keeps those that it has (0644 for a new one).
 
@@ -78,7 +78,7 @@ class WriteFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class RemoveFile:
     """Remove a file; one that is not there is no error."""
 
@@ -107,7 +107,7 @@ class RemoveFile:
         host.remove(self.path, follow=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class MakeFolder:
     """Make one folder in a folder that is there."""
 
@@ -135,7 +135,7 @@ class MakeFolder:
         host.make_folder(self.path, mode=self.mode)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class RemoveFolder:
     """Remove a folder if it is empty."""
 

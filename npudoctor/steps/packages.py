@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, streamed
 
 INSTALL_TIMEOUT_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class KeepPackages:
     """Install into an environment; the files of the distributions in `replaced` are kept in an archive before that.
 
@@ -58,7 +58,7 @@ class KeepPackages:
         streamed(host, (self.python, "-I", "-B", host.own_script("packages"), "done", self.archive), 60.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RestorePackages:
     """Put the kept files of earlier distributions back in the place of those that replaced them."""
 

@@ -7,7 +7,7 @@ import signal
 import time
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
 from npudoctor.steps.files import untrusted_writer
 
@@ -21,7 +21,7 @@ UNLOCKING_S = 15.0
 """How long the tools that change groups may find their files locked."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SetSysctl:
     """Set a kernel setting for now; a file in /etc/sysctl.d keeps it over a reboot."""
 
@@ -63,7 +63,7 @@ class SetSysctl:
         return host.read(self._path).strip()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Run:
     """Run a command without a shell; `undo` is the command that takes it back. `timeout_s` is in seconds."""
 
@@ -92,7 +92,7 @@ class Run:
         streamed(host, self.argv, self.timeout_s)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class GroupMember:
     """Make a user a member of a group, or no longer one where `member` is False."""
 
@@ -171,7 +171,7 @@ def _listed(text: str, group: str) -> list[str] | None:
     return None if found is None else [name for name in found.split(",") if name]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Remount:
     """Give a tmpfs another size in bytes."""
 
@@ -210,7 +210,7 @@ def _mib(size_bytes: int) -> str:
     return f"{size_bytes >> 20} MiB"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class EndProcess:
     """End a process, known by its pid and its start (seconds since 1970): TERM, ten seconds, KILL; nothing undoes it.
 
@@ -287,7 +287,7 @@ class EndProcess:
             time.sleep(1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class RemoveLogs:
     """Remove a listed set of old log files; nothing brings them back. `size_bytes` is what they take."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost, Unavailable
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
 from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified
 
@@ -14,7 +14,7 @@ RUNNING = "/run/systemd/system"
 STARTING_TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SystemdUnit:
     """Make a unit's file what `content` says (None: no file), and start it at boot (`enabled`) and now (`active`).
 

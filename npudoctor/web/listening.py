@@ -8,7 +8,7 @@ import socket
 import stat
 from collections.abc import Iterator
 
-from npudoctor.host.live import trust
+from npudoctor.host.live import trust, unix_sockets
 
 
 class CannotListen(Exception):
@@ -25,8 +25,10 @@ def on_path(path: str) -> Iterator[socket.socket]:
         if writer or (mode & stat.S_ISVTX and mode & 0o022):
             reason = writer.reason if writer else f"other users can write {folder}"
             raise CannotListen(f"--socket {path} needs a folder that nobody else can write: {reason}")
-        _remove_stale(path)
-        made = _bound(path)
+        made = unix_sockets.bind(path, mode=0o600)
+        made.listen()
+    except unix_sockets.Taken as problem:
+        raise CannotListen(f"--socket {problem}") from problem
     except OSError as problem:
         raise CannotListen(f"--socket {path} cannot be made: {problem.strerror or problem}") from problem
     own = os.lstat(path)
@@ -37,39 +39,6 @@ def on_path(path: str) -> Iterator[socket.socket]:
         with contextlib.suppress(OSError):
             if os.path.samestat(own, os.lstat(path)):  # not the one of a successor
                 os.unlink(path)
-
-
-def _bound(path: str) -> socket.socket:
-    """Bound under a mask, so that it is nobody else's for an instant; chmod takes back what an access list grants."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
-    try:
-        made.bind(path)
-        os.chmod(path, 0o600)
-        made.listen()
-    except BaseException:
-        made.close()
-        raise
-    finally:
-        os.umask(mask)
-    return made
-
-
-def _remove_stale(path: str) -> None:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise CannotListen(f"--socket {path} exists and is not a socket; remove it, or name another path")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(2.0)
-        try:
-            asking.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-    raise CannotListen(f"--socket {path} is in use: another process listens on it; end that, or name another path")
 
 
 @contextlib.contextmanager

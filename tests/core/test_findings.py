@@ -1,12 +1,17 @@
 """The exit-code contract as a table, and the order and shape of what a report is made of."""
 
 import itertools
+import json
+from typing import Any
 
 import pytest
 
+from npudoctor import sim
 from npudoctor.findings import (
     Because,
     Finding,
+    Model,
+    Report,
     Result,
     Severity,
     Skip,
@@ -16,6 +21,7 @@ from npudoctor.findings import (
     judge,
     status_of,
 )
+from npudoctor.testing import run
 
 
 def ended(status: str, *severities: str, because: Because | None = None, skip: Skip | None = None) -> Result:
@@ -91,3 +97,28 @@ def test_a_fix_is_named_by_its_id_alone() -> None:
 
 def test_what_a_live_job_explains_stays_inside() -> None:
     assert "of_live_job" not in Finding(summary="x", of_live_job=True).model_dump()
+
+
+def one_field_more(value: Any) -> Any:
+    """JSON with a field in every object that nobody knows yet."""
+    if isinstance(value, dict):
+        return {"of_a_later_version": [1, {"a": None}], **{key: one_field_more(inner) for key, inner in value.items()}}
+    return [one_field_more(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_a_report_of_a_later_version_is_read() -> None:
+    report = run(sim.simulate("sick-cards"), "npu")
+    text = report.model_dump_json(by_alias=True)
+    later = one_field_more(json.loads(text))
+    later["summary"].pop("of_a_later_version")  # keys of this object are words for statuses, not fields
+    for result in later["results"]:
+        for finding in result["findings"]:
+            if finding["fix"]:
+                finding["fix"]["params"].pop("of_a_later_version", None)
+    assert Report.model_validate_json(json.dumps(later)) == Report.model_validate_json(text)
+
+
+@pytest.mark.parametrize("model", [Finding, Result, Report])
+def test_whoever_makes_one_may_not_name_an_unknown_field(model: type[Model]) -> None:
+    with pytest.raises(TypeError, match=f"{model.__name__} has no field 'summry'"):
+        model(summry="x")  # type: ignore[call-arg]

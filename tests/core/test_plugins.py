@@ -16,6 +16,8 @@ from npudoctor import plugins
 from npudoctor.findings import Status
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.testing import run
+from tests.cli.conftest import Command
+from tests.cli.conftest import npudoctor as npudoctor
 
 DATA = Path(__file__).parent / "data" / "plugin"
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +106,19 @@ def test_a_single_file_adds_a_check(tmp_path: Path) -> None:
     assert "site.mine" in plugins.load([str(path.parent)]).checks
     assert "site.mine" in plugins.load(folder=str(path.parent)).checks
     assert "site.mine" not in plugins.load(folder=str(tmp_path / "absent")).checks
+
+
+@pytest.mark.parametrize("command", [["check", "--json"], ["list"], ["list", "--fixes"], ["facts"]])
+def test_what_npudoctor_itself_brings_must_load(npudoctor: Command, command: list[str]) -> None:
+    """A check of its own that is missing is no smaller report: it is an internal error, with its reason."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*sys.modules]:
+            if name.startswith("npudoctor.checks"):
+                patch.delitem(sys.modules, name)
+        patch.setitem(sys.modules, "npudoctor.checks.npu", None)
+        ran = npudoctor(*command)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
+    assert "npudoctor.checks cannot be loaded: ModuleNotFoundError: import of npudoctor.checks.npu halted" in ran.err
 
 
 def test_the_page_about_plug_ins_teaches_what_works(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""A record is a dataclass in everything that its users can see."""
+"""A record is like a dataclass, and refuses what it does not do."""
 
 import copy
 import dataclasses
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from npudoctor import records
 
 
-@records.dataclass(frozen=True, slots=True)
+@records.record(frozen=True)
 class Chip:
     """A chip."""
 
@@ -23,7 +24,7 @@ class Chip:
         return bool(self.pids)
 
 
-@records.dataclass(frozen=True, kw_only=True)
+@records.record(frozen=True, kw_only=True)
 class Node:
     """A node."""
 
@@ -66,7 +67,7 @@ def test_equality_hash_and_repr_are_those_of_a_dataclass() -> None:
             raise AssertionError
 
 
-@records.dataclass(frozen=True, order=True)
+@records.record(frozen=True, order=True)
 class Version:
     """A version whose text does not count."""
 
@@ -90,7 +91,7 @@ def test_it_cannot_be_changed() -> None:
         chip.other = 1
 
 
-@records.dataclass
+@records.record
 class Counter:
     """One that is not frozen, as in the standard library."""
 
@@ -105,7 +106,7 @@ def test_only_a_frozen_one_is_frozen() -> None:
         hash(counter)
 
 
-@records.dataclass(frozen=True)
+@records.record(frozen=True)
 class Card(Chip):
     """A chip with a slot."""
 
@@ -137,3 +138,42 @@ def test_it_can_be_copied_and_pickled() -> None:
     node = Node(chips=(Chip(1),))
     assert copy.deepcopy(node) == node
     assert pickle.loads(pickle.dumps(node)) == node
+
+
+def with_post_init() -> type:
+    class Made:
+        def __post_init__(self) -> None: ...
+
+    return Made
+
+
+def with_fields(default: Any = dataclasses.MISSING, **more: Any) -> type:
+    given = {} if default is dataclasses.MISSING else {"first": default}
+    return type("Made", (), {"__annotations__": {"first": int, **more}, **given})
+
+
+REFUSED: list[tuple[type, dict[str, Any], str]] = [
+    (with_post_init(), {}, "Made: a record has no __post_init__"),
+    (with_fields(), {"slots": True}, "unexpected keyword argument 'slots'"),
+    (with_fields(), {"unsafe_hash": True}, "unexpected keyword argument 'unsafe_hash'"),
+    (with_fields([]), {}, "Made.first: a mutable default needs"),
+    (with_fields({}), {}, "Made.first: a mutable default needs"),
+    (with_fields(1, second=int), {}, "Made.second has no default and stands behind first"),
+    (with_fields(dataclasses.field(default=1, init=False)), {}, "Made.first: a record's field has"),
+    (with_fields(dataclasses.field(default=1, repr=False)), {}, "Made.first: a record's field has"),
+    (with_fields(dataclasses.field(default=1, hash=True)), {}, "Made.first: a record's field has"),
+    (with_fields(dataclasses.field(default=1, metadata={"a": 1})), {}, "Made.first: a record's field has"),
+    (with_fields(second=dataclasses.InitVar[int]), {}, "Made.second: a record has no InitVar"),
+    (with_fields(_=dataclasses.KW_ONLY), {}, "Made._: a record has no InitVar and no KW_ONLY"),
+]
+
+
+@pytest.mark.parametrize(("made", "options", "why"), REFUSED)
+def test_what_a_record_does_not_do_it_refuses(made: type, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(why)):
+        records.record(made, **options)
+
+
+def test_a_required_field_may_follow_where_all_are_given_by_name() -> None:
+    made: Any = records.record(with_fields(1, second=int), kw_only=True)
+    assert (made(second=2).first, made(second=2).second) == (1, 2)

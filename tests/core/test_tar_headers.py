@@ -5,6 +5,7 @@ import io
 import shutil
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,18 @@ def test_devices_pipes_and_sparse_files_are_others() -> None:
 def test_what_is_broken_is_refused(data: bytes) -> None:
     with pytest.raises(BrokenTar):
         ours(data)
+
+
+def test_the_time_grows_with_a_header_and_not_with_its_square() -> None:
+    """CVE-2024-6232: tarfile takes a thousand seconds for this one where Python is not mended."""
+    digits = 1 << 20
+    header = tarfile.TarInfo("././@PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, digits
+    data = header.tobuf(tarfile.USTAR_FORMAT) + b"1" * digits + packed(tarfile.USTAR_FORMAT, ["a"])
+    began = time.process_time()
+    with pytest.raises(BrokenTar):
+        ours(data)
+    assert time.process_time() - began < 1
 
 
 SAMPLES = [packed(kind, ["a", "größe/x", *([] if name == "ustar" else ["x" * 150])]) for name, kind in FORMATS.items()]

@@ -195,7 +195,7 @@ def test_the_socket_is_its_owner_s_and_the_group_s(tmp_path: Path) -> None:
             assert (path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) == (own.gr_gid, 0o660)
     path.unlink()
     path.write_text("mine")
-    with pytest.raises(CannotListen, match="is there and is no socket"):
+    with pytest.raises(CannotListen, match="exists and is not a socket"):
         unix_socket(str(path), None)
     assert path.read_text() == "mine"
     with pytest.raises(CannotListen, match="there is no group 'nobody-has-this'"):

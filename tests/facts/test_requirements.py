@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npudoctor.facts.python.requirements import parse_requirement, required
+from npudoctor.facts.python.target_python import PythonEnvironment
 
 
 @pytest.mark.parametrize(
@@ -38,19 +39,33 @@ def test_a_version_fits_as_the_standard_says(line: str, version: str, fits: bool
     assert requirement.accepts(version) is fits
 
 
+ON_X86 = 'torch==2.5.1+cpu ; platform_machine == "x86_64"'
+OLD, NEW = 'torch==2.1.0 ; python_version < "3.9"', 'torch==2.5.1 ; python_version >= "3.9"'
+WINDOWS, LINUX = "torch==9;sys_platform=='win32'", "torch==2.5.1;sys_platform=='linux'"
+
+
 @pytest.mark.parametrize(
-    ("lines", "machine", "pinned"),
+    ("lines", "machine", "version", "pinned"),
     [
-        (["numpy", "torch==2.5.1+cpu"], None, "2.5.1+cpu"),
-        (['torch==2.5.1+cpu ; platform_machine == "x86_64"', "torch==2.5.1"], "aarch64", "2.5.1"),
-        (['torch==2.5.1+cpu ; platform_machine == "x86_64"', "torch==2.5.1"], "x86_64", "2.5.1+cpu"),
-        (['torch==9 ; extra == "test"', "torch==2.13.0.*"], None, "2.13.0"),
-        (["Torch==2.5.1"], None, "2.5.1"),
-        (["torch>=2.1"], None, None),
+        (["numpy", "torch==2.5.1+cpu"], None, "3.11.4", "2.5.1+cpu"),
+        ([ON_X86, "torch==2.5.1"], "aarch64", "3.11.4", "2.5.1"),
+        ([ON_X86, "torch==2.5.1"], "x86_64", "3.11.4", "2.5.1+cpu"),
+        ([OLD, NEW], None, "3.8.18", "2.1.0"),
+        ([OLD, NEW], None, "3.10.1", "2.5.1"),
+        ([WINDOWS, LINUX], None, "3.10.1", "2.5.1"),
+        (['torch==9 ; extra == "test"', "torch==2.13.0.*"], None, "3.11.4", "2.13.0"),
+        (['torch==9 ; extra == "x" or python_version < "4"', "torch==8"], None, "3.11.4", "9"),
+        (["Torch==2.5.1"], None, "3.11.4", "2.5.1"),
+        (["torchvision==0.20", "torch-npu==2", "torch (==2.5.1)"], None, "3.11.4", "2.5.1"),
+        (["torch>=2.1"], None, "3.11.4", None),
+        (["torch==2 ; no marker at all", "torch==2.5.1"], None, "3.11.4", "2.5.1"),
     ],
 )
-def test_what_is_asked_of_torch_is_found(lines: list[str], machine: str | None, pinned: str | None) -> None:
-    requirement = required(lines, "torch", machine)
+def test_what_is_asked_of_torch_is_found(
+    lines: list[str], machine: str | None, version: str, pinned: str | None
+) -> None:
+    python = PythonEnvironment(executable="/usr/bin/python3", version=version, machine=machine)
+    requirement = required(lines, "torch", python)
     assert requirement is not None
     assert requirement.pinned == pinned
 

@@ -120,11 +120,29 @@ def _merged(base: Any, change: Any) -> Any:
 
 def written() -> list[Label]:
     """The nodes of this repository."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.toml"))]
+    return [read(path) for path in sorted(FOLDER.glob("*.toml"))]
 
 
-def _read(path: Path) -> Label:
+KEYS = {
+    "": {"about", "pitfalls", "node", "bundle", "options", "truth"},
+    "truth": {"healthy", "must", "must_not", "skipped", "allowed", "says", "ok"},
+    "must": {"check", "severity", "subject"},
+}
+"""What a file may say; the simulator, the options and the recording refuse what they do not know themselves."""
+
+
+def refuse_unknown(where: str, table: str, said: Mapping[str, Any]) -> None:
+    """Raise ValueError for a key that nobody would read."""
+    if unknown := sorted(said.keys() - KEYS[table]):
+        raise ValueError(f"{where}: {unknown[0]}: no such key (expected one of {', '.join(sorted(KEYS[table]))})")
+
+
+def read(path: Path) -> Label:
     said = tomllib.loads(path.read_text(encoding="utf-8"))
+    refuse_unknown(path.name, "", said)
+    refuse_unknown(f"{path.name}: truth", "truth", said["truth"])
+    for must in said["truth"].get("must", ()):
+        refuse_unknown(f"{path.name}: truth: must", "must", must)
     return Label(path.stem, said["about"], tuple(said.get("pitfalls", ())), said["truth"], said)
 
 

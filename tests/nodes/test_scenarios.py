@@ -1,6 +1,7 @@
 """Whole nodes through the whole path: the labelled ones beside the repository, and those that npudoctor ships."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from npudoctor.findings import Report, Severity, Status
 from npudoctor.host.live.rooted import open_root
 from npudoctor.host.recording.recorded_node import open_bundle
 from npudoctor.testing import run
+from tests.nodes import labels
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "scenarios"
 LABELLED = sorted(path.parent for path in SHARED.glob("*/truth.json"))
@@ -141,3 +143,35 @@ def test_a_bundle_written_by_hand_replays(tmp_path: Path) -> None:
     assert report.host.hostname == "typed"
     assert [result.status.value for result in report.results] == ["ok", "error"]
     assert "driver" in report.results[1].findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('abuot = "x"', "node.toml: abuot: no such key"),
+        ('about = "x"\n[truth]\nskiped = {}', "node.toml: truth: skiped: no such key"),
+        ('about = "x"\n[[truth.must]]\ncheck = "npu.health"\nsubjet = "npu:1"', "node.toml: truth: must: subjet: no"),
+    ],
+)
+def test_a_label_says_nothing_that_nobody_reads(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "node.toml").write_text(text)
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        labels.read(tmp_path / "node.toml")
+
+
+@pytest.mark.parametrize("name", ["seed-910b1", "sick-cards"])
+def test_a_recording_of_a_later_version_is_read(name: str, tmp_path: Path) -> None:
+    """Every object with fields has one more; what is keyed by path, variable or command has not."""
+    node, later = tmp_path / "node", {"of_a_later_version": [1, {"a": None}]}
+    sim.write_bundle(sim.simulate(name), str(node))
+    before = run(open_bundle(str(node)))
+    for path in [node / "bundle.json", node / "host.json", *node.glob("commands/*/result.json")]:
+        data = {**json.loads(path.read_text()), **later}
+        for key, rows in data.items():
+            if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+                data[key] = [{**row, **later} for row in rows]
+        path.write_text(json.dumps(data))
+    for path in (node / "stat.json", node / "failed.json"):
+        if path.exists():
+            path.write_text(json.dumps({key: {**row, **later} for key, row in json.loads(path.read_text()).items()}))
+    assert without_times(run(open_bundle(str(node)))) == without_times(before)

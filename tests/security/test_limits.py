@@ -1,5 +1,6 @@
 """Few descriptors, processes or bytes of memory: an answer or one line, never a hang, never an error of the driver."""
 
+import errno
 import json
 import os
 import random
@@ -8,13 +9,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from npudoctor import schedule, sim
+from npudoctor.cli import main
 from npudoctor.host import Unavailable, ask_each, exhausted
+from npudoctor.host.live import measures
+from npudoctor.host.live import tools as live_tools
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.recording.recorded_node import open_bundle
 from tests.plain_user import as_root
 
 ENTRY = "import sys; from npudoctor.cli import console; console()"
@@ -95,8 +103,6 @@ def test_little_memory_is_an_answer(tools: Path, tmp_path: Path, kind: int, most
 
 
 def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     begin = threading.Thread.start
     begun: list[threading.Thread] = []
 
@@ -105,6 +111,7 @@ def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: 
             raise RuntimeError("can't start new thread")
         begun.append(thread)
         begin(thread)
+        time.sleep(0.2)  # it runs before anybody counts it
 
     monkeypatch.setattr(threading.Thread, "start", start)
     graph: dict[int, set[int]] = {number: set() for number in range(20)}
@@ -113,8 +120,6 @@ def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: 
 
 
 def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -142,6 +147,48 @@ def test_a_command_that_cannot_be_started_for_want_of_descriptors_is_not_taken_f
     with pytest.raises(OSError, match="Too many open files"):
         ask_each(Host(), [["a"], ["b"], ["c"]], timeout=1)  # type: ignore[arg-type]
     assert exhausted(OSError(24, "")) and not exhausted(OSError(2, "")) and not exhausted(Unavailable(""))
+
+
+def no_descriptor(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_file_for_which_no_descriptor_is_left_does_not_count_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.write_bundle(sim.simulate("seed-910b1"), str(tmp_path / "node"))
+    host = open_bundle(str(tmp_path / "node"))
+    assert host.exists("/etc/os-release")
+    monkeypatch.setattr(os, "open", no_descriptor)
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            host.read("/etc/os-release")
+    finally:
+        monkeypatch.undo()
+
+
+def test_a_measurement_for_which_no_descriptor_is_left_is_no_fact_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(measures._MEASURES, "memory", no_descriptor)
+    with pytest.raises(OSError, match="Too many open files"):
+        LocalHost().measure("memory")
+
+
+@as_root
+def test_a_tool_that_cannot_be_judged_for_want_of_descriptors_does_not_count_as_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_tools, "foreign_writer", no_descriptor)
+    with pytest.raises(OSError, match="Too many open files"):
+        live_tools.find("sh")
+
+
+def test_a_host_name_of_megabytes_is_cut_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = tmp_path / "node"
+    sim.write_bundle(sim.simulate("seed-910b1"), str(node))
+    about = json.loads((node / "bundle.json").read_text()) | {"hostname": "x" * (1 << 20)}
+    (node / "bundle.json").write_text(json.dumps(about))
+    assert main(["check", "--replay", str(node), "--profile", "quick"]) == 0
+    assert len(capsys.readouterr().out) < 1 << 16
 
 
 @pytest.mark.parametrize("unset", ["HOME", "TERM", "PATH", "LANG"])

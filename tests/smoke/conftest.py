@@ -11,7 +11,7 @@ import pytest
 from npudoctor import plugins
 from npudoctor.facts.node import smoke as facts
 from npudoctor.findings import Result
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Options
 from npudoctor.smoke import launch, plan, runner
 from npudoctor.smoke.events import Event, RankFailed
@@ -24,7 +24,7 @@ ON_CPU = str(HERE / "on_cpu")
 """On PYTHONPATH it makes the fake NPU compute."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Ran:
     """A run that has ended: its events, what the checks say of it, and which of its processes are still there."""
 

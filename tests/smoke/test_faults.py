@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.smoke.events import Ended, Outcome, RankStage
 
 pytestmark = pytest.mark.torch
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.torch
 Smoke = Callable[..., Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Fault:
     """What is injected, the deadlines in seconds, and what is to come of it.
 

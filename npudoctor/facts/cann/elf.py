@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, ParseError
 
 Read = Callable[[int, int], bytes]
@@ -28,7 +28,7 @@ _MOST_ENTRIES = 4096
 _LONGEST_NAME = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Elf:
     """What the headers say. `machine` is aarch64, x86_64 or another name; `end` is the size in bytes that the file has
     to have. `needed` are the libraries that it asks for by name, `runpath` the folders that it looks for them in

@@ -15,7 +15,7 @@ from npudoctor.facts.cann.settings import JobPaths, LinkerFolders
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.driver.install import DriverInstall
 from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 CORE = ("libascendcl.so", "libhccl.so", "libge_runner.so")
@@ -26,7 +26,7 @@ MOST_LIBRARIES = 64
 _NOT_OURS = ("libtorch", "libc10", "libshm", "libpython", "libgomp", "libstdc++", "libgcc", "libc.", "libm.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Library:
     """One library that was looked for. `asked_by` is the library that needs it, None for those of CORE.
 
@@ -42,7 +42,7 @@ class Library:
     passed_over: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannLibraries:
     """Every library that was looked for, those of CORE first. `stubs` are the folders of CANN's devlib that the linker
     would search before the real libraries."""

@@ -11,7 +11,7 @@ from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.driver import version_files
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.versions import CannVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 KERNELS_BELOW = "opp/built-in/op_impl/ai_core/tbe/kernel"
@@ -33,7 +33,7 @@ _TAG_BY_SOC = {
 _OTHER_TAGS = {"910_93": "a3", "910c": "a3"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannOps:
     """The operators of the CANN in use. `chip` is the tag of the package's name (910b, a3, 310p, …), `compiled_for` the
     tags of the chips that have compiled kernels.
@@ -135,7 +135,7 @@ def _version(text: str | None) -> CannVersion | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Nnal:
     """The NNAL package with ATB. `abis` are the C++ ABIs that it brings (0, 1); `in_force`: a job would use it."""
 

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Unavailable
 
 PATH_LISTS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[^\s'\"`\\$#;&|]+")
 _DEEPEST = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Exports:
     """The variables that a script exports; `complete` is False where part of it was passed over."""
 

@@ -9,7 +9,7 @@ from npudoctor.facts.cann.set_env import PATH_LISTS, Exports, read_exports, spli
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.versions import CannVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Unavailable, probe, real_path
 
 FIRST_OF_THE_NEW_LAYOUT = CannVersion.parse("8.5.0.alpha001")
@@ -33,7 +33,7 @@ _LISTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PathEntry:
     """One entry of a path list as written, and where it leads on disk; `there` whether something is there."""
 
@@ -42,7 +42,7 @@ class PathEntry:
     there: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannSettings:
     """What sourcing the right script gives a job. `single` are plain variables, `lists` the entries of path lists.
 
@@ -57,7 +57,7 @@ class CannSettings:
     as_read: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class JobPaths:
     """Where the variables of a job lead: path lists entry by entry, and the ASCEND_ variables that hold a path."""
 
@@ -128,7 +128,7 @@ def job_paths(host: Host, environment: JobEnvironment) -> JobPaths:
     return JobPaths(found)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class LinkerFolders:
     """The folders of /etc/ld.so.conf and what it includes, free of links."""
 

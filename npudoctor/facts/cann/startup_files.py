@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 FOR_ALL = ("/etc/profile", "/etc/bash.bashrc", "/etc/bashrc")
@@ -19,7 +19,7 @@ LEFT_OUT = "# (left out of this recording)"
 _SOURCES = r"(?:^|[\s;&|(])(?:source|\.)\s+[\"']?([^\s\"';&|)]*(?:set_env\.sh|setenv\.bash))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SourcingLine:
     """One line that sources a script of CANN or NNAL, counted from 1; `script` has the home folder written out."""
 
@@ -31,7 +31,7 @@ class SourcingLine:
         return f"{self.path}:{self.line_number}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class StartupFiles:
     """The lines that were found, in the order in which shells read the files, and which files those were."""
 

@@ -15,7 +15,7 @@ from npudoctor.facts.driver import version_files
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.target_python import TargetPython, package_folders
 from npudoctor.facts.versions import CannVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe, real_path
 
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
@@ -26,7 +26,7 @@ _INSTALL_INFO = ("ascend_toolkit_install.info", "ascend_nnae_install.info")
 _MARKS = ("version.cfg", "toolkit/version.info", "opp/version.info", "share/info")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannInstall:
     """One CANN on disk. `root` is free of links, `names` are all paths that lead there, the usual one first.
 
@@ -54,7 +54,7 @@ class CannInstall:
         return any(posixpath.basename(name) in ("cann", "latest") for name in self.names)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DeadLink:
     """A link that promises a CANN and leads nowhere."""
 
@@ -62,7 +62,7 @@ class DeadLink:
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Cann:
     """Every CANN that was found, in the order of the places. `active` is the one that the job's variables name.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from npudoctor.facts.driver import version_files
 from npudoctor.facts.driver.version_files import DriverFile, FirmwareFile, InstallRecord
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 RECORD = "/etc/ascend_install.info"
@@ -23,7 +23,7 @@ def install_record(host: Host) -> InstallRecord:
     return version_files.parse_install_record(host.read(RECORD))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DriverInstall:
     """The driver on disk. `file` is None where there is no version.info (a container may lack it); `libraries` whether
     its folder lib64 is there."""
@@ -72,7 +72,7 @@ def _has(host: Host, folder: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class FirmwareInstall:
     """The firmware package on disk, with the file that says so."""
 
@@ -88,7 +88,7 @@ def firmware_install(host: Host, record: InstallRecord | None) -> FirmwareInstal
     return FirmwareInstall(path, version_files.parse_firmware(host.read(path)))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class LoadedModules:
     """The kernel's modules by name; `versions` of the Ascend driver's own, as /sys/module has them."""
 

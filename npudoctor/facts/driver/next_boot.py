@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.system.platform import Platform
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, NotApplicable, Unavailable, probe
 
 BOOT = "/boot"
@@ -24,7 +24,7 @@ _NEVER_BOOTED = r"rescue|kdump|debug"
 _OF_THE_DRIVER = r"drv_\w+\.ko(?:\.(?:xz|gz|zst))?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NextBoot:
     """The kernel that boots next, by its release, and what says so; `running` is the present one.
 

@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 
 from npudoctor.facts.cells import lines_of, refusal, word
 from npudoctor.facts.versions import DriverVersion, FirmwareVersion, Version
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 V = TypeVar("V", bound=Version)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class VersionRange(Generic[V]):
     """A closed range of versions; with `with_patches` its upper end includes every patch of that version."""
 
@@ -40,7 +40,7 @@ def parse_ranges(text: str | None, kind: type[V]) -> tuple[VersionRange[V], ...]
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DriverFile:
     """`driver/version.info`; `compatible_version_fw` is the range of firmware that the driver accepts, as written."""
 
@@ -55,7 +55,7 @@ class DriverFile:
         return parse_ranges(self.compatible_version_fw, FirmwareVersion)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class FirmwareFile:
     """`firmware/version.info`; `compatible_version_drv` holds the ranges of drivers that it accepts, as written."""
 
@@ -69,7 +69,7 @@ class FirmwareFile:
         return parse_ranges(self.compatible_version_drv, DriverVersion)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InstallRecord:
     """`/etc/ascend_install.info`: who may use the devices, and where the driver lies.
 
@@ -86,7 +86,7 @@ class InstallRecord:
     install_for_all: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CannPackage:
     """One package of CANN, from its `ascend_…_install.info`; `path` is where it says that it lies."""
 
@@ -97,7 +97,7 @@ class CannPackage:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class VersionCfg:
     """CANN's `version.cfg`: the version in force, its build, and all that are installed side by side."""
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
 from npudoctor.facts.hccn.lines import is_elided, not_an_answer, pairs_of, parse_failure
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _HEALTHY = "Success"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Link:
     """`-link`: UP or DOWN; 950 also PARTIAL LINK, and then `ports` by number. `statuses` of several devices."""
 
@@ -25,7 +25,7 @@ class Link:
     statuses: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Address:
     """`-ip`. `cards` holds the addresses of several devices by their place, None where a device has none.
 
@@ -38,7 +38,7 @@ class Address:
     addresses: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Vnic:
     """`-vnic`: the port to the fabric of a SuperPoD; `cards` as in an `Address`."""
 
@@ -50,7 +50,7 @@ class Vnic:
     link_statuses: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Gateway:
     """`-gateway`, with the device's own interface; `cards` as in an `Address`."""
 
@@ -60,7 +60,7 @@ class Gateway:
     addresses: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NetHealth:
     """`-net_health`: Success, Init (no detect address is set), Fault, Receive timeout and others.
 
@@ -72,7 +72,7 @@ class NetHealth:
     statuses: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NetDetect:
     """`-netdetect`: the address that a device pings to know its health; 0.0.0.0 where none is set."""
 
@@ -80,7 +80,7 @@ class NetDetect:
     addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Speed:
     """`-speed` in Mbit/s; None where the tool does not know it."""
 
@@ -88,7 +88,7 @@ class Speed:
     speeds_mbps: tuple[int | None, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Fec:
     """`-fec`: the error correction of the port as the tool words it: rs, no, auto FEC mode."""
 
@@ -96,7 +96,7 @@ class Fec:
     fec_modes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Ping:
     """`-ping` or `-hccs_ping`: packets, their loss in percent, and the milliseconds of those that came back."""
 

@@ -16,7 +16,7 @@ from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
 from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Host, NotApplicable, Options, Unavailable, probe
 
 A = TypeVar("A")
@@ -25,7 +25,7 @@ SUPERPOD = "vnic"
 INTER_HCCS = "HCCL_INTER_HCCS_DISABLE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NetworkPlan:
     """Which network joins the cards of several nodes: `link` is RoCE, `vnic` the HCCS fabric of a SuperPoD.
 
@@ -55,7 +55,7 @@ def network_plan(cards: Cards, cluster: Cluster | None, environment: JobEnvironm
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CardLinks:
     """UP, DOWN or another word for each device; `subjects` are how findings name them, `command` asks for one.
 
@@ -99,7 +99,7 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CardAddresses:
     """The address of each device, None for one without; `gateways` only where they were asked for or are on disk.
 
@@ -163,7 +163,7 @@ def _live(host: Host, options: Options, asked: NetworkDevices) -> probes.PortAdd
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardNetHealth:
     """What each device with a link says of its network: Success, Init (no detect address), Fault and others."""
 
@@ -187,7 +187,7 @@ def card_net_health(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CardFabric:
     """How the ports of the cards do: FEC mode, changes of the link, error counters and neighbours, by device.
 

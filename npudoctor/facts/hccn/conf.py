@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 
 from npudoctor.facts.cells import lines_of, refusal
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 CONF_PATH = "/etc/hccn.conf"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class HccnConf:
     """The settings of each device by its number: address, netmask, gateway, netdetect and others, as written.
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, word
 from npudoctor.facts.hccn.lines import Pair, not_an_answer, pairs_of
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LinkStat:
     """`-link_stat`: how often the link came up and went down, and when, the newest first; times as printed, local.
 

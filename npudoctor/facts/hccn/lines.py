@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from npudoctor.facts.cells import lines_of, refusal
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import ParseError
 
 _LONGEST = 1 << 16
@@ -35,7 +35,7 @@ _BY_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class HccnFailure:
     """A refusal of hccn_tool.
 
@@ -56,7 +56,7 @@ def parse_failure(text: str) -> HccnFailure | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Pair:
     """One line `key: value`; `key` in lower case, `device` as the line itself names it. Elsewhere only `failed`."""
 

@@ -6,10 +6,10 @@ import re
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
 from npudoctor.facts.hccn.lines import not_an_answer, pairs_of
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Optical:
     """`-optical`: the module in the port. What the tool cannot read is None, or missing from a list of lanes.
 
@@ -95,7 +95,7 @@ def _lanes(page: dict[str, str], key: str, unit: str) -> tuple[float | None, ...
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Lldp:
     """`-lldp`: what the switch at the other end says of itself; a peer called AscendNPU is another card.
 
@@ -139,7 +139,7 @@ def _after(key: str, lines: list[str]) -> str | None:
     return next((word(match[1]) for match in found if match), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Routes:
     """`-route`: `routes` is how many rows there are, `iface` that of the default route, else of the first row."""
 
@@ -167,7 +167,7 @@ def parse_route(text: str) -> Routes:
     return Routes(default_gateway=default[1] if default else None, iface=first[-1] if first else None, routes=len(rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PortStatus:
     """`-status`: the port as ethtool shows it; `speed` as printed, with its unit."""
 

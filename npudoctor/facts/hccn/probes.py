@@ -14,7 +14,7 @@ from npudoctor.facts import hccn
 from npudoctor.facts.node.cards import Cards, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 TOOL = "hccn_tool"
@@ -23,7 +23,7 @@ UNSET = 13
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NetworkDevices:
     """The devices that have a network port: what findings call them, by the number that hccn_tool wants."""
 
@@ -54,7 +54,7 @@ def _own_number(chip: Chip) -> int | None:
     return chip.phy_id if chip.phy_id is not None else chip.device_id
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortLinks:
     """The answers of `-link` by the number of the device, and why the others gave none."""
 
@@ -62,7 +62,7 @@ class PortLinks:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortAddresses:
     """Of `-ip`; an address that is not set is None."""
 
@@ -70,7 +70,7 @@ class PortAddresses:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortVnics:
     """Of `-vnic`: the addresses inside a SuperPoD."""
 
@@ -78,7 +78,7 @@ class PortVnics:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortGateways:
     """Of `-gateway`; a gateway that is not set is None."""
 
@@ -86,7 +86,7 @@ class PortGateways:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortHealth:
     """Of `-net_health`."""
 
@@ -94,7 +94,7 @@ class PortHealth:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortDetection:
     """Of `-netdetect`; a detect address that is not set is None."""
 
@@ -102,7 +102,7 @@ class PortDetection:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortTls:
     """Of `-tls`; without a line the switch is off."""
 
@@ -110,7 +110,7 @@ class PortTls:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortSpeeds:
     """Of `-speed`."""
 
@@ -118,7 +118,7 @@ class PortSpeeds:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortFec:
     """Of `-fec`."""
 
@@ -126,7 +126,7 @@ class PortFec:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortChanges:
     """Of `-link_stat`."""
 
@@ -134,7 +134,7 @@ class PortChanges:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortCounters:
     """Of `-stat`: counters by name."""
 
@@ -142,7 +142,7 @@ class PortCounters:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortNeighbours:
     """Of `-lldp`."""
 
@@ -150,7 +150,7 @@ class PortNeighbours:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortOptics:
     """Of `-optical`: the module in each port."""
 
@@ -158,7 +158,7 @@ class PortOptics:
     failed: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortRoutes:
     """Of `-route`."""
 
@@ -310,7 +310,7 @@ def neighbours(host: Host, options: Options, devices: NetworkDevices) -> PortNei
     return PortNeighbours(*_ask(host, options, devices, "lldp", hccn.parse_lldp))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortSettings:
     """What /etc/hccn.conf sets for each device by its number: address, netmask, gateway, netdetect and others."""
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
 from npudoctor.facts.hccn.lines import not_an_answer
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Certificate:
     """One certificate of a device; times as printed. `expiration_status` 0 is valid, 1 expires soon, 2 has expired."""
 
@@ -22,7 +22,7 @@ class Certificate:
     expiration_status: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TlsCard:
     """The switch of a device, 1 is on; `preconfigured` 1 are the vendor's certificates; `alarm_days` before expiry."""
 
@@ -33,7 +33,7 @@ class TlsCard:
     certificates: tuple[Certificate, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Tls:
     """The devices that a text tells of, in order; links need the same switch at both ends."""
 

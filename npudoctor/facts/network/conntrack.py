@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 COUNT_FILE = "/proc/sys/net/netfilter/nf_conntrack_count"
 MAX_FILE = "/proc/sys/net/netfilter/nf_conntrack_max"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Conntrack:
     """Connections that the kernel tracks, and how many it can."""
 

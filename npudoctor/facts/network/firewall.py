@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from npudoctor.facts.network.firewall_rules import FirewallChain, parse_iptables, parse_nft
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Completed, Host, ParseError, Unavailable, probe
 
 NFT = ("nft", "list", "ruleset")
@@ -15,7 +15,7 @@ FIREWALLD = ("firewall-cmd", "--state")
 _DENIED = r"ermission denied|not permitted|must be root|uthorization failed|ot authorized"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Firewall:
     """The chains that were found, in order. `firewalld` is whether it runs, None where that is not known.
 

@@ -7,10 +7,10 @@ import shlex
 
 from npudoctor.facts.cells import lines_of, refusal
 from npudoctor.facts.network.ports import PortRanges
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FirewallRule:
     """One rule, in the order of its chain.
 
@@ -26,7 +26,7 @@ class FirewallRule:
     narrow: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FirewallChain:
     """One chain. `hook` is input, output, forward or another place in the kernel, None for a chain that others call.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from npudoctor.facts.network.firewall_rules import FirewallChain, FirewallRule
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _ALL = PortRanges.of((0, LAST_PORT))
 _NONE = PortRanges()
@@ -19,7 +19,7 @@ _OTHER_PROTOCOL = r"(?i)\bicmp|\bigmp|\bsctp\b|\besp\b|\bvrrp\b|\bproto(?:col)? 
 _REJECTED = ("drop", "reject", "queue")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Dropped:
     """Ports that a chain keeps new TCP connections from, and the rule (or the policy of the chain) that does it."""
 
@@ -29,7 +29,7 @@ class Dropped:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class _Walked:
     """What became of the ports: dropped with the reason, and those that go on to the next rule."""
 

@@ -11,7 +11,7 @@ from npudoctor.facts.network.interfaces import Address, Interface, Interfaces, p
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.versions import CannVersion
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import ParseError, Unavailable, probe
 
 BASE_PORT = "HCCL_IF_BASE_PORT"
@@ -20,7 +20,7 @@ NPU_RANGE = "HCCL_NPU_SOCKET_PORT_RANGE"
 IF_IP, IFNAME, FAMILY = "HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HcclPorts:
     """The host ports of HCCL: `certain` are taken by the installed release, `possible` by some release or document.
 
@@ -115,7 +115,7 @@ def ports_from(base: int, count: int) -> PortRanges:
     return PortRanges.of((base, min(base + count - 1, LAST_PORT)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NameRule:
     """HCCL_SOCKET_IFNAME: beginnings of names, or whole names with `exact`; `inverted` takes all others."""
 
@@ -140,7 +140,7 @@ class NameRule:
         return named is not self.inverted
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Choice:
     """An interface and the address on it."""
 

@@ -6,13 +6,13 @@ import json
 
 from npudoctor.facts.network.interfaces import Address, parse_address
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 DISABLE, FILE = "HCCL_WHITELIST_DISABLE", "HCCL_WHITELIST_FILE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HcclWhitelist:
     """Whether HCCL asks a whitelist, and the file that HCCL_WHITELIST_FILE names, None where it names none.
 

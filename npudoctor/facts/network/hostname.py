@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from npudoctor.facts.network.interfaces import Address, parse_address
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, ParseError, probe
 
 PATH = "/etc/hosts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OwnName:
     """This host's name, and the address that /etc/hosts gives it first; None where the file does not name it and
     something else (DNS as a rule) decides. `line_number` counts from 1."""

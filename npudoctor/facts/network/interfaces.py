@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 Address = IPv4Address | IPv6Address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Interface:
     """One network interface. `speed_mbps` is in Mbit/s and `mtu` in bytes; None where unknown."""
 
@@ -39,7 +39,7 @@ class Interface:
         return tuple(address.ip for address in self.addresses if address.version == version)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Interfaces:
     """The network interfaces of this network namespace, in the order in which the kernel has them."""
 
@@ -104,7 +104,7 @@ def interfaces(host: Host) -> Interfaces:
     return parse(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Routes:
     """IPv4 routes as pairs of a network and the interface that leads to it."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 LAST_PORT = 65535
@@ -19,7 +19,7 @@ RESERVED_FILE = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 _PART = re.compile(r"(0|[1-9]\d*)(?:-(0|[1-9]\d*))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PortRanges:
     """A set of ports as disjoint spans in ascending order, written as the kernel writes it: 60000-60031,60040."""
 
@@ -78,7 +78,7 @@ class PortRanges:
         return not other - self
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class KernelPorts:
     """The ports that the kernel gives to outgoing connections, and those among them that it leaves alone."""
 
@@ -100,7 +100,7 @@ def kernel_ports(host: Host) -> KernelPorts:
     return KernelPorts(parse_port_range(host.read(RANGE_FILE)), PortRanges.parse(host.read(RESERVED_FILE)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Socket:
     """A socket with a local port; `pid` is None where the owner is not visible to this user."""
 
@@ -115,7 +115,7 @@ _HOLDING = frozenset({"LISTEN", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "CLOSE_WA
 """States in which somebody keeps the port; the others are those of a farewell and pass within two minutes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Sockets:
     """Every socket of this network namespace that has a local port."""
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from npudoctor.facts.network.interfaces import Address, parse_address
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, NotApplicable, ParseError, Unavailable, probe
 
 VARIABLE = "RANK_TABLE_FILE"
 _ADDRESSES = ("host_ip", "container_ip", "server_ip", "pod_ip", "pod_name", "host_nic_ip")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RankDevice:
     """One device of a host; what the table does not say is None."""
 
@@ -29,7 +29,7 @@ class RankDevice:
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RankServer:
     """One host: its id (an address as a rule) and its further addresses, and its devices."""
 
@@ -43,7 +43,7 @@ class RankServer:
         return tuple(dict.fromkeys((self.id, *self.addresses)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RankTable:
     """The table: `stated_servers` is its own count of hosts, `status` what its writer says of it; None where unsaid."""
 
@@ -57,7 +57,7 @@ class RankTable:
         return tuple(device.rank for server in self.servers for device in server.devices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RankTableFile:
     """The file that RANK_TABLE_FILE names. `problem` is a clause that says why HCCL cannot use it as it lies there;
     `table` is None where it could not be read."""

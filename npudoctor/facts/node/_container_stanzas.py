@@ -6,12 +6,12 @@ import json
 import shlex
 
 from npudoctor import knowledge
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 SHM = "16g"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Stanza:
     """What a container needs: device nodes, the host's files (read only), and shared memory (`shm`, None for Docker's).
 

@@ -9,11 +9,11 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import PciCards, normal_address
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Unavailable, probe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Card:
     """One chip as a job sees it. `memory_mb` is HBM, or DDR where the chip has no HBM; None is what is not known."""
 
@@ -27,7 +27,7 @@ class Card:
     subsystem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Cards:
     """The chips of this node or container; `source` is npu-smi, /dev or PCI. Empty where there is none."""
 

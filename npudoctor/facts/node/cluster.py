@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from npudoctor.facts.network.interfaces import Address, Interfaces, parse_address
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Unavailable, probe
 
 _COUNTS = ("SLURM_NNODES", "MA_NUM_HOSTS", "VC_WORKER_NUM")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Cluster:
     """How many nodes the job of this environment has: `several` with its `evidence` (source and value). `master` is the
     address of rank 0's node, which may be this one; None where it is not known."""

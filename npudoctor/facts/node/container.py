@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from npudoctor import knowledge
 from npudoctor.facts.network.interfaces import Interfaces
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, ParseError, Unavailable, probe
 
 DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"
@@ -21,7 +21,7 @@ _OF_ANY_NAMESPACE = "(lo|eth|net|tunl|sit|ip6tnl|ip6_vti|ip_vti|ip6gre|gretap|gr
 """Names that an interface may have in a container's own network; any other belongs to a host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Container:
     """The container around this process. `cgroup` is v1 or v2; `host_network` is None where it cannot be told;
     `orchestrator` is Kubernetes, Slurm, ModelArts or Volcano, None without one."""
@@ -32,7 +32,7 @@ class Container:
     orchestrator: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Orchestrator:
     """Who starts jobs here and sets their variables: Kubernetes, Slurm, ModelArts or Volcano; None for a person."""
 
@@ -44,7 +44,7 @@ def orchestrator_of(environment: Mapping[str, str]) -> str | None:
     return knowledge.environment().orchestrator(environment)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DeviceRule:
     """One line of a control group's device list: a kind (`a` is all, `c`, `b`), numbers (None is any), rights."""
 
@@ -54,7 +54,7 @@ class DeviceRule:
     rights: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DeviceRules:
     """The devices that a control group of version 1 lets its processes open; version 2 shows no such list."""
 

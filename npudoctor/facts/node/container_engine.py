@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from npudoctor.facts.node.container import Container
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, ParseError, probe
 
 PATH = "/etc/docker/daemon.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ContainerEngine:
     """The settings of the Docker daemon that matter to a job in a container; None where Docker's own default holds.
 

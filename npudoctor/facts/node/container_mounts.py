@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
 from npudoctor.facts.node.container import Container
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Because, Host, NotApplicable, Unavailable, probe
 
 if TYPE_CHECKING:  # the table brings its module with it when it is asked for
@@ -25,7 +25,7 @@ INSIDE = {LIBRARIES: ("driver/libascend_hal.so", "common/libc_sec.so"), "/usr/lo
 """What a folder holds that was mounted from the right place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Mounted:
     """One thing of the driver. `kind` is file or dir, None where it is missing; `source` the path on the file system
     that it was mounted from, None where it belongs to the container itself. `lacks` is what a folder should hold."""
@@ -55,7 +55,7 @@ class Mounted:
         return self.source.rstrip("/").split("/")[-1] not in ends
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ContainerMounts:
     """All that the knowledge names as mounted from a host, by its path in the container."""
 

@@ -10,14 +10,14 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.system.pci import PciCards
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, NotApplicable, Options, Unavailable, probe
 
 DRIVER_ONLY = "driver-only"
 FULL = "full"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CardPresence:
     """How many cards each source shows; None where it could not be asked. A container's PCI bus is its host's."""
 
@@ -48,7 +48,7 @@ def card_presence(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Presence:
     """Which parts of the stack are here: cards, driver, a CANN (or the remains of one), torch_npu in the target.
 
@@ -85,7 +85,7 @@ def presence(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Role:
     """What the node is for: `full` trains itself, `driver-only` lends its cards to containers. `reason` is a clause."""
 
@@ -107,7 +107,7 @@ def role(options: Options, found: Presence | None) -> Role:
     return Role(FULL, "CANN or torch_npu is here" if found.software else "no Ascend software is here")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SoftwareStack:
     """Without content: it is known where CANN, Python, variables and HCCL are to be judged, and says why elsewhere."""
 
@@ -123,7 +123,7 @@ def software_stack(found: Presence | None, role: Role) -> SoftwareStack:
     return SoftwareStack()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DriverStack:
     """Without content: it is known where the driver is to be judged: there are cards, or there is a driver."""
 
@@ -137,7 +137,7 @@ def driver_stack(found: Presence) -> DriverStack:
     return DriverStack()
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Service:
     """Whether live processes hold cards, and their pids as far as they are visible here."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, User, probe
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Asker:
     """The person who ran npudoctor, or who made the recording."""
 

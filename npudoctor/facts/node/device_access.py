@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from npudoctor import knowledge
 from npudoctor.facts.node.device_nodes import MANAGERS, DeviceNode, DeviceNodes
 from npudoctor.facts.system.pci import PciCards
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, User, probe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DeviceAccess:
     """The nodes that a job of this user needs. `missing` are manager nodes that are not there.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, FileStat, Host, Unavailable, User, probe
 
 MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -16,7 +16,7 @@ _CARD = re.compile(r"davinci(\d+)")
 _SLICE = re.compile(r"vdavinci(\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DeviceNode:
     """One node below /dev. `number` is that of the card or slice, `stat` is None where this user may not ask."""
 
@@ -35,7 +35,7 @@ class DeviceNode:
         return self.stat is not None and self.stat.kind == "file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DeviceNodes:
     """The nodes of the Ascend driver below /dev.
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from npudoctor import knowledge
 from npudoctor.knowledge.values import Kind
 from npudoctor.privacy.credentials import HIDDEN, masked_by_shape, names_a_secret
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, FileStat, Host, Unavailable, probe
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(frozen=True, eq=False)
 class JobEnvironment(Mapping[str, str]):
     """The variables that a job started here would have; `whose` is process, login:USER, pid:N or file.
 
@@ -65,7 +65,7 @@ def job_environment(host: Host) -> JobEnvironment:
 _NAMING_PATHS = (Kind.DIRECTORY, Kind.DIRECTORIES, Kind.FILE)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NamedPaths:
     """What lies at the absolute paths that variables of the catalogue name; None where nothing does.
 

@@ -12,7 +12,7 @@ from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import NpuProcess, NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, probe
 
 NAME_LENGTH = 15
@@ -27,7 +27,7 @@ class State(str, Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardHolder:
     """One row of the table, and the process here that it is; None unless it lives."""
 
@@ -36,7 +36,7 @@ class CardHolder:
     process: Process | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardHolders:
     """Every process that npu-smi lists on a chip."""
 
@@ -61,7 +61,7 @@ class CardHolders:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class JobsInSight:
     """Whether it is known which jobs are at work on the cards; `reason` is a clause that says why not."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from npudoctor.facts.cann.packages import Nnal
 from npudoctor.facts.cann.settings import CannSettings
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import Refused
 
 SHELLS = ("sh", "bash", "zsh", "fish", "csh", "systemd")
@@ -40,7 +40,7 @@ _HEAD = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Profile:
     """What a profile does: CANN's script (and NNAL's, with the C++ ABI of torch), variables to set, and to unset."""
 

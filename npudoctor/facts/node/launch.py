@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Unavailable, probe
 
 LAUNCHED = ("TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK", "WORLD_SIZE")
@@ -23,7 +23,7 @@ _LAUNCHER = r"\btorchrun\b|torch[._]distributed[._/](run|launch)|torch_npu_run"
 _TOGETHER_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class LaunchVariables:
     """Those of `LAUNCHED` that each process on a card was started with, by pid; a process whose variables this user may
     not read is missing."""

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor.facts.python.target_python import TargetPython
-from npudoctor.records import dataclass, field
+from npudoctor.records import field, record
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe_on_cards
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 RUN_TIMEOUT_S = 900.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SmokeFailure:
     """A rank that did not get through; the fields are those of the event `rank-failed`."""
 
@@ -39,7 +39,7 @@ class SmokeFailure:
     pitfalls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SmokeCollective:
     """One collective on one data type whose values one rank found wrong; `slots` are the ranks whose part is wrong."""
 
@@ -52,7 +52,7 @@ class SmokeCollective:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SmokeBandwidth:
     """All-reduce of one size; bandwidths in decimal GB/s."""
 
@@ -63,7 +63,7 @@ class SmokeBandwidth:
     bus_gb_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SmokeRun:
     """A whole run. `stages` maps a rank to the seconds of the stages that it came through; `losses` to its losses.
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from npudoctor.facts.cells import decimal, word
 from npudoctor.facts.npu_smi.blocks import Titles, check_page, pairs_of, read_blocks, titles
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Ecc:
     """A page of `-t ecc`: bit errors since the chip was last reset, their totals, and isolated pages.
 
@@ -44,7 +44,7 @@ class Ecc:
     chips: tuple[Ecc, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Usages:
     """A page of `-t usages`: capacities in MiB, usages in percent, huge pages in pages."""
 
@@ -68,7 +68,7 @@ class Usages:
     chips: tuple[Usages, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NpuMemory:
     """A page of `-t memory`: capacities in MiB, clocks in MHz, temperature in degrees Celsius.
 
@@ -88,7 +88,7 @@ class NpuMemory:
     chips: tuple[NpuMemory, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CommonChip:
     """One chip of `-t common`, or the MCU of the card, which has a `chip_name` and no number.
 
@@ -109,7 +109,7 @@ class CommonChip:
     rated_power_w: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Common:
     """A page of `-t common`, the MCU among the chips."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from npudoctor.facts.cells import lines_of
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _LONGEST = 1 << 16
 _RET = r"(?i)ret(?:\s+is|\s*[=:])\s*(-?(?:0|[1-9][0-9]{0,8}))(?![0-9])"
@@ -43,7 +43,7 @@ _BY_CODE = {
 _GENERAL = ("dcmi_inner_error", "query_failed")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NpuSmiFailure:
     """A refusal of npu-smi; `ret` is the code that it names.
 

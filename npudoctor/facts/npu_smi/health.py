@@ -8,10 +8,10 @@ from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
 from npudoctor.facts.npu_smi.blocks import check_page, normal, read_blocks, titles
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Health:
     """A page of `-t health`; where it tells of several chips, each stands in `chips`.
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, refusal, word
 from npudoctor.facts.npu_smi.blocks import OF_THE_CARD, check_page, normal, pairs_of, read_blocks, titles
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HeldMemory:
     """A process on a chip, by the host's pid, and the MiB that it holds; its name is cut at 15 characters."""
 
@@ -20,7 +20,7 @@ class HeldMemory:
     chip_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ProcessMemory:
     """A page of `-t proc-mem`."""
 
@@ -64,7 +64,7 @@ def parse_process_memory(text: str) -> ProcessMemory:
     return ProcessMemory(**card, processes=tuple(HeldMemory(**row) for row in found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PcieErrors:
     """A page of `-t pcie-err`: what has been counted since the chip started; 310 counts the four last."""
 
@@ -106,7 +106,7 @@ def parse_pcie_errors(text: str) -> PcieErrors:
     return PcieErrors(**card, chips=tuple(PcieErrors(**chip) for chip in chips))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HccsLinks:
     """A page of `-t hccs`: one number for each link of the chip. `link_lane_list` has a digit for each lane, 1 is up.
 
@@ -166,7 +166,7 @@ def _numbers(value: str | None) -> tuple[int, ...]:
     return tuple(numbers) if len(numbers) == len(words) else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PhyIdRemap:
     """A page of `-t phyid-remap`: what else the chip with this physical number is called."""
 
@@ -194,7 +194,7 @@ def parse_phyid_remap(text: str) -> PhyIdRemap:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FlashPart:
     """One flash memory of a chip; `capacity_mb` in MiB."""
 
@@ -203,7 +203,7 @@ class FlashPart:
     capacity_mb: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Flash:
     """A page of `-t flash`; `chip_id` is None where it tells of several chips."""
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.facts.cells import integer, lines_of, refusal, word
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
 _NO_CARD = "There is no NPU card on this server"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Board:
     """A page of `-t board`: of a card (`-i`), of a chip (`-i -c`), or of both as on 950; None is what it does not show.
 
@@ -39,7 +39,7 @@ class Board:
     bom_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ListedNpu:
     """One NPU of `-l`; servers name only the number of its chips, 950 only its product and serial number."""
 
@@ -49,7 +49,7 @@ class ListedNpu:
     chip_count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NpuList:
     """The output of `npu-smi info -l`."""
 
@@ -57,7 +57,7 @@ class NpuList:
     npus: tuple[ListedNpu, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class MapRow:
     """One chip, or the MCU of a card, in `-m`. `logic_id` is what a job calls the chip; an MCU has none.
 
@@ -72,14 +72,14 @@ class MapRow:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NpuMap:
     """The output of `npu-smi info -m`."""
 
     rows: tuple[MapRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ToolVersion:
     """A version that npu-smi prints: its own (`component` is None), or that of a card's mcu."""
 

@@ -14,14 +14,14 @@ from npudoctor.facts import npu_smi
 from npudoctor.facts.node.cards import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import TOOL, answer_of
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
 P = TypeVar("P")
 Words = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipHealth:
     """The pages of `-t health` of every chip, by the subject that findings name: `npu:3`, `npu:3/chip:1`."""
 
@@ -29,7 +29,7 @@ class ChipHealth:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipEcc:
     """Of `-t ecc`."""
 
@@ -37,7 +37,7 @@ class ChipEcc:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipUsages:
     """Of `-t usages`."""
 
@@ -45,7 +45,7 @@ class ChipUsages:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipMemory:
     """Of `-t memory`."""
 
@@ -53,7 +53,7 @@ class ChipMemory:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipCommon:
     """Of `-t common`."""
 
@@ -61,7 +61,7 @@ class ChipCommon:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardProcessMemory:
     """Of `-t proc-mem`, of cards as a whole."""
 
@@ -69,7 +69,7 @@ class CardProcessMemory:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardPcieErrors:
     """Of `-t pcie-err`, of cards as a whole."""
 
@@ -77,7 +77,7 @@ class CardPcieErrors:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipHccs:
     """Of `-t hccs`."""
 
@@ -85,7 +85,7 @@ class ChipHccs:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class ChipNumbers:
     """Of `-t phyid-remap`: what else a chip is called, of the chips whose physical number is known."""
 
@@ -93,7 +93,7 @@ class ChipNumbers:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CardFlash:
     """Of `-t flash`, of cards as a whole."""
 
@@ -172,7 +172,7 @@ def ecc(host: Host, options: Options, info: NpuSmiInfo) -> ChipEcc:
     return ChipEcc(found, {subject: reason for subject, reason in failed.items() if subject in places})
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class BusyClocks:
     """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`."""
 
@@ -180,7 +180,7 @@ class BusyClocks:
     failed: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class HotMemories:
     """The temperature in °C of the HBM of chips that are warm; why others are missing in `failed`."""
 

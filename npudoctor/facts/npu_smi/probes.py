@@ -14,7 +14,7 @@ from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import (
     STANDARD_PLACES,
     Because,
@@ -31,7 +31,7 @@ from npudoctor.sdk import (
 TOOL = "npu-smi"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NpuSmiAnswer:
     """How `npu-smi info` went. `reason` says in a clause why there is no table, None where there is one.
 
@@ -203,7 +203,7 @@ def npu_map(host: Host, options: Options, _: NpuSmiInfo) -> NpuMap:
     return npu_smi.parse_map(_page(host, options, "info", "-m"))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class NpuSmiVersion:
     """The version that the tool gives itself; the driver's is in its table."""
 
@@ -216,7 +216,7 @@ def npu_smi_version(host: Host, options: Options, _: NpuSmiInfo) -> NpuSmiVersio
     return NpuSmiVersion(npu_smi.parse_tool_version(_page(host, options, "-v")).version)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Boards:
     """The board page of every NPU by its id; one whose page failed is left out, with the reason in `failed`."""
 
@@ -246,7 +246,7 @@ def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
     return Boards(found, failed)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class HealthPages:
     """The health pages of the chips that are not OK, by NPU and chip; those that could not be had are missing."""
 

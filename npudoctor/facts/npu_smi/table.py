@@ -21,10 +21,10 @@ from npudoctor.facts.npu_smi.columns import (
     implied_upper,
     values_of,
 )
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Chip:
     """One chip of an NPU. None is what the table does not show; of half a chip only the upper row is known.
 
@@ -51,7 +51,7 @@ class Chip:
     hbm_total_mb: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NpuProcess:
     """A process on a chip: `pid` is the host's, `container_pid` (driver 26 and later) the one in its container.
 
@@ -66,7 +66,7 @@ class NpuProcess:
     container_pid: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NpuSmiInfo:
     """What `npu-smi info` shows. `idle_npus` is None where it shows no table of processes at all."""
 

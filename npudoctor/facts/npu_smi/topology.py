@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 
 from npudoctor.facts.cells import lines_of, refusal, word
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _LABEL = re.compile(r"(?:NPU|Phy-ID|NIC)[0-9]{1,9}")
 _LINK = re.compile(r"[A-Za-z][\w/+.-]{0,15}|-", re.ASCII)
 _CPUS = re.compile(r"[0-9][0-9,\s-]*")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Topology:
     """The links between chips, by the labels that the tool gives them: `NPU0`, on A3 `Phy-ID0`.
 

@@ -15,7 +15,7 @@ from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.imports import TorchNpuImport
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.facts.system.cpu import Cpu
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import (
     Because,
     Host,
@@ -34,7 +34,7 @@ NEXT = Threshold("device_math_next_s", 60, "s", "a compiled product of this size
 _START_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class JobCards:
     """The chips that a job sees, by the number that it gives them; those that the variable leaves of all."""
 
@@ -58,7 +58,7 @@ def job_cards(cards: Cards, environment: JobEnvironment | None) -> JobCards:
     return JobCards(tuple(chosen), cards.source, value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CardMath:
     """A small product on one card against the CPU's; `skipped` says why there was none. `seconds` is wall time."""
 
@@ -69,7 +69,7 @@ class CardMath:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DeviceMath:
     """The products by the number that the job gives a card; `error` where none could be started."""
 

@@ -12,7 +12,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.device_nodes import DeviceNodes, cannot_reach_cards
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Threshold, Unavailable, probe
 
 IMPORT_TIMEOUT = Threshold(
@@ -24,7 +24,7 @@ _STDERR_CHARACTERS = 2000
 _DUMP = r"Fatal Python error|Current thread|Thread 0x|Extension modules:|\s+File |\s*$|\s*\.\.\."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ImportAttempt:
     """How one import ended: with `ok`, an `error`, a `signal` (its name), or not within its time (`timed_out`).
 
@@ -81,7 +81,7 @@ def first_line(text: str, length: int = 200) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class TorchImport:
     """`import torch` as a job does it, and without autoloading where that failed (None where it was not tried)."""
 
@@ -96,7 +96,7 @@ class TorchImport:
         return not self.alone.ok if self.alone is not None else not self.plain.is_autoload
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class TorchNpuImport:
     """`import torch_npu`, and what it then says of the devices."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import Because, Host, Options, ParseError, Unavailable, probe, real_path
 
 TARGET_TIMEOUT_S = 20.0
@@ -21,7 +21,7 @@ _CONDA_ROOTS = ("miniforge3", "miniconda3", "anaconda3", "mambaforge", "miniforg
 _TORCH_NPU = re.compile(r"torch_npu(-[^/]*)?\.(dist-info|egg-info|egg|egg-link)", re.I)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TargetPython:
     """The interpreter that is examined. `why` is a clause for the reader; `asked_for` whether a person named it."""
 
@@ -30,7 +30,7 @@ class TargetPython:
     asked_for: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Distribution:
     """An installed package: its version and its Requires-Dist lines, as its metadata has them."""
 
@@ -43,7 +43,7 @@ class Distribution:
         return self.version.partition("+")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PythonEnvironment:
     """What the target Python says of itself. Names of distributions are normalised (`torch-npu`).
 
@@ -267,7 +267,7 @@ def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
     return found if user.uid == host.user.uid else replace(found, run_as=user.name)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class TorchPair:
     """The torch and the torch_npu that are installed together."""
 

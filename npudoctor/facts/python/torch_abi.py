@@ -7,13 +7,13 @@ import re
 
 from npudoctor.facts.python.imports import TorchImport
 from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, ParseError, Unavailable, probe
 
 BELOW = "torch/share/cmake/Torch/TorchConfig.cmake"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class TorchAbi:
     """Whether torch uses the C++11 ABI, and the file or import that says so."""
 

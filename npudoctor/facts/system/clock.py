@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, NotApplicable, ParseError, Unavailable, probe
 
 COMMAND = ("timedatectl", "show")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TimeService:
     """The clock as systemd has it: `ntp` is whether a service is to keep it, `synchronized` whether one does."""
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 _PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 MOST_CPUS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Cpu:
     """Counts of logical and physical processors, and sets of their numbers; None and empty where not known."""
 

@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 
 from npudoctor.facts.system.cpu import Cpu
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, ParseError, Unavailable, probe
 
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CpuTuning:
     """The governors of a processor of each NUMA node by its number, and the mode of transparent huge pages (always,
     madvise, never); empty and None where the kernel shows none, as in a virtual machine."""

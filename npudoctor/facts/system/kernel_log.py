@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from npudoctor.facts.node.container import Container
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Unavailable, probe
 
 COMMAND = ("journalctl", "-k", "--since", "-7d")
@@ -18,7 +18,7 @@ _OF_INTEREST = (
 _HIDDEN = r"insufficient permissions|not seeing messages from other users|ermission denied|not permitted"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class KernelLog:
     """The lines that may tell of a fault, as written, oldest first, and how many lines there are in all."""
 

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 UNLIMITED = -1
 PIDS_FILES = ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Limit:
     """A soft limit, and the hard one up to which a process may raise it itself; -1 is unlimited."""
 
@@ -25,7 +25,7 @@ class Limit:
         return self.hard == UNLIMITED or self.hard >= wanted or self.soft == UNLIMITED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Limits:
     """Open files, locked memory in bytes, processes of a user, core files in bytes; None where not known.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Memory:
     """Memory of the node in bytes; `limit_bytes` is what the control group grants, None without a limit."""
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 DEVICES = "/sys/bus/pci/devices"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PciCard:
     """One accelerator. `slot` is its address in lower case, `device` and `subsystem` are ids as sysfs spells them."""
 
@@ -25,7 +25,7 @@ class PciCard:
     driver: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PciCards:
     """The accelerators that the kernel has found, by address. In a container these are the host's."""
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from npudoctor.facts.system.pci import DEVICES, PciCards
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PcieLink:
     """The link of one card, by its PCI address; None is what the kernel does not show.
 
@@ -52,7 +52,7 @@ class PcieLink:
         return any(now is not None and most is not None and now < most for now, most in (speeds, widths))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PcieLinks:
     """The links of the cards on the bus; in a container the host's."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import shlex
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Host, Unavailable, probe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Platform:
     """The node's operating system. `os` is its pretty name, `kernel` the running release; None where unknown."""
 

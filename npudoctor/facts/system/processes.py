@@ -7,7 +7,7 @@ from typing import Any
 
 from npudoctor.privacy import command_lines
 from npudoctor.privacy.credentials import masked
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 _BOUNDARY = frozenset(
@@ -23,7 +23,7 @@ LONGEST_NAME = 64
 """The kernel keeps 15 characters; psutil completes them from the first word of the command line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Process:
     """One process. `create_time_s` is in seconds since 1970; None where not visible.
 
@@ -51,7 +51,7 @@ class Process:
         return text if len(text) <= 100 else text[:99] + "…"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Processes:
     """The processes that are visible here, by pid."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe, real_path
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount, not a file of ours)
@@ -16,7 +16,7 @@ MOST_LOG_FILES = 5000
 """More files than this are not looked at; the sum is then a lower bound."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Disk:
     """A file system with its room in bytes and its inodes; None where not known (network file systems as a rule)."""
 
@@ -28,7 +28,7 @@ class Disk:
     files_free: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Mount:
     """One row of the mount table; sizes in bytes, None where not known."""
 
@@ -39,7 +39,7 @@ class Mount:
     free_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Mounts:
     """What is mounted where; of two mounts on one place the later one is seen."""
 
@@ -50,7 +50,7 @@ class Mounts:
         return next((mount for mount in reversed(self.mounts) if mount.mount == path), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Disks:
     """The file systems whose room is known, and the others that are mounted."""
 
@@ -121,7 +121,7 @@ def disks(host: Host, mounts: Mounts | None) -> Disks:
     return parse_disks(rows, mounts or Mounts(()))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SharedMemory:
     """The size of /dev/shm and what is free of it, in bytes; none at all where nothing is `mounted` there."""
 
@@ -154,7 +154,7 @@ def _size_option(options: Iterable[str]) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LogFolder:
     """The folder that CANN's logs go to, and what it holds; `at_least` where there were too many files to count."""
 

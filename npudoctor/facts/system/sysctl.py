@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
@@ -13,7 +13,7 @@ FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/li
 LAST_FILE = "/etc/sysctl.conf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Setting:
     """One assignment in one file; `key` has dots between its parts, `line_number` counts from 1."""
 
@@ -23,7 +23,7 @@ class Setting:
     line_number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class SysctlFiles:
     """Every assignment in the order in which it is made at boot, so the last one of a key is in force.
 

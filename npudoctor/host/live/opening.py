@@ -17,7 +17,7 @@ from contextlib import ExitStack
 
 from npudoctor.host import FileStat, Refused
 from npudoctor.host.live.trust import MOST_LINKS, Writer, entry_of, has_acl, trusted_by
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -25,7 +25,7 @@ Judge = Callable[[FileStat, str, int], "Writer | None"]
 """Who could change a part of a path: its kind and owner, its path, and a descriptor of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Place:
     """An entry of an open folder: its name, and a descriptor (O_PATH) of what lies there; None where nothing does."""
 

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Collection
 
 from npudoctor.host import FileStat
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 MOST_LINKS = 40
 """As many links as the kernel follows (path_resolution(7))."""
@@ -23,7 +23,7 @@ _EVERY_UID = 4294967295
 _ACL = "system.posix_acl_access"
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Writer:
     """Somebody else who can change a path: the part of it that they can change, and why, as a full clause.
 
@@ -54,6 +54,8 @@ def foreign_writer(
     `look` and `read_link` ask another node; without them this machine is asked. OSError where a part cannot be asked.
     """
     here = look is None  # this machine, and not another node
+    if here and _is_plainly_root_s(path):
+        return None
     look, read_link = look or _lstat, read_link or _readlink
     trusted = trusted_by(users=users, groups=groups)
     done, rest, links = "/", [part for part in path.split("/") if part][::-1], 0
@@ -75,6 +77,22 @@ def foreign_writer(
         done = posixpath.dirname(done) if part == ".." else done if part == "." else posixpath.join(done, part)
 
 
+def _is_plainly_root_s(path: str) -> bool:
+    """Whether each part of a path is a file or folder of root that only root can write, as most are: judged at once."""
+    done = ""
+    for part in path.split("/"):
+        if part in (".", ".."):
+            return False
+        done += f"/{part}" if part else ""
+        try:
+            found = os.lstat(done or "/")
+        except OSError:
+            return False
+        if found.st_uid != 0 or stat.S_ISLNK(found.st_mode) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True
+
+
 def writer_within(
     folder: str, *, users: Collection[int] | None = None, groups: Collection[int] | None = None
 ) -> Writer | None:
@@ -91,7 +109,7 @@ def writer_within(
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Trusted:
     """Whose hand in a path is no objection: these users, and groups that have no other members."""
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from npudoctor.control_characters import visible
 from npudoctor.host import BundleError
 from npudoctor.host.recording.tar_headers import BrokenTar, Member, members
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 256 << 20
@@ -36,7 +36,7 @@ _GZIP = zlib.MAX_WBITS | 16
 _PAST_THE_FILES = MAX_ENTRIES * 4096
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Held:
     """What is in an archive: files by name, the names of its folders, and its symbolic links by name."""
 

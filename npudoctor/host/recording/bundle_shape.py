@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from npudoctor.host import BundleError
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Number:
     """A number of JSON from `least` to `most`, and neither infinite nor none at all."""
 
@@ -26,14 +26,14 @@ class Number:
         return None if self.least <= value <= self.most else f"{kind} from {self.least:g} to {self.most:g}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Maybe:
     """What a shape says, or null for what is not known."""
 
     shape: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Row:
     """An object that must have some of its keys."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from npudoctor import __version__, clock
-from npudoctor.host import Completed, FileStat, Refused
+from npudoctor.host import About, Completed, FileStat, Refused, User
 from npudoctor.host.live.opening import no_foreign_link, opened, path_of
 from npudoctor.host.live.safe_files import written
 from npudoctor.host.recording.recorded_node import SCHEMA, SLASH
@@ -58,26 +59,23 @@ def files_of(notes: Notes) -> dict[str, bytes]:
     return dict(sorted(files.items()))
 
 
-def _about(notes: Notes) -> dict[str, Any]:
-    about, user = notes.about, notes.user
-    said = {
+def described(about: About, user: User) -> dict[str, Any]:
+    """What bundle.json says of a node, whoever writes it; None for what is not known."""
+    return {
         "schema": SCHEMA,
         "npudoctor": __version__,
         "npudoctor_prefix": about.own_prefix,
         "hostname": about.hostname,
         "machine": about.machine,
-        "recorded_at": about.recorded_at or clock.in_utc(clock.timestamp()),
+        "recorded_at": about.recorded_at,
         "environment": about.environment,
-        "unrecorded": "unknown",
-        "tools": notes.tools,
-        "user": {
-            "name": user.name,
-            "uid": user.uid,
-            "gid": user.gid,
-            "gids": list(user.gids),
-            "groups": list(user.groups),
-        },
+        "user": dataclasses.asdict(user),
     }
+
+
+def _about(notes: Notes) -> dict[str, Any]:
+    said = described(notes.about, notes.user) | {"unrecorded": "unknown", "tools": notes.tools}
+    said["recorded_at"] = said["recorded_at"] or clock.in_utc(clock.timestamp())
     return {key: value for key, value in said.items() if value is not None}
 
 

@@ -15,14 +15,14 @@ from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, 
 from npudoctor.host.recording.bundle_reader import NO_ENVIRONMENT
 from npudoctor.host.recording.canned import OUTPUT_LIMIT_BYTES, failure_key
 from npudoctor.host.simulated.tree import MAX_LINKS, normal
-from npudoctor.records import dataclass, field, replace
+from npudoctor.records import field, record, replace
 
 Answer = TypeVar("Answer")
 UNEVENTFUL_S = 2.0
 """A command that took less is recorded without its time: it tells of this moment, not of the node."""
 
 
-@dataclass(kw_only=True)
+@record(kw_only=True)
 class Notes:
     """What a node answered. Paths have their links followed, but for those of `links` itself and in `failures`.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from npudoctor.host import FileStat, User
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 Content = bytes | str | Callable[[], bytes | str]
 """What a file holds; a function is asked anew at each reading."""
@@ -24,7 +24,7 @@ MAX_LINKS = 40
 NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@record(frozen=True, kw_only=True)
 class Overlay:
     """What stat.json says of one path; None is the default: files 0644, folders 0755, of root.
 

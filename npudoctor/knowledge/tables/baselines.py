@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Figure:
     """A published or measured figure of a family or chip; several `values` are variants or a range."""
 
@@ -21,7 +21,7 @@ class Figure:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class AllReduceReference:
     """A published all-reduce; bandwidths in decimal GB/s by number of ranks, times in microseconds."""
 
@@ -38,7 +38,7 @@ class AllReduceReference:
     printed_gib_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Smoke:
     """How the smoke run measures, and below which bus bandwidth (GB/s: warning, failure) by family and ranks."""
 
@@ -59,7 +59,7 @@ class Smoke:
         return (limits[0], limits[1]) if limits else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class IdleBaseline:
     """What an idle card showed: ranges of power (W), temperature (°C) and memory in use (MB)."""
 
@@ -74,7 +74,7 @@ class IdleBaseline:
     ai_core_percent: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Baselines:
     """The whole table. `allreduce_exact_ranks`: how many ranks may sum ones before a data type loses count."""
 

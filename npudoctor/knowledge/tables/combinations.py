@@ -7,10 +7,10 @@ from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.pairs import Confidence
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DriverFirmware:
     """A driver and a firmware that were found together, or the firmware range that a driver names."""
 
@@ -23,7 +23,7 @@ class DriverFirmware:
     cann: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FeatureFloor:
     """The oldest HDK, CANN and torch_npu train with a feature."""
 
@@ -34,7 +34,7 @@ class FeatureFloor:
     products: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Stack:
     """One published, tested set of releases of vllm-ascend."""
 
@@ -47,7 +47,7 @@ class Stack:
     triton_ascend: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Combinations:
     """The whole table. `inner_versions` maps CANN releases to build names, `packages` says what files are called."""
 

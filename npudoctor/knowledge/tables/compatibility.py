@@ -19,10 +19,10 @@ from npudoctor.knowledge.pairs import (
     Window,
 )
 from npudoctor.knowledge.patterns import canonical, covers, covers_later_candidate, train, wheel
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Compatibility:
     """The whole table. `releases` stand newest first. `orders` are rising lists by kind of version, for tests."""
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.values import Kind, Rule, rule
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Variable:
     """One variable.
 
@@ -73,7 +73,7 @@ class Variable:
         return self.rule is not None and self.rule.kind in kinds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Conflict:
     """Variables that cannot go together.
 
@@ -104,7 +104,7 @@ class Conflict:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Environment:
     """The whole table. `orchestrators` names the variables by which Kubernetes, Slurm and others show themselves."""
 
@@ -148,9 +148,13 @@ class Environment:
         """
         if name in self._by_name or name in self.also_recorded:
             return None
-        return next(
-            (known for known in self._by_name if known.startswith(_OURS) and _is_one_slip(name.upper(), known)), None
-        )
+        text = name.upper()
+        near = (known for known in self._ours if abs(len(known) - len(text)) <= 1)
+        return next((known for known in near if _is_one_slip(text, known)), None)
+
+    @cached_property
+    def _ours(self) -> tuple[str, ...]:
+        return tuple(name for name in self._by_name if name.startswith(_OURS))
 
     @cached_property
     def _by_name(self) -> dict[str, Variable]:
@@ -158,9 +162,8 @@ class Environment:
 
 
 def _is_one_slip(text: str, other: str) -> bool:
+    """Whether two texts, whose lengths differ by one at most, are one typing slip apart."""
     short, long = sorted((text, other), key=len)
-    if len(long) - len(short) > 1:
-        return False
     start = next((place for place, (one, two) in enumerate(zip(short, long, strict=False)) if one != two), len(short))
     if len(short) < len(long):
         return short[start:] == long[start + 1 :]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 _HEX = re.compile(r"(?:0x)?([0-9a-f]{8})", re.IGNORECASE)
 _IN_TEXT = (
@@ -18,7 +18,7 @@ _IN_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ErrorCode:
     """One code.
 
@@ -53,7 +53,7 @@ class ErrorCode:
         return (self.single_node_severity if single_node else None) or self.severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ErrorText:
     """A message without a code of its own."""
 
@@ -63,7 +63,7 @@ class ErrorText:
     pitfalls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Errors:
     """The whole table. `families` are the beginnings of codes, and what prints them."""
 

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Family:
     """One chip family: 910, A2, A3, 310P, 310, 310B, 950.
 
@@ -52,7 +52,7 @@ class Family:
         return known.get(bare_name(name), known.get("die"))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class PciDevice:
     """An accelerator's PCI device id, with the boards known by their subsystem ids."""
 
@@ -62,7 +62,7 @@ class PciDevice:
     boards: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class LinkPlan:
     """The links that a product has between its chips, in the words of `npu-smi info -t topo`.
 
@@ -95,7 +95,7 @@ class LinkPlan:
         return self.beyond_links or None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class IdleRule:
     """From which memory in use on, in MB, an idle card needs an explanation; `reserve_mb` is the driver's own."""
 
@@ -112,7 +112,7 @@ class IdleRule:
         return int(total_mb * self.unexplained_over_share) if small else self.unexplained_over_mb
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Temperature:
     """Limits in °C for HBM and chip; only `hbm_alarm_celsius` is published, the others are defaults of this tool."""
 
@@ -126,7 +126,7 @@ class Temperature:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Hardware:
     """The whole table. `link_words` explains npu-smi's words, `numa` says by family how ranks are bound."""
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Ports:
     """HCCL's ports: `base` and the legal bases; `certain_count` ports are taken by every release, `full_count` from
     `full_from_cann` on. `device` is the port on each card's own network, `master` torch's store."""
@@ -29,7 +29,7 @@ class Ports:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Times:
     """HCCL's waits in seconds: defaults, limits, and what is added to them.
 
@@ -51,7 +51,7 @@ class Times:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Buffers:
     """Device memory per communicator: `times_per_communicator` buffers of `collective_mb`, and of `p2p_mb` for groups
     that send and receive, from torch_npu's train `p2p_from_pta` on."""
@@ -63,7 +63,7 @@ class Buffers:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InterfaceChoice:
     """How HCCL chooses the host's interface: `order`; interfaces with `last_resort_prefixes` come last, those with
     `unfit_prefixes` are no candidates for a person."""
@@ -75,7 +75,7 @@ class InterfaceChoice:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class HccnQuery:
     """One question to hccn_tool, what a healthy card answers (a regular expression), and what to look at otherwise."""
 
@@ -89,7 +89,7 @@ class HccnQuery:
         return bool(re.search(self.healthy, answer))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Launcher:
     """A way to start a job: which variables it sets, and what to watch."""
 
@@ -98,7 +98,7 @@ class Launcher:
     watch: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Hccl:
     """The whole table. `threads` are those of a process in which HCCL lives; `more` holds the facts without a type."""
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Place:
     """A path, with `<prefix>`, `<root>`, `<arch>` and `$NAME` to fill in.
 
@@ -25,7 +25,7 @@ class Place:
     confidence: str = "high"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class DeviceNode:
     """A device node (N stands for a card's number) and who needs it."""
 
@@ -34,7 +34,7 @@ class DeviceNode:
     needed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Mount:
     """What a container needs of its host: with plain Docker (`plain`), and what the ascend runtime mounts by itself.
 
@@ -49,7 +49,7 @@ class Mount:
     several_nodes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class CompilerPackage:
     """A Python module that CANN's operator compiler imports, and the distribution that brings it."""
 
@@ -58,7 +58,7 @@ class CompilerPackage:
     essential: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Package:
     """The file name of an installer, with `<version>`, `<arch>` and `<chip>` to fill in."""
 
@@ -68,7 +68,7 @@ class Package:
     until: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Layout:
     """The whole table; `more` holds the facts without a type of their own, by their key in layout.json."""
 

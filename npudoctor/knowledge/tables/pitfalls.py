@@ -8,10 +8,10 @@ from functools import cached_property
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.tables.errors import normalised
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Pitfall:
     """One way to fail.
 
@@ -42,7 +42,7 @@ class Pitfall:
     root_when: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Pitfalls:
     """The whole table, most frequent first."""
 

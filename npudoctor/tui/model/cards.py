@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from npudoctor import clock
 from npudoctor.control_characters import all_visible
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ PAST = 60
 """How many readings are kept for the curves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Held:
     """A process on a chip. `memory_mb` is in MiB."""
 
@@ -30,7 +30,7 @@ class Held:
     alive: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ChipRow:
     """One chip. `memory` is used and total MiB of HBM, or of DDR where there is none; None is what is not shown."""
 
@@ -52,7 +52,7 @@ class ChipRow:
     hot: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Reading:
     """One look. `reason` says why there are no rows; `seconds` is how long the tool took."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, about, worth
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Kind(Enum):
     GAP = "gap"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Block:
     """One paragraph. `state` colours a title; `target` is the check that a link leads to, or the fix offered."""
 

@@ -7,7 +7,7 @@ from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 if TYPE_CHECKING:
     from npudoctor.engine import Event
@@ -41,7 +41,7 @@ class State(str, Enum):
 _URGENCY = {State.ERROR: 0, State.CRASHED: 1, State.WARNING: 2, State.WAITING: 3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Row:
     """One check in the list. `noted`: it is well, and has something to say; `fixable`: a fix is offered."""
 
@@ -59,7 +59,7 @@ class Row:
         return self.check.partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Section:
     """Rows under a heading; `remark` stands beside the heading."""
 
@@ -68,7 +68,7 @@ class Section:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Headline:
     """The verdict in one line. `check` is the cause; `more` counts the other findings."""
 
@@ -78,7 +78,7 @@ class Headline:
     more: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Shown:
     """What of the list is wanted: `words` that a row must hold, and whether ok and skipped ones are listed."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from npudoctor.control_characters import all_visible
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ PARTS = {
 """What each part of the chain of versions is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class VariableRow:
     """One variable. `value` is None where it is not set; `problem` says what is wrong with it, `state` how badly."""
 
@@ -39,7 +39,7 @@ class VariableRow:
     mistake: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Variables:
     """All of them; `whose` they are, or the `reason` why nobody knows."""
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.control_characters import all_visible, visible, visible_lines
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.tui.model import clock
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Kind(Enum):
     BAD = "bad"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Line:
     """One line of a preview or of what happens; `head` stands before it."""
 
@@ -46,7 +46,7 @@ class Line:
     head: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Job:
     """Something that a person is asked to confirm.
 

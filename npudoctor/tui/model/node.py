@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from npudoctor.control_characters import all_visible
-from npudoctor.records import dataclass
+from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
     from npudoctor.tui.model.session import Session
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Joint:
     """One part of the chain, and whether it goes with the part before it; `check` judges that."""
 
@@ -23,7 +23,7 @@ class Joint:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NodeLine:
     """What stands at the top. `badge` says that this is not the live node; empty where it is."""
 

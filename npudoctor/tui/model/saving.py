@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import written
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 if TYPE_CHECKING:
     from npudoctor.findings import Report
@@ -20,7 +20,7 @@ class NotSaved(Exception):
     """It was not written; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Shape:
     """One kind of file: its name, its ending, and what it is good for."""
 

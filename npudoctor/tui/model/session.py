@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 if TYPE_CHECKING:
     from npudoctor.engine import Event
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npudoctor.selection import Selection
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Node:
     """What the command line has settled: what can be checked, how, and how the node is reached.
 

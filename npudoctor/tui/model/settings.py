@@ -10,10 +10,10 @@ from typing import Any
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Settings:
     """`theme` is empty until one is chosen; `interval_s` is how often cards are asked, None for a fitting one."""
 

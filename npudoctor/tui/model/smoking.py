@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from npudoctor.records import dataclass, replace
+from npudoctor.records import record, replace
 from npudoctor.tui.model.diagnosis import State, about, worth
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class CannotSmoke(Exception):
     """The run cannot be made; the text says why and what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Choice:
     """What a person asks for. `cards` is text such as `0,1`, empty for all idle ones; `ranks` is 0 for one a card."""
 
@@ -52,7 +52,7 @@ def choices(field: str) -> Sequence[Any]:
     return known[field]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Rank:
     """One rank: a state for each stage that it has entered, and what became of it."""
 

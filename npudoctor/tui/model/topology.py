@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from npudoctor.control_characters import all_visible, visible
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 if TYPE_CHECKING:
     from npudoctor.tui.model.session import Session
@@ -26,7 +26,7 @@ KINDS = {
 """A letter and a meaning for every link that npu-smi names."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True)
 class Grid:
     """The matrix. `odd` holds the cells that are unlike the same cells of the other chips, or unlike their mirror."""
 
