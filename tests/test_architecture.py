@@ -22,7 +22,7 @@ LAYERS = {
     "npudoctor": set(),
     "npudoctor.findings": set(),
     "npudoctor.host": {"findings", "host"},
-    "npudoctor.steps": {"findings", "host", "steps"},
+    "npudoctor.steps": {"findings", "host", "messages", "steps"},
     "npudoctor.knowledge": {"host", "knowledge"},
     "npudoctor.messages": {"findings"},
     "npudoctor.sdk": {"findings", "host", "messages", "steps"},

@@ -92,7 +92,7 @@ def values(host: SimulatedHost) -> dict[str, str]:
     return {
         **dict(inner._node.sysctl),
         "/dev/shm": f"{inner._node.shm_bytes >> 20} MiB",
-        "group HwHiAiUser": ", ".join(group.split(":")[3].split(",")) or "nobody",
+        "group HwHiAiUser": ", ".join(group.split(":")[3].split(",")),
         **dict(inner._target.packages),
     }
 
