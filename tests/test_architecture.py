@@ -35,6 +35,7 @@ LAYERS = {
     "npudoctor.engine": {"schedule", "findings", "host", "sdk", "facts", "plugins", "selection"},
     "npudoctor.fixer": {
         *("findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "fixer"),
+        "messages",
     },
     "npudoctor.daemon_config": set(),
     "npudoctor.config": {"findings", "host", "sdk", "daemon_config"},

@@ -115,7 +115,7 @@ def test_the_service_is_installed_as_shown_and_taken_back_without_a_trace(catalo
     assert "npudoctor.service: does not start at boot, not running → starts at boot, running" in made.preview
     assert state(node) == before
     ended = applied(catalog, node, made)
-    assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; looked at again, all is as shown")
+    assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; re-checked, all changes are as shown")
     for name in ("npudoctor.service", "npudoctor-setup.service"):
         text = (node / "etc/systemd/system" / name).read_text()
         assert all(f"+{line}\n" in made.preview for line in text.splitlines())
