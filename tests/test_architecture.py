@@ -22,7 +22,7 @@ LAYERS = {
     "npudoctor": set(),
     "npudoctor.findings": set(),
     "npudoctor.host": {"findings", "host"},
-    "npudoctor.steps": {"findings", "host", "steps"},
+    "npudoctor.steps": {"findings", "host", "messages", "steps"},
     "npudoctor.knowledge": {"host", "knowledge"},
     "npudoctor.messages": {"findings"},
     "npudoctor.sdk": {"findings", "host", "messages", "steps"},
@@ -35,6 +35,7 @@ LAYERS = {
     "npudoctor.engine": {"schedule", "findings", "host", "sdk", "facts", "plugins", "selection"},
     "npudoctor.fixer": {
         *("findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "fixer"),
+        "messages",
     },
     "npudoctor.daemon_config": set(),
     "npudoctor.config": {"findings", "host", "sdk", "daemon_config"},

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from npudoctor import clock
-from npudoctor.fixer import serialise
+from npudoctor.fixer import messages, serialise
 from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
 from npudoctor.records import record
 from npudoctor.steps import Step
@@ -28,7 +28,7 @@ from npudoctor.steps.packages import KeepPackages
 SYSTEM = "/var/lib/npudoctor"
 APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
 CUT_OFF = (APPLYING, UNDOING)
-"""What a run is that was begun and not ended: a crash cut it off, or somebody is at work."""
+"""A run that was begun and not ended: a crash cut it off, or it is still running."""
 
 _ENTRY = re.compile(r"\d{3}\.json")
 
@@ -87,7 +87,7 @@ def state_folder(host: Host) -> str:
 
 
 def home_of(host: Host) -> str:
-    """The home folder of the user who asks; raises Refused where nobody knows it."""
+    """The home folder of the current user; raises Refused if it is not known."""
     try:
         for line in host.read("/etc/passwd").splitlines():
             fields = line.split(":")
@@ -97,7 +97,7 @@ def home_of(host: Host) -> str:
     except Unavailable:
         home = ""
     if not home.startswith("/"):
-        raise Refused(f"nobody knows the home folder of {host.user.name}")
+        raise Refused(messages.HOME_UNKNOWN.text(user=host.user.name))
     return home.rstrip("/") or "/"
 
 
@@ -118,7 +118,7 @@ class Journal:
         return f"{self.folder}/runs"
 
     def prepare(self) -> None:
-        """Make the folders; raises Refused where others could write them, OSError where nobody can."""
+        """Make the folders; raises Refused if others could write them, OSError if they cannot be made."""
         missing = []
         folder = self.folder
         while not self.host.exists(folder):
@@ -128,7 +128,7 @@ class Journal:
             self.host.make_folder(one)
         self.host.make_folder(self._runs, mode=0o700)
         if problem := untrusted_writer(self.host, self._runs):
-            raise Refused(f"the journal is not safe there: {problem}")
+            raise Refused(messages.JOURNAL_NOT_SAFE.text(problem=problem))
 
     def begin(self, record: RunRecord) -> None:
         """Open a run; before this returns, nothing of it has been done."""
@@ -163,9 +163,9 @@ class Journal:
             return self.host.list_dir(self._runs)
         except Unavailable as why:
             if why.because is Because.NO_RIGHT:
-                if self.host.user.uid == 0 and (hand := untrusted_writer(self.host, self._runs)):
-                    raise Refused(f"the journal is not trusted: {hand}") from why
-                raise Refused(f"only its owner can see the journal in {self.folder}", instead="sudo") from why
+                if self.host.user.uid == 0 and (problem := untrusted_writer(self.host, self._runs)):
+                    raise Refused(messages.JOURNAL_NOT_TRUSTED.text(problem=problem)) from why
+                raise Refused(messages.JOURNAL_OF_OWNER.text(path=self.folder), instead="sudo") from why
             return ()
 
     def cut_off(self) -> tuple[str, ...]:
@@ -216,18 +216,18 @@ class Journal:
 
     def _read(self, run: str, name: str) -> dict[str, Any]:
         path = f"{self._at(run)}/{name}"
-        if hand := untrusted_writer(self.host, path):
-            raise Refused(f"the journal is not trusted: {hand}")
+        if problem := untrusted_writer(self.host, path):
+            raise Refused(messages.JOURNAL_NOT_TRUSTED.text(problem=problem))
         try:
             data = json.loads(self.host.read_bytes(path, limit=64 << 20))
-        except (ValueError, Unavailable) as problem:
-            raise Refused(f"{path} is not what npudoctor writes: {problem}") from problem
+        except (ValueError, Unavailable) as why:
+            raise Refused(messages.JOURNAL_INVALID.text(path=path, problem=why)) from why
         if not isinstance(data, dict):
-            raise Refused(f"{path} is not what npudoctor writes")
+            raise Refused(messages.JOURNAL_NOT_A_RECORD.text(path=path))
         return data
 
     def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
             return reading(*data)
         except serialise.InvalidData as problem:
-            raise Refused(f"{self._at(run)} is not what npudoctor writes: {problem}") from problem
+            raise Refused(messages.JOURNAL_INVALID.text(path=self._at(run), problem=problem)) from problem

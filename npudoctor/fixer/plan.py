@@ -13,7 +13,7 @@ from typing import Any
 
 from npudoctor import engine
 from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
-from npudoctor.fixer import serialise
+from npudoctor.fixer import messages, serialise
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
@@ -34,7 +34,7 @@ class Request:
 
 @record(frozen=True)
 class Aim:
-    """A finding that a plan should mend."""
+    """A finding that a plan should resolve."""
 
     check: str
     subject: str
@@ -78,10 +78,10 @@ class FixPlan:
         """Whether a step cannot be undone."""
         return any(one.inverse is None for one in self.steps)
 
-    def looked_at(self, host: Host) -> str:
-        """What can be said after it was applied, where no check judges it; a command's effect nobody can tell."""
+    def rechecked(self, host: Host) -> str:
+        """What is known after it was applied and no check verifies it; the effect of a command is not known."""
         there = all(one.step.holds(host) for one in self.steps)
-        return "looked at again, all is as shown" if there else "no check tells whether it has helped"
+        return (messages.AS_SHOWN if there else messages.NO_CHECK_VERIFIES).text()
 
     @property
     def preview(self) -> str:
@@ -115,7 +115,7 @@ def merged(offered: Iterable[FixOffer]) -> dict[str, Any]:
 
 
 def covered(offer: FixOffer, params: Mapping[str, Any]) -> bool:
-    """Whether a plan with these parameters does what a finding asks for."""
+    """Whether a plan with these parameters does what a finding offers."""
     for name, value in offer.params.items():
         given = params.get(name)
         if isinstance(value, (list, tuple)):
@@ -130,15 +130,15 @@ def covered(offer: FixOffer, params: Mapping[str, Any]) -> bool:
 
 
 def provers(catalog: Catalog, fix: Fix) -> tuple[str, ...]:
-    """The checks that tell whether a fix has helped: those that it claims to mend and those that offer it."""
+    """The checks that verify a fix: those that it claims to resolve and those that offer it."""
     return tuple(id for id, check in catalog.checks.items() if id in fix.resolves or check.fix == fix.id)
 
 
 def make(catalog: Catalog, host: Host, request: Request, options: Options) -> FixPlan:
-    """Plan one fix; what stands against it is in the plan. Raises Refused where there is no such fix."""
+    """Plan one fix; why it is refused is in the plan. Raises Refused if there is no such fix."""
     fix = catalog.fixes.get(request.id)
     if fix is None:
-        raise Refused(f"there is no fix {request.id!r}; known are {', '.join(catalog.fixes)}")
+        raise Refused(messages.NO_SUCH_FIX.text(id=request.id, known=list(catalog.fixes)))
     report, facts = _look(catalog, host, fix, options)
     offered = [(result, one) for result, one in offers(report).get(fix.id, ()) if one.severity >= Severity.WARNING]
     params = dict(request.params) if request.params is not None else merged(o for _, one in offered if (o := one.fix))
@@ -162,7 +162,7 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     except (Unavailable, StepFailed) as why:
         return replace(plan, refused=Refused(str(why)))
     if obstacle is None and fix.root and steps and host.user.uid != 0:
-        obstacle = Obstacle("only root can apply it", root=True)
+        obstacle = Obstacle(messages.ONLY_ROOT.text(), root=True)
     notes = tuple(one.text for one in made if isinstance(one, Note))
     unproved = next((one.unproved for one in made if isinstance(one, Note) and one.unproved), "")
     plan = replace(plan, unproved=unproved)
@@ -199,7 +199,7 @@ def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -
     for event in engine.run(catalog, host, Selection(names=tuple(ids), options=options)):
         if isinstance(event, engine.Done):
             return event.report, {probe.provides: value for probe, value in event.facts.items()}
-    raise Refused("no check could be run")
+    raise Refused(messages.NO_CHECK_RUN.text())
 
 
 def _arguments(
@@ -225,7 +225,8 @@ def _arguments(
         elif isinstance(value, Unavailable):
             raise value
         else:
-            raise Refused(f"it cannot be planned: {getattr(value, 'reason', f'{need.fact.__name__} is not known')}")
+            why = getattr(value, "reason", None) or messages.NOT_KNOWN.text(fact=need.fact.__name__)
+            raise Refused(messages.CANNOT_BE_PLANNED.text(problem=why))
     return arguments
 
 

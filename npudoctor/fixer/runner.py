@@ -1,4 +1,4 @@
-"""Applies a plan, tells what happens as typed events, proves it, and undoes it where it has not helped.
+"""Applies a plan, reports what happens as typed events, verifies it, and undoes it if it has not helped.
 
     for event in runner.apply(catalog, host, plan, options):
         ...                          # Begun, StepBegun, StepDone, Proving, Undoing, and Ended as the last one
@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from npudoctor.findings import Finding, Result, Status
-from npudoctor.fixer import plan, serialise
+from npudoctor.fixer import messages, plan, serialise
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
@@ -75,7 +75,7 @@ class StepDone:
 
 @record(frozen=True)
 class Proving:
-    """The checks that should hold now are being run, in this process's environment or that of a new login."""
+    """The checks that verify it are being run, in this process's environment or that of a new login."""
 
     checks: tuple[str, ...]
     effect: Effect
@@ -91,7 +91,7 @@ class Undoing:
 
 @record(frozen=True, kw_only=True)
 class Ended:
-    """The last event. `reason` is a full clause, `remaining` what is not mended, `reversible` whether `undo` works.
+    """The last event. `reason` is a full clause, `remaining` what is not resolved, `reversible` whether `undo` works.
 
     `instead` is what would work: `sudo` where root could do it, a flag that is missing, or a whole command.
     """
@@ -124,7 +124,7 @@ def apply(
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=stands.reason, instead=stands.instead)
         return
     if planned.empty:
-        yield Ended(outcome=Outcome.NOTHING, fix=fix.id, reason="the node already is as this fix would leave it")
+        yield Ended(outcome=Outcome.NOTHING, fix=fix.id, reason=messages.ALREADY_APPLIED.text())
         return
     journal = Journal(host, state)
     try:
@@ -133,10 +133,10 @@ def apply(
             yield from _cut_off(journal)
             again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
             if again.digest != planned.digest:
-                raise Refused("the node has changed since the preview; look at it again")
+                raise Refused(messages.NODE_CHANGED.text())
             yield from _Run(catalog, host, planned, options, journal).events()
     except (Refused, OSError) as why:
-        reason = why.reason if isinstance(why, Refused) else f"the journal cannot be written: {why}"
+        reason = why.reason if isinstance(why, Refused) else messages.JOURNAL_NOT_WRITABLE.text(problem=why)
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason)
 
 
@@ -147,7 +147,7 @@ def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
     if planned.obstacle is not None:
         return Refused(planned.obstacle.reason, instead="sudo" if planned.obstacle.root else None)
     if planned.irreversible and not irreversible:
-        return Refused("it cannot be undone", instead="--irreversible")
+        return Refused(messages.IRREVERSIBLE.text(), instead="--irreversible")
     return None
 
 
@@ -185,12 +185,12 @@ class _Run:
             yield from self._roll_back(_reason(problem))
             return
         except BaseException:
-            for _ in self._roll_back("it was interrupted"):
+            for _ in self._roll_back(messages.INTERRUPTED.text()):
                 pass
             raise
         if remaining:
             first = remaining[0].summary
-            yield from self._roll_back(f"what it should mend is still there: {first}", remaining)
+            yield from self._roll_back(messages.STILL_THERE.text(problem=first), remaining)
             return
         back = any(one.inverse for one in self.plan.steps)
         yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told, reversible=back)
@@ -209,7 +209,7 @@ class _Run:
                 fix=fix.id,
                 title=fix.title,
                 params=json.dumps(self.plan.params, sort_keys=True, default=list),
-                by=f"{user.name} (uid {user.uid})",
+                by=messages.BY_USER.text(user=user.name, uid=user.uid),
                 started_at=now(),
                 effect=fix.effect.value,
                 preview=tuple(one.preview for one in self.plan.steps),
@@ -221,22 +221,22 @@ class _Run:
         """The findings that are still there, and what a person should know about the proof."""
         fix, aims = self.plan.fix, self.plan.aims
         if fix.effect is Effect.REBOOT:
-            return (), "it takes effect at the next boot, and cannot be proved before that"
+            return (), messages.AT_NEXT_BOOT.text()
         if self.plan.unproved:
-            return (), f"applied, and not proved: {self.plan.unproved}"
+            return (), messages.NOT_VERIFIED.text(why=self.plan.unproved)
         checks = plan.provers(self.catalog, fix)
         if not checks:
-            return (), f"applied; {self.plan.looked_at(self.host.fresh())}"
+            return (), messages.APPLIED.text(checked=self.plan.rechecked(self.host.fresh()))
         yield Proving(checks, fix.effect)
-        told = "applied and proved"
+        told = messages.VERIFIED.text()
         host = self.host.fresh()
         if fix.effect is Effect.NEW_LOGIN:
             try:
                 host = host.after_login()
                 _ = host.environ
             except Unavailable as why:
-                return (), f"applied; it takes effect at a new login, where it could not be proved: {why.reason}"
-            told = "applied, and proved in a new login; open a new shell to have it"
+                return (), messages.NO_LOGIN.text(problem=why.reason)
+            told = messages.VERIFIED_AT_LOGIN.text()
         report, _ = plan.judged(self.catalog, host, checks, self.options)
         aimed = {(aim.check, aim.subject) for aim in aims}
         left = [
@@ -257,7 +257,7 @@ class _Run:
             yield from taken_back(self.journal, self.id)
             self.journal.mark(self.id, ROLLED_BACK, reason)
         except _FAILURES as problem:
-            reason = f"{reason}; and undoing it failed: {_reason(problem)}"
+            reason = messages.UNDO_FAILED.text(reason=reason, problem=_reason(problem))
             again = "npudoctor fix --recover"
             yield Ended(outcome=Outcome.STUCK, fix=self.plan.fix.id, run=self.id, reason=reason, instead=again)
             return
@@ -265,7 +265,8 @@ class _Run:
 
 
 def _as_findings(result: Result) -> tuple[Finding, ...]:
-    return result.findings or (Finding(summary=f"{result.check} crashed: {result.reason}"),)
+    crashed = messages.CHECK_CRASHED.text(check=result.check, problem=result.reason)
+    return result.findings or (Finding(summary=crashed),)
 
 
 def _reason(problem: BaseException) -> str:
@@ -288,12 +289,12 @@ def taken_back(journal: Journal, run: str) -> Iterator[Event]:
 def undo(
     host: MutableHost, run: str | None = None, *, force: bool = False, state: str | None = None
 ) -> Iterator[Event]:
-    """Take an applied run back, the newest without a name; refused with a diff where somebody has changed it since."""
+    """Undo an applied run, the newest without a name; refused with a diff if its files have changed since."""
     journal = Journal(host, state)
     fix = ""
     try:
         if not journal.runs():
-            raise Refused("nothing that npudoctor has applied is left to undo")
+            raise Refused(messages.NOTHING_TO_UNDO.text())
         journal.prepare()
         with locked(journal):
             yield from _cut_off(journal)
@@ -304,7 +305,7 @@ def undo(
             yield Begun(run, fix, len(journal.entries(run)))
             yield from taken_back(journal, run)
             journal.mark(run, UNDONE)
-            yield Ended(outcome=Outcome.UNDONE, fix=fix, run=run, reason="everything is as it was before")
+            yield Ended(outcome=Outcome.UNDONE, fix=fix, run=run, reason=messages.UNDONE.text())
     except Refused as why:
         yield Ended(outcome=Outcome.REFUSED, fix=fix, run=run, reason=why.reason, instead=why.instead)
     except _FAILURES as problem:
@@ -316,20 +317,20 @@ def _applied(journal: Journal, run: str | None) -> str:
     if run is None:
         done = [one for one, status in statuses.items() if status is not None and status.status == APPLIED]
         if not done:
-            raise Refused("nothing that npudoctor has applied is left to undo")
+            raise Refused(messages.NOTHING_TO_UNDO.text())
         return done[-1]
     status = statuses.get(run)
     if status is None:
-        raise Refused(f"there is no run {run!r}; `npudoctor history` lists them")
+        raise Refused(messages.NO_SUCH_RUN.text(run=run))
     if status.status != APPLIED:
-        raise Refused(f"{run} is {status.status} already")
+        raise Refused(messages.RUN_IS.text(run=run, status=status.status))
     return run
 
 
 def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
     entries = journal.entries(run)
     if not any(entry.inverse for entry in entries):
-        raise Refused("nothing of it can be undone")
+        raise Refused(messages.NOTHING_REVERSIBLE.text())
     host = journal.host.fresh()
     later: set[str] = set()
     for entry in reversed(entries):
@@ -342,7 +343,7 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
         if force or superseded or isinstance(entry.step, Run) or entry.step.holds(host) or entry.inverse.holds(host):
             continue
         change = entry.step.preview(host)
-        raise Refused(f"it was changed since; as npudoctor left it:\n{change}", instead=f"npudoctor undo {run} --force")
+        raise Refused(messages.CHANGED_SINCE.text(change=change), instead=f"npudoctor undo {run} --force")
 
 
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
@@ -350,7 +351,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
     journal = Journal(host, state)
     try:
         if not journal.runs():
-            yield Ended(outcome=Outcome.NOTHING, fix="", reason="nothing was cut off")
+            yield Ended(outcome=Outcome.NOTHING, fix="", reason=messages.NOTHING_CUT_OFF.text())
             return
         journal.prepare()
         with locked(journal):
@@ -358,7 +359,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
             for event in _cut_off(journal):
                 count += isinstance(event, Begun)
                 yield event
-            reason = f"{count} cut off, now undone" if count else "nothing was cut off"
+            reason = messages.CUT_OFF_UNDONE.text(count=count) if count else messages.NOTHING_CUT_OFF.text()
             outcome = Outcome.UNDONE if count else Outcome.NOTHING
             yield Ended(outcome=outcome, fix="", reason=reason)
     except Refused as why:
@@ -377,7 +378,7 @@ def _cut_off(journal: Journal) -> Iterator[Event]:
             record = journal.record(run)
             yield Begun(run, record.fix, len(journal.entries(run)))
             yield from taken_back(journal, run)
-            journal.mark(run, UNDONE if status.status == UNDOING else ROLLED_BACK, "it was cut off")
+            journal.mark(run, UNDONE if status.status == UNDOING else ROLLED_BACK, messages.CUT_OFF.text())
 
 
 def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from npudoctor.fixer import messages
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile
 from npudoctor.steps.packages import KeepPackages, RestorePackages
@@ -83,9 +84,12 @@ def read(record: type[T], data: Any) -> T:
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or record.__name__
-        known = ", ".join(one.name for one in dataclasses.fields(record)) or "nothing"  # type: ignore[arg-type]
-        said = f"is not known; it takes {known}" if first["type"] == "extra_forbidden" else f"{first['msg']}"
-        raise InvalidData(f"{where} {said}" if said.startswith("is ") else f"{where}: {said}") from None
+        if first["type"] == "extra_forbidden":
+            known = [one.name for one in dataclasses.fields(record)]  # type: ignore[arg-type]
+            reason = messages.UNKNOWN_FIELD.text(where=where, known=known or messages.NOTHING.text())
+        else:
+            reason = messages.INVALID_FIELD.text(where=where, problem=first["msg"])
+        raise InvalidData(reason) from None
     assert isinstance(made, record)
     return made
 
@@ -101,10 +105,10 @@ def written(record: Any) -> dict[str, Any]:
 
 
 def write_step(step: Step) -> dict[str, Any]:
-    """A step as data; raises InvalidData for one that no journal can hold."""
+    """A step as data; raises InvalidData for one that cannot be journalled."""
     kind = type(step).__name__
     if KINDS.get(kind) is not type(step):
-        raise InvalidData(f"{kind} is none of the steps that can be journalled: {', '.join(KINDS)}")
+        raise InvalidData(messages.NOT_JOURNALLED.text(kind=kind, known=list(KINDS)))
     return {"kind": kind, **written(step)}
 
 
@@ -112,7 +116,7 @@ def read_step(data: Any) -> Step:
     """A step from data; raises InvalidData."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in KINDS:
-        raise InvalidData(f"{kind!r} is no step; known are {', '.join(KINDS)}")
+        raise InvalidData(messages.NOT_A_STEP.text(kind=kind, known=list(KINDS)))
     step: Any = read(KINDS[str(kind)], {_RENAMED.get(name, name): one for name, one in data.items() if name != "kind"})
     assert isinstance(step, Step)
     return step

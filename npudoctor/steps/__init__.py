@@ -11,10 +11,15 @@ from typing import Protocol, runtime_checkable
 
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import record
+from npudoctor.steps import messages
 
 
 class StepFailed(Exception):
-    """A step could not be done; the text says what failed and why."""
+    """A step failed; the text says what and why. `output` is the last line of the command that failed."""
+
+    def __init__(self, reason: str, *, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
 
 
 @record(frozen=True)
@@ -34,7 +39,7 @@ class Step(Protocol):
         ...
 
     def inverse(self, host: Host) -> Step | None:
-        """The step that brings back the present state; None where nothing can."""
+        """The step that restores the current state; None if nothing can."""
         ...
 
     def holds(self, host: Host) -> bool:
@@ -52,9 +57,9 @@ class Step(Protocol):
 
 @record(frozen=True)
 class Note:
-    """What a person should know before saying yes; a planner yields it between its steps, and it changes nothing.
+    """What a person should know before confirming; a planner yields it between its steps, and it changes nothing.
 
-    `unproved` says why no check of this process, or of a new login, could tell whether these steps have helped.
+    `unproved` says why no check of this process, or of a new login, could verify these steps.
     """
 
     text: str
@@ -67,10 +72,11 @@ def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
 
     done = host.run_streaming(argv, timeout=timeout_s)
     if done.timed_out:
-        raise StepFailed(f"`{shlex.join(argv)}` did not end within {timeout_s:g} s")
+        raise StepFailed(messages.TIMED_OUT.text(command=shlex.join(argv), seconds=timeout_s))
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit {done.returncode}"]
-        raise StepFailed(f"`{shlex.join(argv)}` failed: {said[-1][:200]}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        last = lines[-1][:200] if lines else messages.EXIT_STATUS.text(status=done.returncode)
+        raise StepFailed(messages.FAILED.text(command=shlex.join(argv), problem=last), output=last)
     return done.stdout
 
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.host.live.trust import foreign_writer
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, access_to
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages
 
 LARGEST_BYTES = 8 << 20
-"""Larger files are none that a fix should replace."""
+"""A fix does not replace larger files."""
 
 
 @record(frozen=True, kw_only=True)
 class FileMetadata:
-    """What a file has besides its content: permission bits, owner, group, and extended attributes by name."""
+    """Permission bits, owner, group, and extended attributes of a file by name."""
 
     mode: int
     uid: int
@@ -41,11 +41,12 @@ class WriteFile:
     def preview(self, host: Host) -> str:
         """A unified diff, with the change of the mode; empty where the file already is like this."""
         old = _text(host, self.path, self.encoding)
-        there = "" if old is None else f"mode {host.stat(self.path).mode:04o}"
-        mode = "" if self.mode is None or there == f"mode {self.mode:04o}" else f"mode {self.mode:04o}"
-        change = f"{self.path}: {there or 'no file'} → {mode}\n" if mode and old is not None else ""
-        empty = f"{self.path}: a new, empty file\n" if old is None and not self.content else ""
-        return change + empty + unified(self.path, old or "", self.content)
+        change = ""
+        if old is None and not self.content:
+            change = messages.NEW_EMPTY_FILE.text(path=self.path)
+        elif old is not None and self.mode is not None and self.mode != (mode := host.stat(self.path).mode):
+            change = messages.MODE_CHANGES.text(path=self.path, old=mode, new=self.mode)
+        return change + unified(self.path, old or "", self.content)
 
     def inverse(self, host: Host) -> Step:
         """The old content with its mode, owner and attributes, or the file's removal where there was none."""
@@ -62,7 +63,7 @@ class WriteFile:
         return wanted in (None, found.mode) and owner == (found.uid, found.gid)
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder that cannot be written, or somebody else's hand in the path."""
+        """A folder that is not writable, or a path that another user controls."""
         return obstacle_to(host, self.path)
 
     def apply(self, host: MutableHost) -> None:
@@ -98,7 +99,7 @@ class RemoveFile:
         return not host.exists(self.path)
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder that cannot be written, or somebody else's hand in the path."""
+        """A folder that is not writable, or a path that another user controls."""
         return obstacle_to(host, self.path)
 
     def apply(self, host: MutableHost) -> None:
@@ -116,7 +117,7 @@ class MakeFolder:
 
     def preview(self, host: Host) -> str:
         """The folder that is new."""
-        return "" if self.holds(host) else f"{self.path}: a new folder, mode {self.mode:04o}\n"
+        return "" if self.holds(host) else messages.NEW_FOLDER.text(path=self.path, mode=self.mode)
 
     def inverse(self, host: Host) -> Step:
         """Its removal, if it is empty then; nothing where it is there already."""
@@ -127,7 +128,7 @@ class MakeFolder:
         return host.exists(self.path) and host.stat(self.path).kind == "dir"
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder above it that cannot be written."""
+        """A folder above it that is not writable."""
         return None if self.holds(host) else obstacle_to(host, self.path)
 
     def apply(self, host: MutableHost) -> None:
@@ -143,7 +144,7 @@ class RemoveFolder:
 
     def preview(self, host: Host) -> str:
         """The folder that goes."""
-        return "" if self.holds(host) else f"{self.path}: the folder is removed if it is empty\n"
+        return "" if self.holds(host) else messages.FOLDER_REMOVED.text(path=self.path)
 
     def inverse(self, host: Host) -> Step:
         """The folder as it is."""
@@ -154,7 +155,7 @@ class RemoveFolder:
         return not host.exists(self.path)
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder above it that cannot be written."""
+        """A folder above it that is not writable."""
         return None if self.holds(host) else obstacle_to(host, self.path)
 
     def apply(self, host: MutableHost) -> None:
@@ -190,7 +191,7 @@ def _as_it_is(host: Host, path: str) -> WriteFile:
 
 
 def metadata_of(host: Host, path: str) -> FileMetadata:
-    """What a file has besides its content."""
+    """The metadata of a file as it is now."""
     found = host.stat(path)
     asked = getattr(host, "attributes", None)
     there = asked(real_path(host, path)) if asked else {}
@@ -206,11 +207,11 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
         folder = posixpath.dirname(folder)
     if "w" not in access_to(host, folder):
         root = host.user.uid != 0
-        return Obstacle(f"{folder} cannot be written by {host.user.name}", root=root)
+        return Obstacle(messages.NOT_WRITABLE.text(path=folder, user=host.user.name), root=root)
     if problem := untrusted_writer(host, path):
         return Obstacle(problem)
     if host.user.uid == 0 and (shared := _shared_folder(host, path)):
-        return Obstacle(f"all users can write {shared}; give a path in a folder that only root can write")
+        return Obstacle(messages.WRITABLE_BY_ALL.text(path=shared))
     return None
 
 
@@ -231,7 +232,7 @@ def _shared_folder(host: Host, path: str) -> str | None:
 
 
 def untrusted_writer(host: Host, path: str, *, only_root: bool = False) -> str | None:
-    """Who besides root (and this user) could change what lies at a path, or where it leads; None where nobody could."""
+    """Who besides root (and this user) could change a path or where it leads, as a clause; None if no one could."""
     look = getattr(host, "link_stat", None)
     if look is None:
         return None
@@ -248,7 +249,7 @@ def _bytes(host: Host, path: str) -> bytes | None:
         if not host.exists(path):
             return None
         if host.stat(path).size > LARGEST_BYTES:
-            raise StepFailed(f"{path} is larger than {LARGEST_BYTES >> 20} MiB")
+            raise StepFailed(messages.TOO_LARGE.text(path=path, limit=LARGEST_BYTES >> 20))
         return host.read_bytes(path)
     except Unavailable as why:
         raise StepFailed(why.reason) from why

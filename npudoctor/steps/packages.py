@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
 
 INSTALL_TIMEOUT_S = 3600.0
 
@@ -25,8 +25,7 @@ class KeepPackages:
 
     def preview(self, _: Host) -> str:
         """Each package old → new, and the command."""
-        rows = [f"{name}: {old or 'not installed'} → {new or 'removed'}\n" for name, old, new in self.changes]
-        return "".join(rows) + f"$ {' '.join(self.installer)}\n"
+        return _shown(self.changes) + messages.RUNS.text(command=" ".join(self.installer))
 
     def inverse(self, _: Host) -> Step:
         """The kept files put back."""
@@ -52,8 +51,8 @@ class KeepPackages:
             (self.python, "-I", "-B", host.own_script("packages"), "keep", self.archive, *names), timeout=600.0
         )
         if keeping.returncode != 0:
-            said = (keeping.stderr or keeping.stdout).strip().splitlines() or ["no answer"]
-            raise StepFailed(f"the old packages could not be kept: {said[-1][:200]}")
+            lines = (keeping.stderr or keeping.stdout).strip().splitlines() or [messages.NO_ANSWER.text()]
+            raise StepFailed(messages.NOT_KEPT.text(problem=lines[-1][:200]))
         streamed(host, self.installer, INSTALL_TIMEOUT_S)
         streamed(host, (self.python, "-I", "-B", host.own_script("packages"), "done", self.archive), 60.0)
 
@@ -68,7 +67,7 @@ class RestorePackages:
 
     def preview(self, _: Host) -> str:
         """Each package old → new."""
-        return "".join(f"{name}: {old or 'not installed'} → {new or 'removed'}\n" for name, old, new in self.changes)
+        return _shown(self.changes)
 
     def inverse(self, _: Host) -> Step | None:
         """None: installing anew is a fix of its own."""
@@ -90,11 +89,18 @@ class RestorePackages:
         streamed(host, argv, 600.0)
 
 
+def _shown(changes: tuple[tuple[str, str, str], ...]) -> str:
+    absent, gone = messages.NOT_INSTALLED.text(), messages.REMOVED.text()
+    return "".join(
+        messages.PACKAGE_CHANGES.text(name=name, old=old or absent, new=new or gone) for name, old, new in changes
+    )
+
+
 def _must_be_own(host: MutableHost, python: str) -> None:
     """Raise StepFailed for an environment that another user can change: root runs nothing in it and copies nothing."""
     user = host.target_user(python)
     if user.uid != host.user.uid:
-        raise StepFailed(f"{python} belongs to {user.name}; run this as {user.name}")
+        raise StepFailed(messages.RUN_AS.text(path=python, user=user.name))
 
 
 def versions(host: Host, python: str, changes: tuple[tuple[str, str, str], ...]) -> list[str]:
@@ -105,5 +111,5 @@ def versions(host: Host, python: str, changes: tuple[tuple[str, str, str], ...])
     try:
         known = json.loads(done.stdout.strip().splitlines()[-1])["distributions"]
     except (ValueError, IndexError, KeyError) as problem:
-        raise StepFailed(f"{python} does not say which packages it has") from problem
+        raise StepFailed(messages.PACKAGES_UNKNOWN.text(path=python)) from problem
     return [str(known.get(name, {}).get("version", "")) for name, _, _ in changes]

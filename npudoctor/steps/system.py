@@ -8,14 +8,14 @@ import time
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, streamed
 from npudoctor.steps.files import untrusted_writer
 
 GRACE_S = 10.0
 """How long a process may take to act on SIGTERM."""
 
-LETTING_GO_S = 20.0
-"""How long the driver may take to let go of a process that has ended."""
+RELEASE_S = 20.0
+"""How long the driver may take to release the device of a process that has ended."""
 
 UNLOCKING_S = 15.0
 """How long the tools that change groups may find their files locked."""
@@ -30,7 +30,8 @@ class SetSysctl:
 
     def preview(self, host: Host) -> str:
         """Old → new."""
-        return f"{self.key}: {self._now(host) or 'nothing'} → {self.value or 'nothing'}\n"
+        empty = messages.EMPTY.text()
+        return messages.SETTING_CHANGES.text(key=self.key, old=self._now(host) or empty, new=self.value or empty)
 
     def inverse(self, host: Host) -> Step:
         """The value that it has."""
@@ -41,19 +42,20 @@ class SetSysctl:
         return self._now(host).split() == self.value.split()
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """The kernel lets only root write it, and nobody in most containers."""
+        """The kernel lets only root write it, and no user in most containers."""
         if "w" in access_to(host, self._path):
             return None
-        root = host.user.uid != 0
-        why = "can only be set by root" if root else "is read-only here; set it on the host of this container"
-        return Obstacle(f"{self.key} {why}", root=root)
+        if host.user.uid != 0:
+            return Obstacle(messages.SETTING_OF_ROOT.text(key=self.key), root=True)
+        return Obstacle(messages.SETTING_OF_HOST.text(key=self.key))
 
     def apply(self, host: MutableHost) -> None:
-        """Write it; the kernel refuses what it does not understand."""
+        """Write it; the kernel rejects what it does not understand."""
         try:
             host.set_sysctl(self.key, self.value)
         except OSError as problem:
-            raise StepFailed(f"the kernel refuses {self.key}={self.value}: {problem.strerror}") from problem
+            reason = messages.SETTING_REJECTED.text(key=self.key, value=self.value, problem=problem.strerror)
+            raise StepFailed(reason) from problem
 
     @property
     def _path(self) -> str:
@@ -73,19 +75,19 @@ class Run:
 
     def preview(self, _: Host) -> str:
         """The command as it could be typed."""
-        return f"$ {shlex.join(self.argv)}\n"
+        return messages.RUNS.text(command=shlex.join(self.argv))
 
     def inverse(self, _: Host) -> Step | None:
         """The command that takes it back, if there is one."""
         return Run(self.undo, self.argv, self.timeout_s) if self.undo else None
 
     def holds(self, _: Host) -> bool:
-        """Nobody can tell of a command whether it has been run."""
+        """It is not known whether a command has been run."""
         return False
 
     def obstacle(self, host: Host) -> Obstacle | None:
         """A command that is not installed."""
-        return None if host.which(self.argv[0]) else Obstacle(f"{self.argv[0]} is not installed")
+        return None if host.which(self.argv[0]) else Obstacle(messages.COMMAND_NOT_FOUND.text(command=self.argv[0]))
 
     def apply(self, host: MutableHost) -> None:
         """Run it; anything but exit status 0 in time is a failure."""
@@ -104,7 +106,9 @@ class GroupMember:
         """Who is in the group, before and after."""
         now = _members(host, self.group)
         then = [*now, self.user] if self.member else [name for name in now if name != self.user]
-        return f"group {self.group}: {', '.join(now) or 'nobody'} → {', '.join(dict.fromkeys(then)) or 'nobody'}\n"
+        none = messages.NO_MEMBERS.text()
+        old, new = ", ".join(now) or none, ", ".join(dict.fromkeys(then)) or none
+        return messages.MEMBERS_CHANGE.text(group=self.group, old=old, new=new)
 
     def inverse(self, host: Host) -> Step:
         """The membership as it is."""
@@ -117,9 +121,9 @@ class GroupMember:
     def obstacle(self, host: Host) -> Obstacle | None:
         """Only root changes groups, with tools that a small image may lack."""
         if host.user.uid != 0:
-            return Obstacle("only root can change who is in a group", root=True)
+            return Obstacle(messages.MEMBERS_BY_ROOT.text(), root=True)
         lacking = next((name for name in ("usermod", "gpasswd") if not _system_tool(host, name)), None)
-        return Obstacle(f"{lacking} is not installed") if lacking else None
+        return Obstacle(messages.COMMAND_NOT_FOUND.text(command=lacking)) if lacking else None
 
     def apply(self, host: MutableHost) -> None:
         """With usermod or gpasswd, unless it is so already; one that was killed may have written only one file."""
@@ -137,7 +141,7 @@ def _once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
             streamed(host, argv, 30.0)
             return
         except StepFailed as why:
-            if "cannot lock" not in str(why) or time.monotonic() > until:
+            if "cannot lock" not in why.output or time.monotonic() > until:
                 raise
         time.sleep(0.2)
 
@@ -151,7 +155,7 @@ def _system_tool(host: Host, name: str) -> str | None:
 def _members(host: Host, group: str) -> list[str]:
     found = _listed(host.read("/etc/group"), group)
     if found is None:
-        raise StepFailed(f"there is no group {group} in /etc/group")
+        raise StepFailed(messages.NO_GROUP.text(group=group))
     return found
 
 
@@ -180,7 +184,8 @@ class Remount:
 
     def preview(self, host: Host) -> str:
         """Old → new size."""
-        return f"{self.path}: {_mib(_size(host, self.path))} → {_mib(self.size_bytes)}\n"
+        old, new = _size(host, self.path) >> 20, self.size_bytes >> 20
+        return messages.SIZE_CHANGES.text(path=self.path, old=old, new=new)
 
     def inverse(self, host: Host) -> Step:
         """The size that it has."""
@@ -192,7 +197,7 @@ class Remount:
 
     def obstacle(self, host: Host) -> Obstacle | None:
         """Only root remounts."""
-        return None if host.user.uid == 0 else Obstacle(f"only root can remount {self.path}", root=True)
+        return None if host.user.uid == 0 else Obstacle(messages.REMOUNT_BY_ROOT.text(path=self.path), root=True)
 
     def apply(self, host: MutableHost) -> None:
         """With mount."""
@@ -203,11 +208,7 @@ def _size(host: Host, path: str) -> int:
     for row in reversed(host.measure("mounts")):
         if row["mount"] == path:
             return int(row["total"])
-    raise StepFailed(f"nothing is mounted on {path}")
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes >> 20} MiB"
+    raise StepFailed(messages.NOT_MOUNTED.text(path=path))
 
 
 @record(frozen=True)
@@ -223,8 +224,8 @@ class EndProcess:
     others: bool = False
 
     def preview(self, _: Host) -> str:
-        """Which process goes."""
-        return f"process {self.pid} is ended: {self.what}\n"
+        """Which process will be ended."""
+        return messages.PROCESS_ENDS.text(pid=self.pid, what=self.what)
 
     def inverse(self, _: Host) -> Step | None:
         """What has ended does not come back."""
@@ -239,10 +240,10 @@ class EndProcess:
         row = self._row(host)
         if row is None or row.get("username") == host.user.name:
             return None
-        whose = f"process {self.pid} belongs to {row.get('username') or 'nobody knows whom'}"
+        user = row.get("username") or messages.UNKNOWN_USER.text()
         if not self.others:
-            return Obstacle(f"{whose} and is left alone")
-        return None if host.user.uid == 0 else Obstacle(whose, root=True)
+            return Obstacle(messages.PROCESS_LEFT_ALONE.text(pid=self.pid, user=user))
+        return None if host.user.uid == 0 else Obstacle(messages.PROCESS_OF.text(pid=self.pid, user=user), root=True)
 
     def apply(self, host: MutableHost) -> None:
         """TERM, and KILL for what does not act on it; then wait for the driver."""
@@ -258,8 +259,8 @@ class EndProcess:
             if self._gone_within(host, patience):
                 break
         else:
-            raise StepFailed(f"process {self.pid} does not end: it waits in the kernel, most likely for the driver")
-        self._until_the_driver_lets_go(host)
+            raise StepFailed(messages.DOES_NOT_END.text(pid=self.pid))
+        self._until_released(host)
 
     def _row(self, host: Host) -> dict[str, object] | None:
         for row in host.measure("processes"):
@@ -275,8 +276,8 @@ class EndProcess:
             time.sleep(0.05)
         return True
 
-    def _until_the_driver_lets_go(self, host: MutableHost) -> None:
-        until = time.monotonic() + LETTING_GO_S
+    def _until_released(self, host: MutableHost) -> None:
+        until = time.monotonic() + RELEASE_S
         while time.monotonic() < until:
             try:
                 said = host.fresh().run(["npu-smi", "info"]).stdout
@@ -289,15 +290,15 @@ class EndProcess:
 
 @record(frozen=True)
 class RemoveLogs:
-    """Remove a listed set of old log files; nothing brings them back. `size_bytes` is what they take."""
+    """Remove a listed set of old log files; this cannot be undone. `size_bytes` is their size."""
 
     paths: tuple[str, ...]
     size_bytes: int = 0
 
     def preview(self, _: Host) -> str:
-        """Every file that goes."""
+        """Every file that is removed."""
         listed = "".join(f"  {path}\n" for path in self.paths)
-        return f"{len(self.paths)} files are removed, {self.size_bytes >> 20} MiB:\n{listed}"
+        return messages.FILES_REMOVED.text(count=len(self.paths), size=self.size_bytes >> 20, listed=listed)
 
     def inverse(self, _: Host) -> Step | None:
         """What is removed does not come back."""
@@ -311,7 +312,8 @@ class RemoveLogs:
         """A folder that this user may not write, or that others control."""
         for folder in dict.fromkeys(path.rpartition("/")[0] for path in self.paths):
             if "w" not in access_to(host, folder):
-                return Obstacle(f"{folder} cannot be written by {host.user.name}", root=host.user.uid != 0)
+                reason = messages.NOT_WRITABLE.text(path=folder, user=host.user.name)
+                return Obstacle(reason, root=host.user.uid != 0)
             if problem := untrusted_writer(host, folder):
                 return Obstacle(problem)
         return None

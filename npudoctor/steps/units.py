@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages, streamed
 from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified
 
 FOLDER = "/etc/systemd/system"
@@ -38,7 +38,7 @@ class SystemdUnit:
         old = host.read(self.path) if host.exists(self.path) else None
         text = unified(self.path, old or "", self.content or "", gone=self.content is None)
         now, then = _words(self._enabled(host), self._active(host)), _words(self.enabled, self._wanted(host))
-        return text if now == then else f"{text}{self.name}: {now} → {then}\n"
+        return text if now == then else text + messages.SERVICE_CHANGES.text(name=self.name, old=now, new=then)
 
     def inverse(self, host: Host) -> Step:
         """The file and the service as they are."""
@@ -56,13 +56,13 @@ class SystemdUnit:
         return self._file_holds(host) and self._service_holds(host)
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """No systemd, no right to write its units, or a unit that somebody has masked."""
+        """No systemd, no right to write its units, or a masked unit."""
         if host.which("systemctl") is None:
-            return Obstacle("systemctl is not installed: there is no systemd here")
+            return Obstacle(messages.NO_SYSTEMD.text())
         if "w" not in access_to(host, FOLDER) and host.user.uid != 0:
-            return Obstacle(f"{FOLDER} can only be written by root", root=True)
+            return Obstacle(messages.UNITS_OF_ROOT.text(path=FOLDER), root=True)
         if host.read_link(self.path) == "/dev/null":
-            return Obstacle(f"{self.name} is masked; systemctl unmask {self.name}")
+            return Obstacle(messages.MASKED.text(name=self.name))
         return obstacle_to(host, self.path)
 
     def apply(self, host: MutableHost) -> None:
@@ -119,9 +119,9 @@ class SystemdUnit:
 
 
 def _words(enabled: bool, active: bool | None) -> str:
-    words = ["starts at boot" if enabled else "does not start at boot"]
-    words += [] if active is None else ["runs" if active else "does not run"]
-    return ", ".join(words)
+    words = [messages.AT_BOOT if enabled else messages.NOT_AT_BOOT]
+    words += [] if active is None else [messages.RUNNING if active else messages.NOT_RUNNING]
+    return ", ".join(word.text() for word in words)
 
 
 def _said(host: Host, *words: str) -> str:

@@ -112,10 +112,10 @@ def test_the_service_is_installed_as_shown_and_taken_back_without_a_trace(catalo
     before = state(node)
     made = planned(catalog, node, setup=True)
     assert made.refused is None
-    assert "npudoctor.service: does not start at boot, does not run → starts at boot, runs" in made.preview
+    assert "npudoctor.service: does not start at boot, not running → starts at boot, running" in made.preview
     assert state(node) == before
     ended = applied(catalog, node, made)
-    assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; looked at again, all is as shown")
+    assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; re-checked, all changes are as shown")
     for name in ("npudoctor.service", "npudoctor-setup.service"):
         text = (node / "etc/systemd/system" / name).read_text()
         assert all(f"+{line}\n" in made.preview for line in text.splitlines())
@@ -164,7 +164,7 @@ def test_it_is_removed_and_brought_back(catalog: Catalog, node: Path) -> None:
 def test_without_a_running_systemd_it_is_enabled_for_the_next_boot(catalog: Catalog, node: Path) -> None:
     (node / "run/systemd/system").rmdir()
     made = planned(catalog, node)
-    assert "the service is enabled, and starts at the next boot" in made.notes[0]
+    assert "the service is enabled and starts at the next boot" in made.notes[0]
     assert applied(catalog, node, made).outcome is Outcome.APPLIED
     assert (node / "state/enabled.npudoctor.service").exists()
     assert not {"restart", "daemon-reload"} & {line.split()[0] for line in (node / "log").read_text().splitlines()}
@@ -193,10 +193,10 @@ def test_root_does_not_run_what_others_can_change(catalog: Catalog, node: Path) 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("npudoctor", "give an absolute path"),
-        ("/bin/x\nExecStart=/bin/evil", "give an absolute path"),
-        ("/bin/%n", "give an absolute path"),
-        ("/nowhere/npudoctor", "/nowhere/npudoctor is no command here"),
+        ("npudoctor", "Give an absolute path"),
+        ("/bin/x\nExecStart=/bin/evil", "Give an absolute path"),
+        ("/bin/%n", "Give an absolute path"),
+        ("/nowhere/npudoctor", "command not found: /nowhere/npudoctor"),
     ],
 )
 def test_a_command_that_cannot_be_started_is_refused(catalog: Catalog, node: Path, command: str, why: str) -> None:
@@ -221,7 +221,7 @@ def test_a_masked_unit_is_left_alone(catalog: Catalog, node: Path) -> None:
     (node / "etc/systemd/system/npudoctor.service").symlink_to("/dev/null")
     made = planned(catalog, node)
     assert made.obstacle is not None
-    assert made.obstacle.reason == "npudoctor.service is masked; systemctl unmask npudoctor.service"
+    assert made.obstacle.reason == "npudoctor.service is masked; run systemctl unmask npudoctor.service"
 
 
 def test_a_daemon_whose_libraries_are_missing_is_not_installed(
@@ -236,7 +236,7 @@ def test_a_daemon_whose_libraries_are_missing_is_not_installed(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     made = planned(catalog, node, command="")
     assert made.refused is not None
-    assert made.refused.reason == "the daemon lacks starlette, uvicorn, prometheus_client"
+    assert made.refused.reason == "Python packages for the daemon missing: starlette, uvicorn, prometheus_client"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+NOTHING = ("(empty)", "(no members)", "not installed", "removed")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@\n")
 
 
@@ -34,19 +35,19 @@ class Node:
         return self
 
     def _line(self, line: str) -> None:
-        if new := re.fullmatch(r"(/\S+): a new folder, mode (\d{4})", line):
+        if new := re.fullmatch(r"(/\S+): new folder, mode (\d{4})", line):
             self.files[new[1]] = ("dir", int(new[2], 8), b"")
-        elif new := re.fullmatch(r"(/\S+): a new, empty file", line):
+        elif new := re.fullmatch(r"(/\S+): new empty file", line):
             self.files[new[1]] = ("file", 0o644, b"")
-        elif mode := re.fullmatch(r"(/\S+): mode (\d{4}) → mode (\d{4})", line):
+        elif mode := re.fullmatch(r"(/\S+): mode (\d{4}) → (\d{4})", line):
             kind, was, content = self.files[mode[1]]
             assert was == int(mode[2], 8)
             self.files[mode[1]] = (kind, int(mode[3], 8), content)
         elif change := re.fullmatch(r"(\S.*?): (.*) → (.*)", line):
             name, old, new_value = change.groups()
-            now = self.values.get(name) or "nothing"
-            assert old in (now, "not installed" if now == "nothing" else now), f"{name} is {now}, not {old}"
-            self.values[name] = "" if new_value in ("removed", "nothing") else new_value
+            now = self.values.get(name)
+            assert old in ((now,) if now else NOTHING), f"{name} is {now}, not {old}"
+            self.values[name] = "" if new_value in NOTHING else new_value
         else:
             raise Unexplained(line)
 

@@ -45,7 +45,7 @@ def test_a_fix_is_kept_in_the_history_and_undone_by_its_name(kept: Any, capsys: 
     first, second = json.loads(capsys.readouterr().out)
     assert [first["status"], second["status"], first["fix"]] == ["applied", "applied", "hccl.reserve-ports"]
     assert main(["undo", first["id"], *NODE]) == 0
-    assert "undoing step 1: net.ipv4.ip_local_reserved_ports: 60000-60031 → nothing" in capsys.readouterr().err
+    assert "undoing step 1: net.ipv4.ip_local_reserved_ports: 60000-60031 → (empty)" in capsys.readouterr().err
     assert main(["undo", first["id"], *NODE]) == 7
     assert main(["undo", "no-such-run", *NODE]) == 7
     assert "`npudoctor history` lists them" in capsys.readouterr().err

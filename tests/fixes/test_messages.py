@@ -10,9 +10,9 @@ import pytest
 from npudoctor.messages import Sentence, placeholders
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("fixes",)
+ROOMS = ("fixes", "npudoctor/steps", "npudoctor/fixer")
 SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).glob("*.py")) if path.name != "messages.py"]
-SAYING = {"Refused", "Unavailable", "Note", "Obstacle", "StepFailed", "NotFoundError"}
+SAYING = {"Refused", "Unavailable", "Note", "Obstacle", "StepFailed", "NotFoundError", "InvalidData"}
 """What carries a sentence: its arguments must be no texts in the code."""
 
 

@@ -77,7 +77,7 @@ def test_ports_are_united_and_undo_restores_the_kernel_exactly(node: Machine, sa
     assert (shown.returncode, node.read(RESERVED)) == (0, "8080,9000-9010\n")
     done = node.npudoctor("fix", "hccl.reserve-ports", "--yes")
     assert done.returncode == 0, done.stderr
-    assert "applied and proved" in done.stderr
+    assert "applied and verified" in done.stderr
     assert node.read(RESERVED) == "8080,9000-9010,60000-60031\n"
     added = [line.strip()[1:] for line in shown.stdout.splitlines() if re.match(r"  \+[^+]", line)]
     assert node.read(OUR_FILE).splitlines() == added
@@ -120,7 +120,7 @@ def test_a_read_only_folder_is_said_before_the_first_step(node: Machine, same_af
     node.shell("mount --bind /etc/sysctl.d /etc/sysctl.d; mount -o remount,ro,bind /etc/sysctl.d")
     refused = node.npudoctor("fix", "hccl.reserve-ports", "--yes")
     node.shell("umount /etc/sysctl.d")
-    assert (refused.returncode, "/etc/sysctl.d cannot be written" in refused.stderr) == (7, True)
+    assert (refused.returncode, "/etc/sysctl.d is not writable" in refused.stderr) == (7, True)
     assert node.read(RESERVED) == "\n"
 
 
@@ -155,7 +155,7 @@ def test_a_profile_is_sourced_by_a_real_login_shell(node: Machine, same_after: N
     assert node.npudoctor("check", "cann.environment", "--environment", "login", **told).returncode == 1  # type: ignore[arg-type]
     done = node.npudoctor("fix", "env.profile", "--yes", **told)  # type: ignore[arg-type]
     assert done.returncode == 0, done.stderr
-    assert "proved in a new login" in done.stderr
+    assert "verified in a fresh login shell" in done.stderr
     said = node.run("su", "-", user, "-c", "echo $ASCEND_HOME_PATH; echo $LD_LIBRARY_PATH")
     assert said.stdout.startswith("/usr/local/Ascend/ascend-toolkit/latest\n")
     assert node.npudoctor("check", "cann.environment", "--environment", "login", **told).returncode == 0  # type: ignore[arg-type]
@@ -225,7 +225,7 @@ def test_limits_hold_at_a_login_through_pam(node: Machine, same_after: None) -> 
     asked = ("fix", "system.limits", "--set", "limits.nofile=15000", "--yes")
     before = node.run("su", "-", "dev", "-c", "ulimit -Hn").stdout
     done = node.npudoctor(*asked)
-    assert (done.returncode, "not proved" in done.stderr) == (0, True)
+    assert (done.returncode, "not verified" in done.stderr) == (0, True)
     assert "nothing is changed" in node.npudoctor(*asked).stdout
     if "pam_limits" in node.shell("cat /etc/pam.d/su /etc/pam.d/common-session 2>/dev/null || true"):
         assert node.run("su", "-", "dev", "-c", "ulimit -Hn").stdout == "15000\n"
@@ -296,7 +296,7 @@ second.kill()
 def test_a_new_process_under_the_number_of_the_old_one_is_left_alone(node: Machine) -> None:
     node.write("/tmp/reused.py", REUSED)
     done = node.run("unshare", "-p", "-m", "-f", "--mount-proc", sys.executable, "/tmp/reused.py")
-    assert done.stdout == "refused the node has changed since the preview; look at it again | True\n", done.stderr
+    assert done.stdout == "refused the node has changed since the preview; preview it again | True\n", done.stderr
 
 
 def test_old_logs_go_and_nothing_else(node: Machine) -> None:

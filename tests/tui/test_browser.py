@@ -99,7 +99,7 @@ def test_the_overview_is_seen_in_a_browser_and_a_fix_applied_by_mouse(served: Se
             window.click("Fix  hccl.reserve-ports")
             window.shows("60000-60031", "Apply")
             window.click("Apply")
-            window.shows("applied and proved")
+            window.shows("applied and verified")
             window.click("Close")
             window.shows("✔ hccl.ports-reserved")
             page.keyboard.press("6")

@@ -184,7 +184,7 @@ def test_a_fix_takes_three_keys_and_turns_green_and_is_undone_from_the_history()
         assert app.diagnosis.row("hccl.ports-reserved").state is State.WARNING
         await press(pilot, "enter")
         await until(pilot, lambda: app.diagnosis.row("hccl.ports-reserved").state is State.OK)
-        await until(pilot, lambda: "applied and proved" in text(app))
+        await until(pilot, lambda: "applied and verified" in text(app))
         await press(pilot, "enter", "6")
         await until(pilot, lambda: "applied" in text(app) and app.screen.query_one(OptionList).option_count)
         await press(pilot, "u")

@@ -211,7 +211,7 @@ def _line_of(event: Any) -> Line:
     good = event.outcome.value in ("applied", "undone", "nothing")
     instead = f"; instead: {event.instead}" if event.instead else ""
     outcome = event.outcome.value
-    reason = event.reason if event.reason.startswith(outcome) else f"{outcome}: {event.reason}"
+    reason = event.reason if outcome == "applied" else f"{outcome}: {event.reason}"
     return Line(Kind.DONE if good else Kind.BAD, f"{reason}{instead}")
 
 

@@ -1,0 +1,63 @@
+"""What planning, applying and undoing fixes say: how a run ended, and why one is refused."""
+
+from npudoctor.messages import Sentence
+
+# planning
+
+NO_SUCH_FIX = Sentence("there is no fix {id!r}; known are {known}")
+NO_CHECK_RUN = Sentence("no check could be run")
+CANNOT_BE_PLANNED = Sentence("cannot be planned: {problem}")
+NOT_KNOWN = Sentence("{fact} is not known")
+ONLY_ROOT = Sentence("only root can apply it")
+AS_SHOWN = Sentence("re-checked, all changes are as shown")
+NO_CHECK_VERIFIES = Sentence("no check verifies its effect")
+
+# parameters and steps as data
+
+UNKNOWN_FIELD = Sentence("{where} is not known; it takes {known}")
+INVALID_FIELD = Sentence("{where}: {problem}")
+NOTHING = Sentence("nothing")
+NOT_A_STEP = Sentence("{kind!r} is not a known step; known are {known}")
+NOT_JOURNALLED = Sentence("{kind} is not a step that can be journalled: {known}")
+
+# the journal
+
+HOME_UNKNOWN = Sentence("the home folder of {user} is not known")
+JOURNAL_NOT_SAFE = Sentence("the journal is not safe in this folder: {problem}")
+JOURNAL_NOT_TRUSTED = Sentence("the journal is not trusted: {problem}")
+JOURNAL_OF_OWNER = Sentence("only its owner can read the journal in {path}")
+JOURNAL_INVALID = Sentence("{path} is not what npudoctor writes: {problem}")
+JOURNAL_NOT_A_RECORD = Sentence("{path} is not what npudoctor writes: it is not a JSON object")
+JOURNAL_NOT_WRITABLE = Sentence("the journal is not writable: {problem}")
+BY_USER = Sentence("{user} (uid {uid})")
+
+# applying
+
+ALREADY_APPLIED = Sentence("already applied; nothing to change")
+NODE_CHANGED = Sentence("the node has changed since the preview; preview it again")
+IRREVERSIBLE = Sentence("it cannot be undone")
+INTERRUPTED = Sentence("it was interrupted")
+STILL_THERE = Sentence("the problem is still there: {problem}")
+AT_NEXT_BOOT = Sentence("applied; takes effect at the next boot and cannot be verified before")
+NOT_VERIFIED = Sentence("applied and not verified: {why}")
+APPLIED = Sentence("applied; {checked}")
+VERIFIED = Sentence("applied and verified")
+NO_LOGIN = Sentence("applied; takes effect at the next login and could not be verified: {problem}")
+VERIFIED_AT_LOGIN = Sentence("applied and verified in a fresh login shell; open a new shell to use it")
+CHECK_CRASHED = Sentence("{check} crashed: {problem}")
+UNDO_FAILED = Sentence("{reason}; undoing it failed: {problem}")
+
+# undoing
+
+NOTHING_TO_UNDO = Sentence("no applied fix left to undo")
+UNDONE = Sentence("everything is as it was before")
+NO_SUCH_RUN = Sentence("there is no run {run!r}; `npudoctor history` lists them")
+RUN_IS = Sentence("{run} is already {status}")
+NOTHING_REVERSIBLE = Sentence("none of its steps can be undone")
+CHANGED_SINCE = Sentence("it was changed since; npudoctor left it like this:\n{change}")
+
+# recovering
+
+NOTHING_CUT_OFF = Sentence("no interrupted run found")
+CUT_OFF_UNDONE = Sentence("{count} interrupted {count:run|runs}, now undone")
+CUT_OFF = Sentence("it was cut off")

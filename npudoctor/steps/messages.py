@@ -1,0 +1,78 @@
+"""What the steps of fixes say: previews, what forbids a step, and what failed."""
+
+from npudoctor.messages import Sentence
+
+# any step
+
+NOT_WRITABLE = Sentence("{path} is not writable by {user}")
+TIMED_OUT = Sentence("`{command}` timed out after {seconds:g} s")
+FAILED = Sentence("`{command}` failed: {problem}")
+EXIT_STATUS = Sentence("exit status {status}")
+RUNS = Sentence("$ {command}\n")
+
+# files
+
+MODE_CHANGES = Sentence("{path}: mode {old:04o} → {new:04o}\n")
+NEW_EMPTY_FILE = Sentence("{path}: new empty file\n")
+NEW_FOLDER = Sentence("{path}: new folder, mode {mode:04o}\n")
+FOLDER_REMOVED = Sentence("{path}: folder removed if empty\n")
+WRITABLE_BY_ALL = Sentence("{path} is writable by all users; choose a path in a folder that only root can write")
+TOO_LARGE = Sentence("{path} is larger than {limit} MiB")
+
+# packages
+
+PACKAGE_CHANGES = Sentence("{name}: {old} → {new}\n")
+NOT_INSTALLED = Sentence("not installed")
+REMOVED = Sentence("removed")
+NOT_KEPT = Sentence("the files of replaced packages could not be kept: {problem}")
+NO_ANSWER = Sentence("no answer")
+RUN_AS = Sentence("{path} belongs to {user}; run this as {user}")
+PACKAGES_UNKNOWN = Sentence("{path} does not report which packages are installed")
+
+# kernel settings
+
+SETTING_CHANGES = Sentence("{key}: {old} → {new}\n")
+EMPTY = Sentence("(empty)")
+SETTING_OF_ROOT = Sentence("{key} can only be set by root")
+SETTING_OF_HOST = Sentence("{key} is read-only here; set it on the host of this container")
+SETTING_REJECTED = Sentence("the kernel rejects {key}={value}: {problem}")
+
+# commands
+
+COMMAND_NOT_FOUND = Sentence("{command} not found")
+
+# groups
+
+MEMBERS_CHANGE = Sentence("group {group}: {old} → {new}\n")
+NO_MEMBERS = Sentence("(no members)")
+MEMBERS_BY_ROOT = Sentence("only root can change the members of a group")
+NO_GROUP = Sentence("group {group} not found in /etc/group")
+
+# mounts
+
+SIZE_CHANGES = Sentence("{path}: {old} MiB → {new} MiB\n")
+REMOUNT_BY_ROOT = Sentence("only root can remount {path}")
+NOT_MOUNTED = Sentence("{path} is not mounted")
+
+# processes
+
+PROCESS_ENDS = Sentence("process {pid} will be ended: {what}\n")
+PROCESS_OF = Sentence("process {pid} belongs to {user}")
+PROCESS_LEFT_ALONE = Sentence("process {pid} belongs to {user} and is left alone")
+UNKNOWN_USER = Sentence("an unknown user")
+DOES_NOT_END = Sentence("process {pid} does not end: it is waiting in the kernel, probably for the driver")
+
+# logs
+
+FILES_REMOVED = Sentence("{count} {count:file|files} removed, {size} MiB:\n{listed}")
+
+# systemd
+
+SERVICE_CHANGES = Sentence("{name}: {old} → {new}\n")
+AT_BOOT = Sentence("starts at boot")
+NOT_AT_BOOT = Sentence("does not start at boot")
+RUNNING = Sentence("running")
+NOT_RUNNING = Sentence("not running")
+NO_SYSTEMD = Sentence("systemctl not found: no systemd on this system")
+UNITS_OF_ROOT = Sentence("{path} is only writable by root")
+MASKED = Sentence("{name} is masked; run systemctl unmask {name}")
