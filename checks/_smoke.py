@@ -43,8 +43,8 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
             yield _finding(messages.RUN_TIMED_OUT[stage], run.failures, stage, place=place, more_time=True)
         elif one.since_s is not None and one.since_s < AT_WORK_S:
             message = messages.STAGE_TIMED_OUT[stage]
-            params = {"place": place, "ranks": everybody, "stage": stage}
-            yield _finding(message, run.failures, stage, more_time=True, **params)
+            more: dict[str, Any] = {"place": place, "ranks": everybody, "stage": stage}
+            yield _finding(message, run.failures, stage, more_time=True, **more)
         else:
             yield _finding(messages.RANKS_STUCK[stage], run.failures, stage, place=place, ranks=everybody)
         return
