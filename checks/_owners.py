@@ -1,4 +1,4 @@
-"""Which process holds a port, and whether it is a job that runs on the NPUs."""
+"""Who holds a port, and whether that is a job that runs on the cards."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 
-from .messages import ports as messages
-
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that holds ports: `pid` is None where not visible, `of_live_job` if a job on the NPUs explains it.
+    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
 
-    `perhaps_of_job`: it resembles a job, and it is unknown which jobs run on the NPUs.
+    `perhaps_of_job`: it looks like one, and nobody can tell which jobs are at work on the cards.
     """
 
     pid: int | None
@@ -33,18 +31,16 @@ class Owner:
 
     def __str__(self) -> str:
         if self.pid is None:
-            return messages.UNSEEN.text()
+            return "a process that this user cannot see"
         if self.process is None:
-            return messages.PROCESS_WITH_PID.text(pid=self.pid)
-        name = self.process.name or messages.NAMELESS.text()
-        if not self.process.username:
-            return messages.PROCESS.text(name=name, pid=self.pid)
-        return messages.PROCESS_OF_USER.text(name=name, pid=self.pid, user=self.process.username)
+            return f"process {self.pid}"
+        user = f", {self.process.username}" if self.process.username else ""
+        return f"{self.process.name or 'a process'} (pid {self.pid}{user})"
 
     @property
     def how(self) -> str:
         """The owner as the end of a sentence that says that a port is taken."""
-        return (messages.HELD_BY if self.listens else messages.HELD_BY_CONNECTION).text(owner=str(self))
+        return f"by {self}" if self.listens else f"by an outgoing connection of {self}"
 
     @property
     def look(self) -> tuple[str, ...]:
@@ -54,9 +50,7 @@ class Owner:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """Its command line, where it is visible."""
-        if self.process is None:
-            return ()
-        return (Evidence(source=messages.PROCESS_WITH_PID.text(pid=self.pid), actual=self.process.command),)
+        return (Evidence(source=f"process {self.pid}", actual=self.process.command),) if self.process else ()
 
 
 def need_several(cards: Cards | None, container: Container | None) -> None:
@@ -64,8 +58,8 @@ def need_several(cards: Cards | None, container: Container | None) -> None:
     if cards is None or cards.count > 1:
         return
     if cards.count == 1:
-        raise NotApplicable(messages.NOT_WITH_ONE_CHIP.text())
-    raise Unavailable(messages.NO_NPU.text(), blocked_by="container.devices" if container else "npu.present")
+        raise NotApplicable("one chip needs no host ports for HCCL")
+    raise Unavailable("no card is here", blocked_by="container.devices" if container else "npu.present")
 
 
 def owners(
@@ -93,11 +87,12 @@ def owners(
 
 
 def tell_of_the_rest(doubtful: Sequence[Owner], sight: JobsInSight | None) -> None:
-    """Raise Unavailable if a process that may be a running job holds ports: a job that is not visible is not blamed."""
+    """Raise where somebody holds ports who may be a job at work: not seeing it is no reason to accuse it."""
     if doubtful:
         first = doubtful[0]
         raise Unavailable(
-            messages.PERHAPS_A_JOB.text(ports=first.ports, owner=str(first), reason=sight.reason if sight else "")
+            f"port {first.ports} is held by {first}, and nobody can tell whether that is a job at work on the cards: "
+            f"{sight.reason if sight else ''}"
         )
 
 

@@ -195,7 +195,7 @@ def test_one_chip_needs_no_ports_and_none_is_another_checks_finding() -> None:
     alone = {path: None for path in CARDS if path[-1] in "1234567"}
     files = {path: "" for path in CARDS if path not in alone} | {RESERVED: "\n", EPHEMERAL: "32768 60999\n"}
     result = run_check("hccl.ports-reserved", files=files)
-    assert (result.skip, result.reason) == (Skip.NOT_APPLICABLE, "HCCL host ports are not required with one chip")
+    assert (result.skip, result.reason) == (Skip.NOT_APPLICABLE, "one chip needs no host ports for HCCL")
     bare = run_check("hccl.ports-reserved")
     assert (bare.skip, bare.blocked_by) == (Skip.BLOCKED, "npu.present")
 
