@@ -190,7 +190,7 @@ ABOVE_PEERS = Threshold(
     "temperature_above_peers_celsius",
     lambda: knowledge.hardware().temperature.above_peers_celsius,
     "°C",
-    "equally busy cards of a node differ by a few degrees only, by their place in the air flow",
+    "equally busy NPUs of a node differ by only a few degrees, by their place in the air flow",
 )
 
 
@@ -198,7 +198,7 @@ WARM_HBM = Threshold(
     "temperature_hbm_warn_celsius",
     85,
     "°C",
-    "the field's own: HBM runs a few degrees above its chip, and alarms at 95 °C",
+    "npudoctor's own: HBM is a few degrees warmer than its chip, and alarms at 95 °C",
 )
 
 

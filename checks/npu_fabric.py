@@ -17,24 +17,24 @@ from .npu_network import BEHIND_THE_DRIVER
 FLAPS = Threshold(
     "link_flaps_max",
     3,
-    "falls more than the other cards' ports",
-    "a port goes down when it is cabled; when its switch restarts all of them do; one that falls more often flaps",
+    "times down more than the other ports",
+    "a port goes down when it is cabled, all ports when the switch restarts; one that goes down more often is flapping",
 )
 ROCE_ERRORS = Threshold(
     "roce_errors_above_peers",
     100,
-    "packets more than the other cards' ports",
-    "a few errors come with every start of a job; a port with a bad cable counts thousands while its peers count none",
+    "packets more than the other ports",
+    "every start of a job causes a few errors; a port with a bad cable counts thousands while the others count none",
 )
 CLOCK = Threshold(
     "clock_min_percent",
     90,
     "%",
-    "npudoctor's own: at work a chip runs at its rated clock; what is a tenth below is held back by heat or power",
+    "npudoctor's own: under load a chip runs at its rated clock; 10 % less points to heat or lack of power",
 )
 
 _OF_ERRORS = ("err_pkt", "bad_pkt", "fcs_err", "_rty_", "out_of_order")
-"""What the names of counters hold that count packets which were lost, broken, or sent again."""
+"""Parts of the names of counters of packets that were lost, broken, or sent again."""
 _ANOTHER_CARD = "AscendNPU"
 
 

@@ -15,7 +15,7 @@ ISOLATED = Threshold(
     "isolated_pages_max",
     64,
     "pages",
-    "the driver keeps a record of 64 faulty addresses of a chip and no more (its hbm_ctrl.h)",
+    "the driver records at most 64 faulty addresses per chip (its hbm_ctrl.h)",
 )
 
 _COUNTS = ("double", "single", "double_aggregate", "single_aggregate")

@@ -13,7 +13,7 @@ from ._smoke import judge_stage, soft, subject_of
 from .messages import smoke as messages
 
 TOLERANCE = {"fp32": 0.002, "fp16": 0.02, "bf16": 0.05}
-"""How far, relative to the reference, a loss may lie off it."""
+"""How far a loss may differ from the reference, relative to it."""
 
 TOLERANCE_910 = 0.02
 """The same for fp32 on the 910, whose products are made in fp16."""
@@ -26,7 +26,7 @@ EFFICIENCY = 0.75
 """Below 6 times the speed on 8 cards."""
 
 MEMORY_MB = 100
-"""What a rank takes at the least on its card: the context alone is more."""
+"""The least that a rank allocates on its NPU: the context alone is more."""
 
 
 @check("smoke.bandwidth", tags=("smoke",), profile="full", after=("smoke.rendezvous", "smoke.collectives"))

@@ -67,7 +67,7 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     broken: list[Result] = []
     for source in _sources(files, folder):
         try:
-            found += [item for module in source.load() for item in _offered(module)]
+            found += [item for module in source.load() for item in _items(module)]
         except PluginRefused as problem:
             broken.append(_broken(source.name, str(problem)))
         except (Exception, SystemExit) as problem:
@@ -81,12 +81,15 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     return assemble(found, broken)
 
 
-def _offered(module: ModuleType) -> Iterator[object]:
-    """What a module defines, with the values of its dictionaries: one of messages has the same for several checks."""
-    for name, value in vars(module).items():
-        yield value
-        if isinstance(value, dict) and not name.startswith("_"):
+def _items(module: ModuleType) -> Iterator[object]:
+    """What a module defines; of a tuple its items and of a public dictionary its values, since both are tables."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, tuple):
+            yield from value
+        elif isinstance(value, dict) and not name.startswith("_"):
             yield from value.values()
+        else:
+            yield value
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
