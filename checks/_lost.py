@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from npudoctor.facts.node.cards import subject_of
+from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 
 
-def package_tag(cards: Cards | None) -> str | None:
+def package_tag(cards: Chips | None) -> str | None:
     """The chip of these cards as package names spell it; None where it is not known, or no package is made for it."""
     family = knowledge.hardware().family(cards.family or "") if cards is not None else None
     return family.package_tag if family is not None else None

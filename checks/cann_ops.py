@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.packages import CannOps
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
@@ -15,7 +15,7 @@ from ._packages import operators_package, package_tag
 
 
 @check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
-def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterator[Finding]:
+def operators_fit_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterator[Finding]:
     """The operators are installed, for this chip, in the version of the toolkit.
 
     The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.

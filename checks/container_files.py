@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.driver.install import DriverInstall, LoadedModules
 from npudoctor.facts.hccn.card_view import NetworkPlan
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts, Mounted
 from npudoctor.facts.node.device_nodes import DeviceNodes
@@ -31,7 +31,7 @@ def driver_files_are_mounted(
     modules: LoadedModules | None,
     answer: NpuSmiAnswer | None,
     plan: NetworkPlan | None,
-    cards: Cards | None,
+    cards: Chips | None,
 ) -> Iterator[Finding]:
     """The driver's files are mounted into this container from its host, from the right place.
 
@@ -64,7 +64,7 @@ def driver_files_are_mounted(
         yield _lacking(lacking, container, nodes, Severity.INFO, None)
 
 
-def _counts(mounted: Mounted, cards: Cards | None) -> bool:
+def _counts(mounted: Mounted, cards: Chips | None) -> bool:
     """What concerns the cards' network is nothing to cards that have none."""
     known = [knowledge.hardware().family(id) for id in cards.families] if cards is not None else []
     without = bool(known) and all(family is not None and family.device_nic is False for family in known)

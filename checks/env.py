@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
@@ -29,7 +29,7 @@ def _unset(*names: str) -> FixOffer:
 
 
 @check("env.values", requires=(SoftwareStack,), fix="env.profile")
-def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Cards | None) -> Iterator[Finding]:
+def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Chips | None) -> Iterator[Finding]:
     """Every known variable that is set has a legal value.
 
     An illegal one ends the job when it starts, or is dropped without a word and the default holds.
@@ -137,7 +137,7 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
 
 @check("env.visible-devices", requires=(SoftwareStack,), fix="env.visible-devices")
 def visible_devices_exist(
-    environment: JobEnvironment, cards: Cards | None, found: CardPresence | None
+    environment: JobEnvironment, cards: Chips | None, found: CardPresence | None
 ) -> Iterator[Finding]:
     """ASCEND_RT_VISIBLE_DEVICES names cards of this node, in rising order.
 
@@ -172,7 +172,7 @@ def visible_devices_exist(
     )
 
 
-def _count(cards: Cards | None, found: CardPresence | None) -> int:
+def _count(cards: Chips | None, found: CardPresence | None) -> int:
     """How many chips there should be: one that some source has lost is another check's finding; 0 where not known."""
     known = [cards.count if cards else 0]
     known += [count or 0 for count in (found.pci, found.nodes, found.npu_smi)] if found else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Orchestrator
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
@@ -19,7 +19,7 @@ WORKER_MARK = "TORCHELASTIC_RUN_ID"
 
 @check("env.launcher-leftovers", tags=(PREFLIGHT,), requires=(SoftwareStack,), fix="env.profile")
 def no_launcher_has_left_its_variables(
-    environment: JobEnvironment, orchestrator: Orchestrator | None, cards: Cards | None
+    environment: JobEnvironment, orchestrator: Orchestrator | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """No variable of a launcher is left over, and those of one that is at work fit each other.
 
@@ -49,7 +49,7 @@ def no_launcher_has_left_its_variables(
         )
 
 
-def _inconsistent(environment: JobEnvironment, cards: Cards | None) -> Iterator[tuple[str, str, str]]:
+def _inconsistent(environment: JobEnvironment, cards: Chips | None) -> Iterator[tuple[str, str, str]]:
     """What does not fit: the variable, a clause, and what is expected."""
     numbers: dict[str, int] = {}
     for variable in knowledge.environment().judged_by("env.launcher-leftovers"):

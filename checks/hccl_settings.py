@@ -8,7 +8,7 @@ from npudoctor import knowledge
 from npudoctor.facts.network.hccl import chosen
 from npudoctor.facts.network.hccl_whitelist import DISABLE, FILE, HcclWhitelist
 from npudoctor.facts.network.interfaces import Interfaces
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.knowledge.tables.environment import Variable
@@ -38,7 +38,7 @@ def _illegal(variable: Variable, value: str, problem: str) -> Finding:
     )
 
 
-def _judged(id: str, environment: JobEnvironment, cards: Cards | None) -> tuple[list[Finding], dict[str, float]]:
+def _judged(id: str, environment: JobEnvironment, cards: Chips | None) -> tuple[list[Finding], dict[str, float]]:
     """The findings for illegal values of the variables that a check judges, and the legal ones as numbers."""
     found: list[Finding] = []
     numbers: dict[str, float] = {}
@@ -55,7 +55,7 @@ def _judged(id: str, environment: JobEnvironment, cards: Cards | None) -> tuple[
 
 
 @check("hccl.timeouts", requires=(SoftwareStack,), fix="env.profile")
-def waits_are_legal_and_fit(environment: JobEnvironment, cards: Cards | None) -> Iterator[Finding]:
+def waits_are_legal_and_fit(environment: JobEnvironment, cards: Chips | None) -> Iterator[Finding]:
     """HCCL's times to wait are in range, and the outer one is longer than the inner one.
 
     A wait that is too short ends a job that was only slow; HCCL_EVENT_TIMEOUT has to outlast HCCL_EXEC_TIMEOUT, or
@@ -93,7 +93,7 @@ def waits_are_legal_and_fit(environment: JobEnvironment, cards: Cards | None) ->
 
 
 @check("hccl.buffers", requires=(SoftwareStack,), fix="env.profile", thresholds=(LARGE_BUFFERS,))
-def buffers_leave_room(environment: JobEnvironment, cards: Cards | None, options: Options) -> Iterator[Finding]:
+def buffers_leave_room(environment: JobEnvironment, cards: Chips | None, options: Options) -> Iterator[Finding]:
     """HCCL's buffers leave the cards' memory to the job.
 
     Every communicator takes each buffer twice, and a job with model parallelism has many communicators.

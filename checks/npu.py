@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
-from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DRIVER_ONLY, CardPresence, Role
@@ -66,7 +66,7 @@ def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Findin
 
 @check("npu.count", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def sources_agree_on_the_cards(
-    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Cards | None
+    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """PCI bus, device nodes and npu-smi agree on how many chips there are.
 
@@ -79,7 +79,7 @@ def sources_agree_on_the_cards(
         yield from _fewer_than_the_product(info, cards)
 
 
-def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]:
+def _fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
     """One card less than this board has, everywhere: known only for boards that are always full."""
     family = knowledge.hardware().family(cards.family or "")
     boards = {card.subsystem for card in cards.chips}
@@ -107,7 +107,7 @@ def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def every_chip_is_healthy(
-    info: NpuSmiInfo, pages: HealthPages | None, cards: Cards | None, cluster: Cluster | None
+    info: NpuSmiInfo, pages: HealthPages | None, cards: Chips | None, cluster: Cluster | None
 ) -> Iterator[Finding]:
     """Every chip reports that it is healthy.
 
@@ -118,7 +118,7 @@ def every_chip_is_healthy(
         raise Unavailable("npu-smi shows the health of no chip", because=Because.FAILED)
     families = {card.subject: card.family for card in cards.chips} if cards else {}
     for chip in info.npus:
-        if (chip.health or "").upper() == "OK":
+        if chip.says_ok:
             continue
         subject = subject_of(chip, info.npus)
         page = pages.by_chip.get((chip.npu_id, chip.chip_id)) if pages else None
@@ -212,7 +212,7 @@ def chips_are_cool(
         elif len(alike) >= 3 and celsius > usual + above:
             more = f", {celsius - usual} °C more than its peers"
             yield _hot(chip, info.npus, celsius, Severity.WARNING, f"about {usual} °C, as its peers", more)
-        elif memories is not None and (chip.health or "").upper() == "OK":
+        elif memories is not None and chip.says_ok:
             memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
             if memory >= WARM_HBM.of(options):
                 yield _hot_memory(chip, info.npus, memory, WARM_HBM.of(options), HOT.of(options))

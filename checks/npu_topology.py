@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, Finding, Severity, check
@@ -36,7 +36,7 @@ class OddPair:
 
 
 @check("npu.topology", profile="standard", after=BEHIND_NPU_SMI)
-def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Cards | None) -> Iterator[Finding]:
+def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Chips | None) -> Iterator[Finding]:
     """The links between the cards are those that the product has, in both directions.
 
     A pair that talks over PCIe or across the CPUs where it should have a direct link slows every collective down to
@@ -65,7 +65,7 @@ def _uneven(topology: Topology) -> Iterator[OddPair]:
             yield OddPair(one, other, back, there)
 
 
-def _plan(topology: Topology, cards: Cards | None) -> LinkPlan | None:
+def _plan(topology: Topology, cards: Chips | None) -> LinkPlan | None:
     """The links that this product should have; None for a product or a board that the table does not know."""
     if cards is None or cards.family is None:
         return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Card, subject_of
+from npudoctor.facts.node.chips import NodeChip, subject_of
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
@@ -131,15 +131,13 @@ def cards_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> I
         yield _math_finding(subject, summary, result, symptom=subject in unhealthy)
 
 
-def _subject(number: int, chips: tuple[Card, ...]) -> str:
+def _subject(number: int, chips: tuple[NodeChip, ...]) -> str:
     return chips[number].subject if number < len(chips) else f"npu:{number}"
 
 
-def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
+def _unhealthy(info: NpuSmiInfo | None) -> set[str]:
     """The chips whose health explains that they do not compute."""
-    if info is None:
-        return {}
-    return {subject_of(chip, info.npus): chip.health for chip in info.npus if chip.health not in (None, "OK")}
+    return {subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False} if info is not None else set()
 
 
 def _math_finding(subject: str, summary: str, result: CardMath, *, symptom: bool) -> Finding:

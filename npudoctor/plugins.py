@@ -21,7 +21,7 @@ from typing import Any
 from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
-from npudoctor.records import dataclass, field
+from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Check, Fix, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
@@ -41,6 +41,15 @@ class Catalog:
     probes: Mapping[type, Probe]
     fixes: Mapping[str, Fix] = field(default_factory=dict)
     broken: tuple[Result, ...] = ()
+
+    def alone(self, *ids: str) -> Catalog:
+        """With these checks only (those of them that are here), which stand behind each other and no other check."""
+        chosen = {id: check for id, check in self.checks.items() if id in ids}
+        kept = {
+            id: replace(check, after=tuple(name for name in check.after if name in chosen))
+            for id, check in chosen.items()
+        }
+        return replace(self, checks=kept, broken=())
 
 
 class PluginRefused(Exception):

@@ -41,8 +41,10 @@ LAYERS = {
     "npudoctor.report": {"findings", "report", "smoke"},
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
+    "npudoctor.cards": {"findings"},
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
+        "cards",
     },
     "npudoctor.compare": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"},
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},

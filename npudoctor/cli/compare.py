@@ -167,7 +167,7 @@ def _of_recording(path: str) -> Node:
     host = recorded_node.open_bundle(path)
     try:
         selection = Selection(deadline_s=TIME_FOR_ONE_S)
-        for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
+        for event in engine.run(_catalog(), host, selection, facts=_catalog().probes, workers=1):
             if isinstance(event, engine.Done):
                 done = event
     finally:

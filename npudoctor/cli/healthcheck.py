@@ -211,9 +211,9 @@ def _limited(done: Any, unseen: list[Any]) -> str | None:
 
 
 def _count(done: Any) -> int:
-    from npudoctor.facts.node.cards import Cards
+    from npudoctor.facts.node.chips import Chips
 
-    return next((fact.count for fact in done.facts.values() if isinstance(fact, Cards)), 0)
+    return next((fact.count for fact in done.facts.values() if isinstance(fact, Chips)), 0)
 
 
 def _cards(count: int) -> str:

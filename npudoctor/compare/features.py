@@ -50,7 +50,7 @@ FINDINGS = "findings"
 
 _OF_THE_MOMENT = frozenset(
     {
-        *("node.asker", "cann.cann_settings", "cann.job_paths", "node.cards", "node.cluster"),
+        *("node.asker", "cann.cann_settings", "cann.job_paths", "node.chips", "node.cluster"),
         *("network.conntrack", "node.card_presence", "node.driver_stack", "node.presence"),
         *("node.service", "node.software_stack", "node.device_access", "hccn.changes"),
         *("hccn.counters", "hccn.detection", "hccn.gateways"),

@@ -9,7 +9,7 @@ import pytest
 from npudoctor import sim
 from npudoctor.facts.hccn import probes
 from npudoctor.facts.hccn.probes import NetworkDevices, network_devices
-from npudoctor.facts.node.cards import Card, Cards, cards
+from npudoctor.facts.node.chips import Chips, NodeChip, chips
 from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes, device_nodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import npu_smi_answer
@@ -18,7 +18,7 @@ from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Probe, Unavailable, User
 
 TWO = NetworkDevices({0: "npu:0", 1: "npu:1"})
-A2 = Cards((Card(subject="npu:0", family="A2"),), "npu-smi")
+A2 = Chips((NodeChip(subject="npu:0", family="A2"),), "npu-smi")
 ROOT = User()
 PERSON = User(name="ada", uid=1000, gid=1000, gids=(1000,), groups=("ada",))
 GENERIC = Completed(returncode=1, stdout="Cmd execute failed!\n")
@@ -106,7 +106,7 @@ def nodes(*numbers: int) -> DeviceNodes:
     return DeviceNodes(cards=tuple(DeviceNode(path=f"/dev/davinci{number}", number=number) for number in numbers))
 
 
-def devices(info: NpuSmiInfo | None, found: DeviceNodes | None, known: Cards = A2) -> dict[int, str]:
+def devices(info: NpuSmiInfo | None, found: DeviceNodes | None, known: Chips = A2) -> dict[int, str]:
     return dict(network_devices.function(info, found, known).subjects)
 
 
@@ -135,7 +135,7 @@ def test_without_numbers_nothing_is_asked() -> None:
 
 def test_a_family_without_ports_has_no_network() -> None:
     with pytest.raises(NotApplicable, match="310P"):
-        devices(None, nodes(0), Cards((Card(subject="npu:0", family="310P"),), "npu-smi"))
+        devices(None, nodes(0), Chips((NodeChip(subject="npu:0", family="310P"),), "npu-smi"))
 
 
 def test_the_settings_on_disk_are_read() -> None:
@@ -155,7 +155,7 @@ def test_the_simulator_s_answers_are_read(name: str) -> None:
     host = sim.simulate(name)
     info = npu_smi_answer.function(host, Options()).info
     here = device_nodes.function(host)
-    found = network_devices.function(info, here, cards.function(info, here, None, None))
+    found = network_devices.function(info, here, chips.function(info, here, None, None))
     assert len(found.subjects) == len(info.npus if info else ())
     for query, (probe, _) in PROBES.items():
         if query == "vnic" and name != "healthy-a3":

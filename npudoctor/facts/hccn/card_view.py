@@ -13,7 +13,7 @@ from typing import TypeVar
 from npudoctor.facts import hccn
 from npudoctor.facts.hccn import probes
 from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.records import dataclass, field
@@ -43,7 +43,7 @@ class NetworkPlan:
 
 
 @probe
-def network_plan(cards: Cards, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
+def network_plan(cards: Chips, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
     """From the family of the cards, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
     off = (environment.get(INTER_HCCS) or "").strip().lower() if environment else ""
     fabric = cards.family == "A3" and off not in ("true", "1")
@@ -67,6 +67,11 @@ class CardLinks:
     failed: Mapping[int, str]
     command: str
     addresses: Mapping[int, str | None] = field(default_factory=dict)
+
+    @property
+    def by_subject(self) -> dict[str, str | None]:
+        """The state of each link by the name of its chip in findings; None where it did not answer."""
+        return {subject: self.statuses.get(device) for device, subject in self.subjects.items()}
 
     @property
     def up(self) -> tuple[int, ...]:

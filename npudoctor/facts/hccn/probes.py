@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from npudoctor import knowledge
 from npudoctor.facts import hccn
-from npudoctor.facts.node.cards import Cards, subject_of
+from npudoctor.facts.node.chips import Chips, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.records import dataclass
@@ -31,7 +31,7 @@ class NetworkDevices:
 
 
 @probe
-def network_devices(info: NpuSmiInfo | None, nodes: DeviceNodes | None, cards: Cards) -> NetworkDevices:
+def network_devices(info: NpuSmiInfo | None, nodes: DeviceNodes | None, cards: Chips) -> NetworkDevices:
     """From the numbers in npu-smi's table, else from /dev, in the order of the table."""
     families = [knowledge.hardware().family(id) for id in cards.families]
     if families and all(family is not None and family.device_nic is False for family in families):

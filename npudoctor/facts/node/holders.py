@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import memory_of
+from npudoctor.facts.node.chips import memory_of
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import NpuProcess, NpuSmiInfo

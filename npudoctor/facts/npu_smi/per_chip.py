@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from npudoctor.facts import npu_smi
-from npudoctor.facts.node.cards import subject_of
+from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import TOOL, answer_of
 from npudoctor.records import dataclass

@@ -234,7 +234,7 @@ class HealthPages:
 @probe
 def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     """From `npu-smi info -t health -i N` (`-c C` where a card has several chips), only for chips that are not OK."""
-    sick = [chip for chip in info.npus if chip.health is not None and chip.health.upper() != "OK"]
+    sick = [chip for chip in info.npus if chip.says_ok is False]
     if options.profile == "quick":
         raise NotApplicable("profile quick asks no card by itself")
     found = {}

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from npudoctor.records import dataclass
+from npudoctor.records import dataclass, replace
 
 if TYPE_CHECKING:
     from npudoctor.engine import Event
+    from npudoctor.findings import Result
     from npudoctor.host import Host
     from npudoctor.plugins import Catalog
     from npudoctor.selection import Selection
@@ -112,6 +113,20 @@ class Session:
         with self.looking() as host:
             found = engine.gather(self.node.catalog, host, options, deadline_s=limit_s)
         return {probe.provides: value for probe, value in found.items()}
+
+    def ask(self, *wanted: type, check: str) -> tuple[Mapping[type, Any], tuple[Result, ...]]:
+        """These facts as they are now, or what stands in their place, and what one check alone says of them."""
+        from npudoctor import engine
+
+        catalog, selection = self.node.catalog.alone(check), replace(self.node.selection, names=())
+        facts: dict[type, Any] = {}
+        results: tuple[Result, ...] = ()
+        with self.looking() as host:
+            for event in engine.run(catalog, host, selection, facts=wanted):
+                if isinstance(event, engine.Done):
+                    facts = {probe.provides: value for probe, value in event.facts.items()}
+                    results = event.report.results
+        return facts, results
 
     def known(self, fact: type) -> Any:
         """A fact of the last run; None where it is not known."""
