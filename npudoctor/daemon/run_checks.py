@@ -27,10 +27,12 @@ from npudoctor.selection import Selection
 def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float) -> Seen:
     """Run the profile, or ask the cards for what they count; kept to its deadline whatever the tools do."""
     began = time.monotonic()
+    report: Report | None = None
+    facts: Mapping[type, Any]
     if look is Look.COUNTERS:
         standard = replace(options, profile="standard")
         found = engine.gather(catalog, host, standard, facts=cards.COUNTED, deadline_s=deadline_s)
-        report, facts = None, {probe.provides: value for probe, value in found.items()}
+        facts = {probe.provides: value for probe, value in found.items()}
     else:
         selection = Selection(
             options=replace(options, profile=look.value),

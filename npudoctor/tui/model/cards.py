@@ -114,15 +114,14 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.holders import CardHolders
     from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
-    from npudoctor.host import Unavailable
 
     at = f"{clock.local():%H:%M:%S}"
     facts, judged = session.ask(NpuSmiAnswer, Chips, CardHolders, check=HEALTH_CHECK)
     answer, chips, holding = facts.get(NpuSmiAnswer), facts.get(Chips), facts.get(CardHolders)
     if not isinstance(answer, NpuSmiAnswer):
-        return all_visible(Reading(reason=str(answer), at=at))
-    if answer.info is None or isinstance(chips, Unavailable):
-        return all_visible(Reading(reason=answer.reason or str(chips), seconds=answer.seconds, at=at))
+        return all_visible(Reading(reason=_why(answer), at=at))
+    if answer.info is None or not isinstance(chips, Chips):
+        return all_visible(Reading(reason=answer.reason or _why(chips), seconds=answer.seconds, at=at))
     results = {**diagnosis.results, **{result.check: result for result in judged}}.values()
     links, firmware = _links(session), _firmware(session)
     rows = tuple(
@@ -136,6 +135,11 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
         for chip in chips.chips
     )
     return all_visible(Reading(rows=rows, seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
+
+
+def _why(absent: Any) -> str:
+    """What stands in the place of a fact, as a clause."""
+    return getattr(absent, "reason", None) or "npu-smi could not be asked"
 
 
 def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
