@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from npudoctor import __version__, clock, schedule
 from npudoctor.facts.node.container import Container
@@ -125,7 +125,7 @@ class _Run:
         self.workers = schedule.WORKERS
         self.catalog = catalog
         self.host = host
-        self._asked = cast(Host, MaskedHost(host))
+        self._asked = MaskedHost(host)
         self.selection = selection
         self.chosen = chosen
         self.values: dict[type, Any] = {Options: selection.options}
@@ -208,7 +208,7 @@ class _Run:
             yield Done(self._report(started_at, time.monotonic() - began), facts)
 
     def _follow(self, deadline: float | None) -> Iterator[Event]:
-        work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None), workers=self.workers)
+        work = schedule.Schedule(self._graph, self._work, stop=self.host.close, workers=self.workers)
         waiting = {check.id for check in self.chosen}
         for what, node, outcome in work.run(deadline):
             if not isinstance(node, str) and (probe := self.catalog.probes.get(node)):

@@ -166,3 +166,9 @@ def test_a_module_stays_short(path: Path) -> None:
     allowed = {"npudoctor/host/live/local.py": 502, "npudoctor/smoke/worker.py": 540}
     where = path.relative_to(ROOT).as_posix()
     assert len(path.read_text().splitlines()) <= allowed.get(where, 400), f"{where} wants a look"
+
+
+def test_what_is_asked_of_a_host_is_named_in_its_protocol() -> None:
+    looked_up = re.compile(r"(?:getattr|hasattr)\((?:self\.)?_?host\b")
+    found = [path for path in SOURCES if looked_up.search(path.read_text())]
+    assert found == []

@@ -20,7 +20,7 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import HostSummary, Result, Severity, count, judge
-from npudoctor.host import Because, Host, ParseError, Unavailable
+from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Options, Probe
@@ -175,11 +175,10 @@ class Session:
 
     def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
         """The memory in use on each card now, in MB, and its processes; empty where npu-smi does not say."""
-        stream = getattr(self.host, "run_streaming", None)
-        if stream is None:
+        if not isinstance(self.host, MutableHost):
             return {}
         try:
-            done = stream(["npu-smi", "info"], timeout=self.options.tool_timeout_s)
+            done = self.host.run_streaming(["npu-smi", "info"], timeout=self.options.tool_timeout_s)
             info = parse_info(done.stdout)
         except (Unavailable, ParseError):
             return {}

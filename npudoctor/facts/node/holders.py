@@ -52,7 +52,7 @@ class CardHolders:
         """Whether a job is, or may be, at work: the driver lists nobody without reason."""
         return any(holder.state is not State.DEAD for holder in self.holders)
 
-    def on(self, npu_id: int, chip_id: int | None) -> tuple[CardHolder, ...]:
+    def on(self, npu_id: int | None, chip_id: int | None) -> tuple[CardHolder, ...]:
         """Those on one chip; a row without a chip counts for every chip of its NPU."""
         return tuple(
             holder

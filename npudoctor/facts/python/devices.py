@@ -148,7 +148,7 @@ def device_math(
 def _busy(chips: Iterable[NodeChip], holders: CardHolders | None) -> Iterable[int]:
     """Those that a process may hold, or whose memory somebody has taken."""
     for number, chip in enumerate(chips):
-        rows = holders.on(chip.npu_id, chip.chip_id) if holders is not None and chip.npu_id is not None else ()
+        rows = holders.on(chip.npu_id, chip.chip_id) if holders is not None else ()
         used, total = chip.memory_used_mb, chip.memory_mb
         taken = used is not None and total is not None and used > knowledge.hardware().idle_limit_mb(total)
         if taken or any(row.state is not State.DEAD for row in rows):

@@ -53,7 +53,7 @@ class Session:
         self._node: Node | None = None
         self._kept: Host | None = None
         self._open = contextlib.ExitStack()
-        self._busy: set[Any] = set()
+        self._busy: set[Host] = set()
         self._closed = False
         self.facts: dict[type, Any] = {}
 
@@ -85,7 +85,7 @@ class Session:
                 self._busy.add(host)
             try:
                 if self._closed:
-                    _end(host)
+                    host.close()
                 yield host
             finally:
                 self._busy.discard(host)
@@ -136,10 +136,5 @@ class Session:
     def close(self) -> None:
         """End what still runs on the node, at once."""
         self._closed = True
-        for host in [*self._busy, self._kept]:
-            _end(host)
-
-
-def _end(host: Any) -> None:
-    if close := getattr(host, "close", None):
-        close()
+        for host in [*self._busy, *([self._kept] if self._kept else [])]:
+            host.close()
