@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
+from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
@@ -14,8 +15,7 @@ from npudoctor.facts.node.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.npu_smi.per_chip import HotMemories
-from npudoctor.facts.npu_smi.probes import Boards, HealthPages
+from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
@@ -121,7 +121,7 @@ def every_chip_is_healthy(
         if chip.says_ok:
             continue
         subject = subject_of(chip, info.npus)
-        page = pages.by_chip.get((chip.npu_id, chip.chip_id)) if pages else None
+        page = pages.by_subject.get(subject) if pages else None
         yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
 
 
@@ -255,7 +255,7 @@ def _hot(chip: Chip, chips: Iterable[Chip], celsius: int, severity: Severity, ex
 
 
 @check("npu.uniform", after=BEHIND_NPU_SMI)
-def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding]:
+def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
     """All chips have one model, one memory size, one firmware and one board revision.
 
     Collectives run at the pace of the slowest card, and a card of another kind may lack what the job uses.
@@ -276,12 +276,12 @@ def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding
                 evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
             )
     if boards is not None:
-        pages = boards.by_npu.items()
+        pages = boards.by_subject.items()
         source = "npu-smi info -t board"
-        yield from _odd_ones([(f"npu:{id}", page.firmware_version) for id, page in pages], "firmware", source)
-        yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], "board revision", source)
-        for why in boards.failed.values():
-            raise why
+        yield from _odd_ones([(subject, page.firmware_version) for subject, page in pages], "firmware", source)
+        yield from _odd_ones([(subject, page.board_id) for subject, page in pages], "board revision", source)
+        if boards.why is not None:
+            raise boards.why
 
 
 def _odd_ones(values: Sequence[tuple[str, str | None]], what: str, source: str) -> Iterator[Finding]:

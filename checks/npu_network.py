@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
-from npudoctor.facts.hccn.probes import NetworkDevices, PortTls
+from npudoctor.facts.hccn.probes import NetworkDevices
+from npudoctor.facts.hccn.tls import Tls
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Severity, Unavailable, check
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
@@ -211,7 +213,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
 
 
 @check("npu.tls", profile="standard", after=BEHIND_THE_DRIVER, fix="npu.tls-off")
-def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
+def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
     """The TLS switch is the same on all cards.
 
     Two cards of which one encrypts and the other does not never connect: the job waits and fails with EI0006, from

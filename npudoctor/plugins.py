@@ -62,7 +62,7 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     broken: list[Result] = []
     for name, where, loading in _sources(files, folder):
         try:
-            found += [item for module in loading() for item in vars(module).values()]
+            found += [item for module in loading() for item in _items(module)]
         except (Exception, SystemExit) as problem:
             import traceback
 
@@ -73,6 +73,15 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
                 broken.append(_broken(name, reason, traceback.format_exc()))
     broken += [_broken("knowledge.d", problem) for problem in table.site_problems()]
     return assemble(found, broken)
+
+
+def _items(module: ModuleType) -> Iterator[object]:
+    """What a module defines; of a tuple its items, so that probes can be made from a table."""
+    for value in list(vars(module).values()):
+        if isinstance(value, tuple):
+            yield from value
+        else:
+            yield value
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:

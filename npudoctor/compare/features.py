@@ -111,7 +111,7 @@ _TITLES = MappingProxyType(
         "hccn.addresses: by_device.ipaddr": "IP family of the cards",
         "driver.driver_install: file.version": "driver package",
         "driver.firmware_install: file.version": "firmware package",
-        "npu_smi.boards: by_npu.firmware_version": "firmware of the cards",
+        "npu_smi.boards: by_subject.firmware_version": "firmware of the cards",
         "system.platform: os": "operating system",
         "system.platform: kernel": "kernel",
         "system.platform: machine": "machine",

@@ -10,14 +10,15 @@ from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.seen import Counted
 from npudoctor.facts import npu_smi
+from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.hccn.card_view import CardLinks
 from npudoctor.facts.node.chips import Chips
-from npudoctor.facts.npu_smi.per_chip import ChipEcc
 from npudoctor.findings import Report, Status
+from npudoctor.injection import is_of
 from npudoctor.sdk import HEALTH
 
 MIB = 1 << 20
-COUNTED = (ChipEcc, CardLinks)
+COUNTED = (PerChip[npu_smi.Ecc], CardLinks)
 """The facts for which each card is asked by itself."""
 
 Facts = Mapping[type, Any]
@@ -27,7 +28,7 @@ Facts = Mapping[type, Any]
 def known(facts: Facts, kind: type) -> Any:
     """The fact, None where something else stands in its place."""
     found = facts.get(kind)
-    return found if isinstance(found, kind) else None
+    return found if is_of(found, kind) else None
 
 
 def read(report: Report, facts: Facts) -> tuple[Card, ...]:
@@ -67,7 +68,7 @@ def read(report: Report, facts: Facts) -> tuple[Card, ...]:
 
 def counted(facts: Facts) -> dict[str, Counted]:
     """What each chip has told when it was asked by itself."""
-    links, pages = known(facts, CardLinks), known(facts, ChipEcc)
+    links, pages = known(facts, CardLinks), known(facts, PerChip[npu_smi.Ecc])
     up, errors = links.by_subject if links else {}, pages.by_subject if pages else {}
     return {one: Counted(link=up.get(one), ecc=_ecc(errors.get(one))) for one in {**errors, **up}}
 

@@ -21,6 +21,7 @@ from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import HostSummary, Result, Severity, count, judge
 from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable
+from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import dataclass, field, replace
 from npudoctor.sdk import Options, Probe
@@ -171,7 +172,7 @@ class Session:
     def _facts(self, *wanted: type) -> dict[type, Any]:
         """These facts of the node, those that are known."""
         found = engine.gather(self.catalog, self.host, self.options, facts=wanted)
-        return {probe.provides: fact for probe, fact in found.items() if isinstance(fact, probe.provides)}
+        return {probe.provides: fact for probe, fact in found.items() if is_of(fact, probe.provides)}
 
     def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
         """The memory in use on each card now, in MB, and its processes; empty where npu-smi does not say."""

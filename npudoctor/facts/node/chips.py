@@ -20,7 +20,8 @@ class NodeChip:
     `device` is the N of its /dev/davinciN. `health` is npu-smi's word for it as printed: what follows from it is told
     by the check npu.health alone. `temp_c` in degrees Celsius, `power_w` in watts, `aicore_pct` in percent, memory in
     MiB: HBM, or DDR where the chip has no HBM. Fault codes, bit errors and links are facts of their own, since each
-    takes a question to every chip: `HealthPages`, `ChipEcc`, `CardLinks`, by the same subjects.
+    takes a question to every chip: `HealthPages`, `PerChip[Ecc]`, `CardLinks`, by the same
+    subjects.
     """
 
     subject: str

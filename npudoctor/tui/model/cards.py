@@ -144,12 +144,12 @@ def _why(absent: Any) -> str:
 
 def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
     """What the last run of the checks knows of a chip beyond the table: board, memory errors, network port."""
-    from npudoctor.facts.npu_smi.per_chip import ChipEcc, ChipMemory
-    from npudoctor.facts.npu_smi.probes import Boards
+    from npudoctor.facts.by_chip import PerChip
+    from npudoctor.facts.npu_smi import Board, Ecc, NpuMemory
 
     found: list[tuple[str, str]] = []
-    boards, ecc, memory = session.known(Boards), session.known(ChipEcc), session.known(ChipMemory)
-    board = boards.by_npu.get(row.chip.npu_id) if boards else None
+    boards, ecc, memory = session.known(PerChip[Board]), session.known(PerChip[Ecc]), session.known(PerChip[NpuMemory])
+    board = boards.by_subject.get(row.chip.subject.partition("/")[0]) if boards else None
     for title, page, names in (
         ("board", board, ("product_name", "serial_number", "board_id", "slot_id", "firmware_version", "compatibility")),
         ("memory", memory.by_subject.get(row.chip.subject) if memory else None, ("hbm_temp_c", "hbm_clock_mhz")),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from npudoctor.injection import is_of
 from npudoctor.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Session:
     def known(self, fact: type) -> Any:
         """A fact of the last run; None where it is not known."""
         value = self.facts.get(fact)
-        return value if isinstance(value, fact) else None
+        return value if is_of(value, fact) else None
 
     def close(self) -> None:
         """End what still runs on the node, at once."""
