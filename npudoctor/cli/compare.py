@@ -172,7 +172,7 @@ def _of_recording(path: str) -> Node:
                 done = event
     finally:
         host.close()
-    told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items()})
+    told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment})
     told |= dict(features.of_report(done.report))
     gc.collect(0)  # collecting is off in a command; here one node after the other goes by
     return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {features.FINDINGS})

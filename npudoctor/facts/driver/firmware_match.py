@@ -34,7 +34,7 @@ class FirmwareMatch:
         return any(one.lowest.key[:3] <= stem <= one.highest.key[:3] for one in self.ranges)
 
 
-@probe
+@probe(of_the_moment=True)
 def firmware_match(
     driver: DriverInstall | None, firmware: FirmwareInstall | None, boards: PerChip[Board] | None
 ) -> FirmwareMatch:

@@ -76,7 +76,7 @@ def memory_of(chip: Chip) -> tuple[int | None, int | None]:
     return (chip.mem_used_mb, chip.mem_total_mb) if chip.mem_total_mb else (None, None)
 
 
-@probe
+@probe(of_the_moment=True)
 def chips(
     info: NpuSmiInfo | None, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None
 ) -> Chips:

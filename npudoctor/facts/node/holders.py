@@ -69,7 +69,7 @@ class JobsInSight:
     reason: str = ""
 
 
-@probe
+@probe(of_the_moment=True)
 def jobs_in_sight(
     holders: CardHolders | None, answer: NpuSmiAnswer | None, info: NpuSmiInfo | None, nodes: DeviceNodes | None
 ) -> JobsInSight:
@@ -87,7 +87,7 @@ def jobs_in_sight(
     return JobsInSight(False, (answer.reason if answer else None) or "npu-smi's answer is not known")
 
 
-@probe
+@probe(of_the_moment=True)
 def card_holders(host: Host, info: NpuSmiInfo, processes: Processes | None, container: Container | None) -> CardHolders:
     """From npu-smi; known to be dead are only those on a host whose processes this user sees, all of them."""
     if info.idle_npus is None and not info.processes:

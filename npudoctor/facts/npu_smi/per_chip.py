@@ -118,13 +118,13 @@ PAGES = (
     Page("health", "health", chips, parse_health, Health, of_the_moment=True),
     Page("ecc", "ecc", chips, parse_ecc, Ecc, of_the_moment=True, shared=True),
     Page("usages", "usages", chips, parse_usages, Usages, of_the_moment=True),
-    Page("memory", "memory", chips, parse_memory, NpuMemory),
-    Page("common", "common", chips, parse_common, Common),
+    Page("memory", "memory", chips, parse_memory, NpuMemory, of_the_moment=True),
+    Page("common", "common", chips, parse_common, Common, of_the_moment=True),
     Page("process_memory", "proc-mem", npus, parse_process_memory, ProcessMemory, of_the_moment=True),
     Page("pcie_errors", "pcie-err", npus, parse_pcie_errors, PcieErrors, of_the_moment=True),
-    Page("hccs", "hccs", numbered_chips, parse_hccs, HccsLinks),
-    Page("chip_numbers", "phyid-remap", physical_chips, parse_phyid_remap, PhyIdRemap),
-    Page("flash", "flash", npus, parse_flash, Flash),
+    Page("hccs", "hccs", numbered_chips, parse_hccs, HccsLinks, of_the_moment=True),
+    Page("chip_numbers", "phyid-remap", physical_chips, parse_phyid_remap, PhyIdRemap, of_the_moment=True),
+    Page("flash", "flash", npus, parse_flash, Flash, of_the_moment=True),
 )
 PROBES = tuple(page.probe() for page in PAGES)
 
@@ -179,7 +179,7 @@ class HealthPages:
     by_subject: Mapping[str, Health]
 
 
-@probe
+@probe(of_the_moment=True)
 def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     """From `npu-smi info -t health`, only of chips that npu-smi's table does not show as OK."""
     if options.profile == "quick":
@@ -211,7 +211,7 @@ WARM_FROM_CELSIUS = 65
 """HBM is a few degrees warmer than its chip: below this it is far from its limit, and need not be asked for."""
 
 
-@probe
+@probe(of_the_moment=True)
 def hot_memories(host: Host, options: Options, info: NpuSmiInfo) -> HotMemories:
     """From `npu-smi info -t memory`, only of chips with HBM that are warm by the table."""
     places = chips(info)
@@ -228,7 +228,7 @@ AT_WORK_FROM_PERCENT = 50
 """From this use of its AI cores on a chip runs at its rated clock; an idle one saves power."""
 
 
-@probe
+@probe(of_the_moment=True)
 def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
     """From `npu-smi info -t common`, only of chips at work: the clock of an idle one says nothing."""
     places = chips(info)

@@ -49,7 +49,7 @@ def _last_line(text: str) -> str:
     return next((line.strip()[:160] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
     """From `npu-smi info`; unavailable only where nobody has looked."""
     limit = options.tool_timeout_s
@@ -168,13 +168,13 @@ def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
     return found
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_list(host: Host, options: Options, _: NpuSmiInfo) -> NpuList:
     """From `npu-smi info -l`."""
     return npu_smi.parse_list(_page(host, options, "info", "-l"))
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_map(host: Host, options: Options, _: NpuSmiInfo) -> NpuMap:
     """From `npu-smi info -m`."""
     return npu_smi.parse_map(_page(host, options, "info", "-m"))
