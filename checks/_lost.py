@@ -14,7 +14,7 @@ from npudoctor.sdk import Evidence, Finding
 TABLE = "npu-smi info"
 
 
-def compared(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:
+def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:
     """What is missing in one of npu-smi's table, the bus and the device nodes; the bus is left out where unknown."""
     lost: list[PciCard] = []
     gone: list[Chip] = []

@@ -19,7 +19,7 @@ from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
-from ._lost import compared
+from ._lost import cross_check_sources
 
 TABLE = "npu-smi info"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
@@ -73,7 +73,7 @@ def sources_agree_on_the_cards(
     A card that has fallen off the bus, or that the driver could not start, is missing in one of them while jobs wait
     for it. A container's PCI bus is that of its host and is not compared.
     """
-    found = list(compared(info, nodes, pci if container is None else None))
+    found = list(cross_check_sources(info, nodes, pci if container is None else None))
     yield from found
     if container is None and not found and cards is not None:
         yield from _fewer_than_the_product(info, cards)

@@ -42,6 +42,7 @@ LAYERS = {
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
     "npudoctor.cards": {"findings"},
+    "npudoctor.injection": set(),
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
         "cards",
@@ -96,7 +97,7 @@ def part_of(module: str) -> str:
     return ".".join(pieces[:2])
 
 
-EVERYWHERE = {"clock", "control_characters", "privacy", "reasons", "records"}
+EVERYWHERE = {"clock", "control_characters", "injection", "privacy", "reasons", "records"}
 """Small modules that import nothing of ours but each other."""
 
 

@@ -148,23 +148,23 @@ def test_without_a_tool_the_cards_say_why() -> None:
 def test_the_pace_follows_the_tool_and_backs_off_where_it_fails() -> None:
     pace = cards.Pace()
     assert pace.wait_s == 2
-    pace.took(0.1, failed=False)
+    pace.record_duration(0.1, failed=False)
     assert pace.wait_s == 2
-    pace.took(1.0, failed=False)
+    pace.record_duration(1.0, failed=False)
     assert pace.wait_s == 5
-    pace.took(10.0, failed=True)
-    pace.took(10.0, failed=True)
+    pace.record_duration(10.0, failed=True)
+    pace.record_duration(10.0, failed=True)
     assert pace.wait_s == cards.Pace.MOST_S
-    pace.took(0.1, failed=False)
+    pace.record_duration(0.1, failed=False)
     assert pace.wait_s == 2
 
 
 def test_the_pace_can_be_chosen() -> None:
     pace = cards.Pace()
-    pace.choose(1)
+    pace.step(1)
     assert pace.wait_s == 5
     for _ in range(9):
-        pace.choose(-1)
+        pace.step(-1)
     assert pace.wait_s == 0.5
 
 

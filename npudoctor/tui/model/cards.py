@@ -55,7 +55,7 @@ class ChipRow:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look. `reason` says why there are no rows; `seconds` is how long the tool took."""
+    """One reading. `reason` says why there are no rows; `seconds` is how long the tool took."""
 
     rows: tuple[ChipRow, ...] = ()
     reason: str | None = None
@@ -65,7 +65,7 @@ class Reading:
 
 
 class Pace:
-    """How long to wait between two looks: the larger of 2 s and five times the last one; more where the tool fails."""
+    """How long to wait between two readings: the larger of 2 s and five times the last; more where the tool fails."""
 
     LEAST_S, MOST_S = 2.0, 60.0
 
@@ -78,13 +78,13 @@ class Pace:
         """How long to wait now, in seconds."""
         return self._wait_s
 
-    def took(self, seconds: float, *, failed: bool) -> None:
-        """Take note of a look."""
+    def record_duration(self, seconds: float, *, failed: bool) -> None:
+        """Take note of how long a reading took, in seconds."""
         fitting = max(self.chosen_s, seconds) if self.chosen_s else max(self.LEAST_S, 5 * seconds)
         self._wait_s = min(max(fitting, 2 * self._wait_s) if failed else fitting, self.MOST_S)
 
-    def choose(self, way: int) -> None:
-        """Ask more or less often; below the least there is nothing."""
+    def step(self, way: int) -> None:
+        """Poll more (-1) or less (1) often, within the least and the most."""
         steps = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         now = self.chosen_s or self.LEAST_S
         place = min(range(len(steps)), key=lambda one: abs(steps[one] - now))
@@ -93,7 +93,7 @@ class Pace:
 
 
 class Curves:
-    """What AI Cores did lately, by chip."""
+    """The recent AI Core usage of each chip, for the curves."""
 
     def __init__(self) -> None:
         self._by_chip: dict[str, deque[int]] = {}

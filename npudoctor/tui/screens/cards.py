@@ -54,17 +54,17 @@ class Cards(NodeScreen):
                 yield Page(id="page")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self._pace = Pace(self.doctor.settings.interval_s)
         super().on_mount()
         self._look()
 
     def on_screen_suspend(self) -> None:
-        """Nobody sees it: ask nothing."""
+        """Pause polling while the screen is hidden."""
         self._hidden = True
 
     def on_screen_resume(self) -> None:
-        """Go on."""
+        """Resume polling."""
         self._hidden = False
         self._look()
 
@@ -87,7 +87,7 @@ class Cards(NodeScreen):
     def _take(self, reading: Reading) -> None:
         self._busy = False
         failed = reading.reason is not None
-        self._pace.took(reading.seconds, failed=failed)
+        self._pace.record_duration(reading.seconds, failed=failed)
         if not (failed and self._reading and self._reading.rows):
             self._reading = reading
             self._curves.add(reading)
@@ -152,7 +152,7 @@ class Cards(NodeScreen):
 
     def action_pace(self, way: int) -> None:
         """Ask more or less often, and remember it."""
-        self._pace.choose(way)
+        self._pace.step(way)
         self.doctor.remember(interval_s=self._pace.chosen_s)
         if self._next is not None:
             self._next.stop()
