@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from npudoctor.facts.node.cards import subject_of
+from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
@@ -16,7 +16,7 @@ from .messages import npu as messages
 TABLE = "npu-smi info"
 
 
-def compared(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:
+def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:
     """What is missing in one of npu-smi's table, the bus and the device nodes; the bus is left out where unknown."""
     lost: list[PciCard] = []
     gone: list[Chip] = []

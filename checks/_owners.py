@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from npudoctor.facts.network.ports import KernelPorts, PortRanges, Socket, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Process, Processes
@@ -63,7 +63,7 @@ class Owner:
         )
 
 
-def need_several(cards: Cards | None, container: Container | None) -> None:
+def need_several(cards: Chips | None, container: Container | None) -> None:
     """Raise where no job here can need HCCL's host ports; an unknown number of chips may."""
     if cards is None or cards.count > 1:
         return

@@ -6,7 +6,7 @@ import contextlib
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import CannInstall
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 
@@ -20,7 +20,7 @@ def title(install: CannInstall) -> str:
     return messages.CANN_IN.text(version=install.stated, root=install.root)
 
 
-def package_tag(cards: Cards | None) -> str | None:
+def package_tag(cards: Chips | None) -> str | None:
     """The chip of these cards as package names spell it; None where it is unknown or has no package."""
     family = knowledge.hardware().family(cards.family or "") if cards is not None else None
     return family.package_tag if family is not None else None

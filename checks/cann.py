@@ -9,7 +9,7 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.settings import CannSettings, JobPaths, LinkerFolders, PathEntry
 from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import TorchNpuImport
@@ -30,7 +30,7 @@ _SOMEBODY_S_ROOT = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^
 
 @check("cann.installed", requires=(SoftwareStack,))
 def a_toolkit_is_installed(
-    cann: Cann, platform: Platform, python: PythonEnvironment | None, cards: Cards | None
+    cann: Cann, platform: Platform, python: PythonEnvironment | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """CANN toolkit installed for this architecture.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.packages import CannOps
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
@@ -16,7 +16,7 @@ from .messages import cann as messages
 
 
 @check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
-def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterator[Finding]:
+def operators_fit_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterator[Finding]:
     """Operator package for this chip and toolkit installed.
 
     The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.

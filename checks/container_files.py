@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.driver.install import DriverInstall, LoadedModules
 from npudoctor.facts.hccn.card_view import NetworkPlan
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts, Mounted
 from npudoctor.facts.node.device_nodes import DeviceNodes
@@ -32,7 +32,7 @@ def driver_files_are_mounted(
     modules: LoadedModules | None,
     answer: NpuSmiAnswer | None,
     plan: NetworkPlan | None,
-    cards: Cards | None,
+    cards: Chips | None,
 ) -> Iterator[Finding]:
     """Driver files mounted into this container.
 
@@ -77,7 +77,7 @@ def driver_files_are_mounted(
         )
 
 
-def _counts(mounted: Mounted, cards: Cards | None) -> bool:
+def _counts(mounted: Mounted, cards: Chips | None) -> bool:
     """False for network files where the NPUs have no network."""
     known = [knowledge.hardware().family(id) for id in cards.families] if cards is not None else []
     without = bool(known) and all(family is not None and family.device_nic is False for family in known)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from npudoctor.facts.driver.install import DriverInstall, LoadedModules
 from npudoctor.facts.driver.next_boot import MODULES, NextBoot
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.system.kernel_log import COMMAND, DAYS, KernelLog
@@ -175,7 +175,7 @@ KINDS = (
 @check(
     "driver.kernel-log", profile="standard", after=("container.devices", "driver.installed"), requires=(DriverStack,)
 )
-def kernel_log_is_quiet(log: KernelLog, cards: Cards | None) -> Iterator[Finding]:
+def kernel_log_is_quiet(log: KernelLog, cards: Chips | None) -> Iterator[Finding]:
     """No NPU fault in the kernel log in the last 7 days.
 
     The kernel log usually reports a lost NPU or a failed link before jobs fail.
@@ -200,7 +200,7 @@ def _message(line: str) -> str:
     return line.partition(" kernel: ")[2] or line
 
 
-def _numbered(line: str, cards: Cards | None) -> str | None:
+def _numbered(line: str, cards: Chips | None) -> str | None:
     """The NPU that a line of the driver names by its device number, where these are npu-smi's own."""
     told = re.search(r"\b(?:dev(?:ice)?[_ ]?(?:id)?|davinci|npu) ?[=:(\[]?\s?(\d{1,3})\b", line, re.IGNORECASE)
     subject = f"npu:{told[1]}" if told else None

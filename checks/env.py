@@ -9,7 +9,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
@@ -31,7 +31,7 @@ def _unset(*names: str) -> FixOffer:
 
 
 @check("env.values", requires=(SoftwareStack,), fix="env.profile")
-def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Cards | None) -> Iterator[Finding]:
+def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Chips | None) -> Iterator[Finding]:
     """Environment variables valid.
 
     An invalid value ends the job when it starts, or is silently replaced by the default.
@@ -143,7 +143,7 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
 
 @check("env.visible-devices", requires=(SoftwareStack,), fix="env.visible-devices")
 def visible_devices_exist(
-    environment: JobEnvironment, cards: Cards | None, found: CardPresence | None
+    environment: JobEnvironment, cards: Chips | None, found: CardPresence | None
 ) -> Iterator[Finding]:
     """ASCEND_RT_VISIBLE_DEVICES valid.
 
@@ -174,7 +174,7 @@ def visible_devices_exist(
     )
 
 
-def _count(cards: Cards | None, found: CardPresence | None) -> int:
+def _count(cards: Chips | None, found: CardPresence | None) -> int:
     """How many chips there should be: one that some source has lost is another check's finding; 0 where not known."""
     known = [cards.count if cards else 0]
     known += [count or 0 for count in (found.pci, found.nodes, found.npu_smi)] if found else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Orchestrator
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
@@ -33,7 +33,7 @@ class _Wrong:
 
 @check("env.launcher-leftovers", tags=(PREFLIGHT,), requires=(SoftwareStack,), fix="env.profile")
 def no_launcher_has_left_its_variables(
-    environment: JobEnvironment, orchestrator: Orchestrator | None, cards: Cards | None
+    environment: JobEnvironment, orchestrator: Orchestrator | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """No stale or contradictory launcher variables.
 
@@ -57,7 +57,7 @@ def no_launcher_has_left_its_variables(
         )
 
 
-def _inconsistent(environment: JobEnvironment, cards: Cards | None) -> Iterator[_Wrong]:
+def _inconsistent(environment: JobEnvironment, cards: Chips | None) -> Iterator[_Wrong]:
     """The values that contradict each other or this node."""
     numbers: dict[str, int] = {}
     for variable in knowledge.environment().judged_by("env.launcher-leftovers"):

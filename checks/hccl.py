@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import BASE_PORT, HOST_RANGE, NPU_RANGE, HcclPorts, parse_base_port, parse_port_list
 from npudoctor.facts.network.ports import LAST_PORT, RANGE_FILE, RESERVED_FILE, KernelPorts, PortRanges
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
@@ -116,7 +116,7 @@ def _at_risk(ports: HcclPorts, kernel: KernelPorts) -> tuple[PortRanges, PortRan
 
 @check("hccl.ports-reserved", requires=(DriverStack,), after=("hccl.base-port",), fix="hccl.reserve-ports")
 def ports_are_reserved(
-    kernel: KernelPorts, ports: HcclPorts, cards: Cards, container: Container | None, files: SysctlFiles | None
+    kernel: KernelPorts, ports: HcclPorts, cards: Chips, container: Container | None, files: SysctlFiles | None
 ) -> Iterator[Finding]:
     """HCCL ports reserved.
 
@@ -189,7 +189,7 @@ def _reserve(united: PortRanges, files: SysctlFiles | None) -> tuple[str, str]:
     fix="hccl.reserve-ports",
 )
 def reservation_survives_a_reboot(
-    kernel: KernelPorts, ports: HcclPorts, files: SysctlFiles, cards: Cards, container: Container | None
+    kernel: KernelPorts, ports: HcclPorts, files: SysctlFiles, cards: Chips, container: Container | None
 ) -> Iterator[Finding]:
     """HCCL port reservation kept after a reboot.
 

@@ -9,7 +9,7 @@ from npudoctor.facts.network.firewall import Firewall
 from npudoctor.facts.network.firewall_verdict import Dropped, dropped
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
@@ -25,7 +25,7 @@ def no_filter_drops_the_ports(
     firewall: Firewall,
     ports: HcclPorts,
     environment: JobEnvironment | None,
-    cards: Cards | None,
+    cards: Chips | None,
     cluster: Cluster | None,
     container: Container | None,
 ) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import BASE_PORT, HcclPorts
 from npudoctor.facts.network.ports import KernelPorts, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
@@ -22,7 +22,7 @@ from .messages import hccl as messages
 def ports_are_free(
     sockets: Sockets,
     ports: HcclPorts,
-    cards: Cards | None,
+    cards: Chips | None,
     processes: Processes | None,
     holders: CardHolders | None,
     kernel: KernelPorts | None,

@@ -10,7 +10,7 @@ from npudoctor.facts.hccn.probes import PortSettings
 from npudoctor.facts.network.hostname import OwnName
 from npudoctor.facts.network.interfaces import Address, Interfaces, parse_address
 from npudoctor.facts.network.rank_table import VARIABLE, RankServer, RankTable, RankTableFile
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.device_nodes import DeviceNodes
@@ -24,7 +24,7 @@ from .messages import hccl as messages
 def the_rank_table_fits_this_host(
     environment: JobEnvironment,
     file: RankTableFile | None,
-    cards: Cards | None,
+    cards: Chips | None,
     nodes: DeviceNodes | None,
     interfaces: Interfaces | None,
     own: OwnName | None,
@@ -114,7 +114,7 @@ def _server_here(table: RankTable, interfaces: Interfaces, own: OwnName | None) 
 def _against_devices(
     file: RankTableFile,
     server: RankServer,
-    cards: Cards | None,
+    cards: Chips | None,
     nodes: DeviceNodes | None,
     network: PortSettings | None,
 ) -> Iterator[Finding]:

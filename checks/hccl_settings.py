@@ -9,7 +9,7 @@ from npudoctor import knowledge
 from npudoctor.facts.network.hccl import chosen
 from npudoctor.facts.network.hccl_whitelist import DISABLE, FILE, HcclWhitelist
 from npudoctor.facts.network.interfaces import Interfaces
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.knowledge.tables.environment import Variable
@@ -44,7 +44,7 @@ def _invalid(message: Message, variable: Variable, value: str, problem: str) -> 
     )
 
 
-def _read(message: Message, environment: JobEnvironment, cards: Cards | None) -> tuple[list[Finding], dict[str, float]]:
+def _read(message: Message, environment: JobEnvironment, cards: Chips | None) -> tuple[list[Finding], dict[str, float]]:
     """The findings for invalid values of the variables that a check judges, and the valid ones as numbers."""
     found: list[Finding] = []
     numbers: dict[str, float] = {}
@@ -61,7 +61,7 @@ def _read(message: Message, environment: JobEnvironment, cards: Cards | None) ->
 
 
 @check("hccl.timeouts", requires=(SoftwareStack,), fix="env.profile")
-def waits_are_legal_and_fit(environment: JobEnvironment, cards: Cards | None) -> Iterator[Finding]:
+def waits_are_legal_and_fit(environment: JobEnvironment, cards: Chips | None) -> Iterator[Finding]:
     """HCCL timeouts valid and in the right order.
 
     A timeout that is too short ends a job that is only slow. HCCL_EVENT_TIMEOUT must be longer than HCCL_EXEC_TIMEOUT,
@@ -105,7 +105,7 @@ def waits_are_legal_and_fit(environment: JobEnvironment, cards: Cards | None) ->
 
 
 @check("hccl.buffers", requires=(SoftwareStack,), fix="env.profile", thresholds=(LARGE_BUFFERS,))
-def buffers_leave_room(environment: JobEnvironment, cards: Cards | None, options: Options) -> Iterator[Finding]:
+def buffers_leave_room(environment: JobEnvironment, cards: Chips | None, options: Options) -> Iterator[Finding]:
     """HCCL buffers small compared with chip memory.
 
     Every communicator allocates each buffer twice, and a job with model parallelism has many communicators.

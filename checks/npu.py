@@ -8,19 +8,19 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
-from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
-from npudoctor.facts.npu_smi.per_chip import HotMemories
-from npudoctor.facts.npu_smi.probes import Boards, HealthPages
+from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
-from ._lost import compared
+from ._lost import cross_check_sources
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
@@ -63,20 +63,20 @@ def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Findin
 
 @check("npu.count", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def sources_agree_on_the_cards(
-    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Cards | None
+    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """Chip count equal on PCI bus, in /dev and in npu-smi.
 
     An NPU that has dropped off the bus, or that the driver could not start, is missing from one of them while jobs wait
     for it. A container sees the PCI bus of its host, which is not compared.
     """
-    found = list(compared(info, nodes, pci if container is None else None))
+    found = list(cross_check_sources(info, nodes, pci if container is None else None))
     yield from found
     if container is None and not found and cards is not None:
         yield from _fewer_than_the_product(info, cards)
 
 
-def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]:
+def _fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
     """One card less than this board has, everywhere: known only for boards that are always full."""
     family = knowledge.hardware().family(cards.family or "")
     boards = {card.subsystem for card in cards.chips}
@@ -110,7 +110,7 @@ def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def every_chip_is_healthy(
-    info: NpuSmiInfo, pages: HealthPages | None, cards: Cards | None, cluster: Cluster | None
+    info: NpuSmiInfo, pages: HealthPages | None, cards: Chips | None, cluster: Cluster | None
 ) -> Iterator[Finding]:
     """Health of every chip.
 
@@ -120,10 +120,10 @@ def every_chip_is_healthy(
         raise Unavailable(messages.HEALTH_NOT_SHOWN.text(), because=Because.FAILED)
     families = {card.subject: card.family for card in cards.chips} if cards else {}
     for chip in info.npus:
-        if (chip.health or "").upper() == "OK":
+        if chip.says_ok:
             continue
         subject = subject_of(chip, info.npus)
-        page = pages.by_chip.get((chip.npu_id, chip.chip_id)) if pages else None
+        page = pages.by_subject.get(subject) if pages else None
         yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
 
 
@@ -228,7 +228,7 @@ def chips_are_cool(
         elif len(alike) >= 3 and celsius > usual + above:
             expected = messages.AS_PEERS.text(celsius=usual)
             yield _hot(messages.HOTTER_THAN_PEERS, chip, info.npus, celsius, expected, difference=celsius - usual)
-        elif memories is not None and (chip.health or "").upper() == "OK":
+        elif memories is not None and chip.says_ok:
             memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
             if memory >= WARM_HBM.of(options):
                 yield _hot_memory(chip, info.npus, memory, WARM_HBM.of(options), HOT.of(options))
@@ -268,7 +268,7 @@ def _hot(message: Message, chip: Chip, chips: Iterable[Chip], celsius: int, expe
 
 
 @check("npu.uniform", after=BEHIND_NPU_SMI)
-def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding]:
+def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
     """Same model, memory, firmware and board on all NPUs.
 
     Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses.
@@ -287,13 +287,14 @@ def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding
                 evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
             )
     if boards is not None:
-        pages = boards.by_npu.items()
+        pages = boards.by_subject.items()
         source = "npu-smi info -t board"
-        firmware = [(f"npu:{id}", page.firmware_version) for id, page in pages]
-        yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, source)
-        yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], messages.BOARD_MISMATCH, source)
-        for why in boards.failed.values():
-            raise why
+        yield from _odd_ones(
+            [(subject, page.firmware_version) for subject, page in pages], messages.FIRMWARE_MISMATCH, source
+        )
+        yield from _odd_ones([(subject, page.board_id) for subject, page in pages], messages.BOARD_MISMATCH, source)
+        if boards.why is not None:
+            raise boards.why
 
 
 def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source: str) -> Iterator[Finding]:

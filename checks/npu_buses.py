@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.facts.system.cpu import Cpu, parse_cpus
@@ -21,7 +21,7 @@ from .npu_topology import COMMAND, subject_of_label
 
 @check("npu.pcie", after=("npu.present", "container.devices"))
 def pcie_links_are_whole(
-    links: PcieLinks, info: NpuSmiInfo | None, cards: Cards | None, container: Container | None
+    links: PcieLinks, info: NpuSmiInfo | None, cards: Chips | None, container: Container | None
 ) -> Iterator[Finding]:
     """PCIe links of NPUs at full speed and width.
 
@@ -39,7 +39,7 @@ def pcie_links_are_whole(
             yield _broken(link, names.get(link.slot, "host"))
 
 
-def _names(info: NpuSmiInfo | None, cards: Cards | None) -> dict[str, str]:
+def _names(info: NpuSmiInfo | None, cards: Chips | None) -> dict[str, str]:
     """What findings call the card in a slot; a card of several chips by its number alone."""
     if info is not None:
         return {normal_address(chip.bus_id): f"npu:{chip.npu_id}" for chip in info.npus if chip.bus_id}
@@ -86,7 +86,7 @@ def _broken(link: PcieLink, subject: str) -> Finding:
 
 @check("npu.affinity", profile="standard", after=BEHIND_NPU_SMI)
 def cards_are_near_processors(
-    topology: Topology, cpu: Cpu, info: NpuSmiInfo, cards: Cards | None, pci: PciCards | None
+    topology: Topology, cpu: Cpu, info: NpuSmiInfo, cards: Chips | None, pci: PciCards | None
 ) -> Iterator[Finding]:
     """CPU affinity of NPUs.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import memory_of, subject_of
+from npudoctor.facts.node.chips import memory_of, subject_of
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from npudoctor.facts.npu_smi.per_chip import ChipEcc
+from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.npu_smi import Ecc
 from npudoctor.sdk import Because, Evidence, Finding, Message, Options, Threshold, Unavailable, check
 
 from .messages import npu as messages
@@ -24,7 +25,7 @@ _WAITING = ("double_next_isolated_pages", "single_next_isolated_pages", "next_is
 
 
 @check("npu.ecc", profile="standard", after=BEHIND_NPU_SMI, thresholds=(ISOLATED,))
-def memory_has_no_errors(ecc: ChipEcc, options: Options) -> Iterator[Finding]:
+def memory_has_no_errors(ecc: PerChip[Ecc], options: Options) -> Iterator[Finding]:
     """Memory errors (ECC) and isolated pages.
 
     A double-bit error destroys data: the job that reads it fails, and its results may be wrong. Single-bit errors are

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
-from npudoctor.facts.hccn.probes import NetworkDevices, PortTls
+from npudoctor.facts.hccn.probes import NetworkDevices
+from npudoctor.facts.hccn.tls import Tls
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Severity, Unavailable, check
 
 from .messages import npu_links as messages
@@ -202,7 +204,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
 
 
 @check("npu.tls", profile="standard", after=BEHIND_THE_DRIVER, fix="npu.tls-off")
-def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
+def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
     """TLS switch equal on all NPUs.
 
     Two NPUs never connect if only one of them encrypts: the job waits and fails with EI0006, from HDK 25.2.0 on with

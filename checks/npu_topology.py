@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.records import record
 from npudoctor.sdk import Evidence, Finding, check
@@ -37,7 +37,7 @@ class OddPair:
 
 
 @check("npu.topology", profile="standard", after=BEHIND_NPU_SMI)
-def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Cards | None) -> Iterator[Finding]:
+def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Chips | None) -> Iterator[Finding]:
     """Links between chips as the product has them.
 
     A pair that communicates over PCIe or across the CPUs instead of a direct link slows every collective down.
@@ -63,7 +63,7 @@ def _uneven(topology: Topology) -> Iterator[OddPair]:
             yield OddPair(one, other, back, there)
 
 
-def _plan(topology: Topology, cards: Cards | None) -> LinkPlan | None:
+def _plan(topology: Topology, cards: Chips | None) -> LinkPlan | None:
     """The links that this product should have; None for a product or a board that the table does not know."""
     if cards is None or cards.family is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Card, subject_of
+from npudoctor.facts.node.chips import NodeChip, subject_of
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
@@ -153,7 +153,7 @@ def cards_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> I
         )
 
 
-def _subject(number: int, chips: tuple[Card, ...]) -> str:
+def _subject(number: int, chips: tuple[NodeChip, ...]) -> str:
     return chips[number].subject if number < len(chips) else f"npu:{number}"
 
 
@@ -161,7 +161,7 @@ def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
     """The chips whose health explains that the computation fails."""
     if info is None:
         return {}
-    return {subject_of(chip, info.npus): chip.health for chip in info.npus if chip.health not in (None, "OK")}
+    return {subject_of(chip, info.npus): chip.health or "" for chip in info.npus if chip.says_ok is False}
 
 
 def _details(result: CardMath) -> dict[str, Any]:

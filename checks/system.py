@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Presence
@@ -70,7 +70,7 @@ def _size(number: float) -> str:
 
 @check("system.memory", thresholds=(AVAILABLE,))
 def host_memory_is_enough(
-    memory: Memory, cards: Cards | None, found: Presence | None, options: Options
+    memory: Memory, cards: Chips | None, found: Presence | None, options: Options
 ) -> Iterator[Finding]:
     """Host memory available.
 
@@ -105,7 +105,7 @@ def host_memory_is_enough(
 
 @check("system.shm", fix="system.shm", thresholds=(SHM_LEAST, SHM_SEVERAL))
 def shared_memory_is_enough(
-    shared: SharedMemory, cards: Cards | None, container: Container | None, found: Presence | None, options: Options
+    shared: SharedMemory, cards: Chips | None, container: Container | None, found: Presence | None, options: Options
 ) -> Iterator[Finding]:
     """Shared memory (/dev/shm) large enough for data loading.
 
@@ -153,7 +153,7 @@ def shared_memory_is_enough(
 @check("system.limits", fix="system.limits", thresholds=(FILES, TASKS, LOCKED))
 def limits_are_high_enough(
     limits: Limits,
-    cards: Cards | None,
+    cards: Chips | None,
     cluster: Cluster | None,
     container: Container | None,
     found: Presence | None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.network.conntrack import COUNT_FILE, MAX_FILE, Conntrack
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Presence
 from npudoctor.facts.node.environment import JobEnvironment
@@ -84,7 +84,7 @@ def _old_library(python: PythonEnvironment, floor: tuple[int, int]) -> Finding:
 
 @check("system.cpu")
 def processors_are_left_to_the_job(
-    cpu: Cpu, tuning: CpuTuning | None, environment: JobEnvironment | None, cards: Cards | None
+    cpu: Cpu, tuning: CpuTuning | None, environment: JobEnvironment | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """CPU governor and number of OpenMP threads.
 
@@ -110,7 +110,7 @@ def processors_are_left_to_the_job(
         yield from _threads(text, cpu, environment, cards)
 
 
-def _threads(text: str, cpu: Cpu, environment: JobEnvironment, cards: Cards | None) -> Iterator[Finding]:
+def _threads(text: str, cpu: Cpu, environment: JobEnvironment, cards: Chips | None) -> Iterator[Finding]:
     """What is wrong with OMP_NUM_THREADS: an invalid value, or too many for the ranks of this node together."""
     variable = knowledge.environment().variable(THREADS)
     if variable is not None and (problem := variable.problem(text)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npudoctor.facts.hccn.probes import PortTls
+from npudoctor.facts.by_chip import PerPort
+from npudoctor.facts.hccn.tls import Tls
 from npudoctor.facts.node.context import Service
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import record
@@ -64,7 +65,7 @@ class TlsOff(Parameters):
 
 
 @fix("npu.tls-off", resolves=("npu.tls",), root=True)
-def switch_tls_off(asked: TlsOff, tls: PortTls, service: Service | None) -> Iterator[Step | Note]:
+def switch_tls_off(asked: TlsOff, tls: PerPort[Tls], service: Service | None) -> Iterator[Step | Note]:
     """Disable TLS on the NPU network ports.
 
     A link requires the same setting at both ends.

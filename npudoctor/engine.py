@@ -9,7 +9,7 @@ import graphlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from npudoctor import __version__, clock, schedule
 from npudoctor.facts.node.container import Container
@@ -81,27 +81,30 @@ Event = Started | Finished | Done | Asked | Answered
 
 
 def run(
-    catalog: Catalog, host: Host, selection: Selection, *, every_fact: bool = False, workers: int = schedule.WORKERS
+    catalog: Catalog, host: Host, selection: Selection, *, facts: Iterable[type] = (), workers: int = schedule.WORKERS
 ) -> Iterator[Event]:
     """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run.
 
-    `every_fact`: also obtain the facts that no selected check asks for. `workers` is how much goes side by side.
+    `facts` are obtained even where no selected check asks for them. `workers` is how much goes side by side.
     """
     chosen = select(catalog, selection)
     work = _Run(catalog, host, selection, chosen)
     work.workers = workers
-    if every_fact:
-        work.add_facts(catalog.probes)
+    work.add_facts(facts)
     return work.events()
 
 
-def gather(catalog: Catalog, host: Host, options: Options, *, deadline_s: float | None = None) -> dict[Probe, Any]:
-    """Every fact of the node, or the Unavailable (or `Crash`) that stands in its place, by probe name."""
+def gather(
+    catalog: Catalog, host: Host, options: Options, *, facts: Iterable[type] = (), deadline_s: float | None = None
+) -> dict[Probe, Any]:
+    """These facts (none named: all) and what they are made of, by probe name, or what stands in the place of each."""
+    wanted = [fact for fact in (facts or catalog.probes) if fact in catalog.probes]
     work = _Run(catalog, host, Selection(options=options, deadline_s=deadline_s), ())
-    work.add_facts(catalog.probes)
+    work.add_facts(wanted)
     for _ in work.events():
         pass
-    probes = sorted(catalog.probes.values(), key=lambda probe: probe.name)
+    known = {catalog.probes[fact] for fact in (*wanted, *work.values) if fact in catalog.probes}
+    probes = sorted(known, key=lambda probe: probe.name)
     late = Unavailable("the run's time was up before it was known", because=Because.TIMED_OUT)
     return {probe: work.values.get(probe.provides, late) for probe in probes}
 
@@ -123,7 +126,7 @@ class _Run:
         self.workers = schedule.WORKERS
         self.catalog = catalog
         self.host = host
-        self._asked = cast(Host, MaskedHost(host))
+        self._asked = MaskedHost(host)
         self.selection = selection
         self.chosen = chosen
         self.values: dict[type, Any] = {Options: selection.options}
@@ -133,7 +136,7 @@ class _Run:
         for check in chosen:
             self._add_check(check)
         context = CONTEXT if not selection.names else (Platform, Container)
-        self.add_facts(fact for fact in context if fact in catalog.probes)
+        self.add_facts(fact for fact in context if chosen and fact in catalog.probes)
         if any(PREFLIGHT in check.tags for check in chosen) and Service in catalog.probes:
             self.add_facts([Service])
         self._let_cards_wait()
@@ -206,7 +209,7 @@ class _Run:
             yield Done(self._report(started_at, time.monotonic() - began), facts)
 
     def _follow(self, deadline: float | None) -> Iterator[Event]:
-        work = schedule.Schedule(self._graph, self._work, stop=getattr(self.host, "close", None), workers=self.workers)
+        work = schedule.Schedule(self._graph, self._work, stop=self.host.close, workers=self.workers)
         waiting = {check.id for check in self.chosen}
         for what, node, outcome in work.run(deadline):
             if not isinstance(node, str) and (probe := self.catalog.probes.get(node)):

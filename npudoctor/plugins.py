@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import Check, Fix, Message, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
@@ -51,6 +51,15 @@ class Catalog:
     def messages_of(self, check: Check) -> tuple[Message, ...]:
         """What a check can find."""
         return tuple(message for message in self.messages.values() if message.check == check.id)
+
+    def alone(self, *ids: str) -> Catalog:
+        """With these checks only (those of them that are here), which stand behind each other and no other check."""
+        chosen = {id: check for id, check in self.checks.items() if id in ids}
+        kept = {
+            id: replace(check, after=tuple(name for name in check.after if name in chosen))
+            for id, check in chosen.items()
+        }
+        return replace(self, checks=kept, broken=())
 
 
 class BuiltinBroken(Exception):

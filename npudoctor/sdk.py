@@ -15,11 +15,10 @@ docstring is the title, phrased as what holds when all is well, and the rest say
 from __future__ import annotations
 
 import inspect
-import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, overload
 
 from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
 from npudoctor.host import (
@@ -37,8 +36,10 @@ from npudoctor.host import (
     real_path,
     run_each,
 )
+from npudoctor.injection import Need, hint_of, is_fact
+from npudoctor.injection import needs_of as _needs
 from npudoctor.messages import Message, Sentence
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
 from npudoctor.steps.packages import KeepPackages
@@ -105,43 +106,6 @@ class Threshold:
         return self.usual if said is None else float(said)
 
 
-@record(frozen=True)
-class Need:
-    """One fact that a check or a probe takes."""
-
-    parameter: str
-    fact: type
-    optional: bool
-
-
-def _needs(function: Callable[..., Any]) -> tuple[Need, ...]:
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return tuple(_need(name, _hint(function, name)) for name in names)
-
-
-def _hint(function: Callable[..., Any], name: str) -> Any:
-    """The annotation of a parameter (or of `return`) as an object; plain names are looked up, the rest is evaluated."""
-    written = function.__annotations__.get(name)
-    if isinstance(written, str):
-        known = function.__globals__
-        fact, _, rest = written.partition(" | ")
-        if fact in known and rest in ("", "None"):
-            return known[fact] | None if rest else known[fact]
-        return get_type_hints(function).get(name)
-    return written
-
-
-def _need(name: str, hint: Any) -> Need:
-    if get_origin(hint) in (Union, types.UnionType):
-        facts = [choice for choice in get_args(hint) if choice is not type(None)]
-        if len(facts) == 1:
-            return Need(name, facts[0], True)
-    if not isinstance(hint, type):
-        raise TypeError(f"parameter {name}: {hint!r} is not the type of a fact")
-    return Need(name, hint, False)
-
-
 @record(frozen=True, kw_only=True, eq=False)
 class Check:
     """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
@@ -177,12 +141,14 @@ class Check:
 class Probe:
     """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
 
-    `on_cards`: it computes on the cards, made by `@probe_on_cards`.
+    `on_cards`: it computes on the cards, made by `@probe_on_cards`. `of_the_moment`: it tells of this moment or this
+    node alone, or repeats other facts, so that nodes are not compared by it.
     """
 
     function: Callable[..., Any]
     provides: type
     on_cards: bool = False
+    of_the_moment: bool = False
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
@@ -262,7 +228,7 @@ class Fix:
     @cached_property
     def parameters(self) -> type[Parameters]:
         """What it can be told."""
-        told = (need.fact for need in self.needs if issubclass(need.fact, Parameters))
+        told = (need.fact for need in self.needs if isinstance(need.fact, type) and issubclass(need.fact, Parameters))
         return next(told, Parameters)
 
     def __call__(self, *facts: Any, **named: Any) -> Iterator[Step | Note]:
@@ -357,10 +323,19 @@ def check(
     return made
 
 
-def probe(function: Callable[..., Any]) -> Probe:
-    """Make a probe of a function that returns one fact; its return type is what it provides."""
-    provides = _hint(function, "return")
-    if not isinstance(provides, type):
+@overload
+def probe(function: Callable[..., Any]) -> Probe: ...
+@overload
+def probe(*, of_the_moment: bool = False) -> Callable[[Callable[..., Any]], Probe]: ...
+def probe(function: Callable[..., Any] | None = None, *, of_the_moment: bool = False) -> Any:
+    """Make a probe of a function that returns one fact; its return type is what it provides.
+
+    `of_the_moment`: nodes are not compared by this fact, because it differs between equal ones.
+    """
+    if function is None:
+        return lambda function: replace(probe(function), of_the_moment=of_the_moment)
+    provides = hint_of(function, "return")
+    if not is_fact(provides):
         raise TypeError(f"{function.__module__}.{function.__name__}: annotate what the probe returns")
     return Probe(function, provides)
 

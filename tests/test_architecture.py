@@ -43,8 +43,11 @@ LAYERS = {
     "npudoctor.report": {"findings", "report", "smoke"},
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
+    "npudoctor.cards": {"findings"},
+    "npudoctor.injection": set(),
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
+        "cards",
     },
     "npudoctor.compare": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"},
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
@@ -96,7 +99,7 @@ def part_of(module: str) -> str:
     return ".".join(pieces[:2])
 
 
-EVERYWHERE = {"clock", "control_characters", "privacy", "reasons", "records"}
+EVERYWHERE = {"clock", "control_characters", "injection", "privacy", "reasons", "records"}
 """Small modules that import nothing of ours but each other."""
 
 
@@ -167,3 +170,9 @@ def test_a_module_stays_short(path: Path) -> None:
     where = path.relative_to(ROOT).as_posix()
     usual = 800 if where.startswith("checks/messages/") else 400  # a table of texts is read entry by entry
     assert len(path.read_text().splitlines()) <= allowed.get(where, usual), f"{where} wants a look"
+
+
+def test_what_is_asked_of_a_host_is_named_in_its_protocol() -> None:
+    looked_up = re.compile(r"(?:getattr|hasattr)\((?:self\.)?_?host\b")
+    found = [path for path in SOURCES if looked_up.search(path.read_text())]
+    assert found == []

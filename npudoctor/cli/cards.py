@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from npudoctor.facts.node.cards import subject_of
+from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.findings import Finding, Report, Result, Status, count, judge
 

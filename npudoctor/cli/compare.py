@@ -167,12 +167,12 @@ def _of_recording(path: str) -> Node:
     host = recorded_node.open_bundle(path)
     try:
         selection = Selection(deadline_s=TIME_FOR_ONE_S)
-        for event in engine.run(_catalog(), host, selection, every_fact=True, workers=1):
+        for event in engine.run(_catalog(), host, selection, facts=_catalog().probes, workers=1):
             if isinstance(event, engine.Done):
                 done = event
     finally:
         host.close()
-    told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items()})
+    told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment})
     told |= dict(features.of_report(done.report))
     gc.collect(0)  # collecting is off in a command; here one node after the other goes by
     return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {features.FINDINGS})

@@ -175,7 +175,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
                 done = event
     results = {result.check: result for result in done.report.results}
     for result in results.values():
-        for finding in result.findings:
+        for finding in () if result.silenced else result.findings:
             if finding.severity is Severity.ERROR:
                 about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
                 return False, f"unhealthy: {about}{finding.summary} ({result.check})"
@@ -211,9 +211,9 @@ def _limited(done: Any, unseen: list[Any]) -> str | None:
 
 
 def _count(done: Any) -> int:
-    from npudoctor.facts.node.cards import Cards
+    from npudoctor.facts.node.chips import Chips
 
-    return next((fact.count for fact in done.facts.values() if isinstance(fact, Cards)), 0)
+    return next((fact.count for fact in done.facts.values() if isinstance(fact, Chips)), 0)
 
 
 def _cards(count: int) -> str:

@@ -126,8 +126,7 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
         _must_be_a_python(host, options(args, config))
         yield host
     finally:
-        if close := getattr(host, "close", None):
-            close()
+        host.close()
         if problem := accounts.problem():
             say(f"npudoctor: {problem}")
 

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         place = _place_for(target, force=args.force)
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config))
-        events = engine.run(catalog, recorder, selection, every_fact=True)
+        events = engine.run(catalog, recorder, selection, facts=catalog.probes)
         with Progress(len(select(catalog, selection)), color=not args.no_color) as progress:
             for event in events:
                 progress.show(event)

@@ -25,7 +25,7 @@ from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
-from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.host import Host, MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
@@ -74,11 +74,10 @@ class Setup:
 
     def _turn(self) -> None:
         """Look anew, with the variables of a new login where they can be had."""
-        fresh = getattr(self.host, "fresh", None)
-        if fresh is not None:
-            self.host = fresh()
+        if isinstance(self.host, MutableHost):
+            self.host = fresh = self.host.fresh()
             with contextlib.suppress(Unavailable):
-                there = self.host.after_login()  # type: ignore[attr-defined]
+                there = fresh.after_login()
                 _ = there.environ
                 self.host = there
 

@@ -1,7 +1,8 @@
 """What can be compared between nodes: the facts and findings of one node as short texts by title.
 
 What is expected to differ from node to node is not among them: names, addresses, serial numbers, bus and process ids,
-temperatures, power, free room, counters. A fact that is not mentioned here joins by itself, field by field.
+temperatures, power, free room, counters. Facts of the moment are left out by the flag of their probe, and so are fields
+by `_INDIVIDUAL`; any other fact joins by itself, field by field.
 """
 
 from __future__ import annotations
@@ -47,23 +48,6 @@ class Node:
 
 
 FINDINGS = "findings"
-
-_OF_THE_MOMENT = frozenset(
-    {
-        *("node.asker", "cann.cann_settings", "cann.job_paths", "node.cards", "node.cluster"),
-        *("network.conntrack", "node.card_presence", "node.driver_stack", "node.presence"),
-        *("node.service", "node.software_stack", "node.device_access", "hccn.changes"),
-        *("hccn.counters", "hccn.detection", "hccn.gateways"),
-        *("hccn.neighbours", "hccn.network_devices", "node.named_paths"),
-        *("driver.firmware_match", "network.hccl_ports", "node.card_holders", "node.jobs_in_sight"),
-        *("network.own_name", "network.routes", "node.launch_variables"),
-        *("system.kernel_log", "npu_smi.health_pages", "npu_smi.npu_list", "npu_smi.npu_map", "npu_smi.npu_smi_answer"),
-        *("npu_smi.ecc", "npu_smi.health", "npu_smi.pcie_errors", "npu_smi.process_memory"),
-        *("npu_smi.usages", "network.sockets", "system.processes", "system.disks", "system.log_folder"),
-        *("system.mounts", "python.torch_pair"),
-    }
-)
-"""Facts that tell of this moment or this node alone, or are made of other facts."""
 
 _INDIVIDUAL = re.compile(
     r"(?:^|_)(?:pids?|ppid|temp|power|free|available|used|usage|util|pct|seconds?|time|mtime|since|date|serial|sn|uuid"
@@ -111,7 +95,7 @@ _TITLES = MappingProxyType(
         "hccn.addresses: by_device.ipaddr": "IP family of the cards",
         "driver.driver_install: file.version": "driver package",
         "driver.firmware_install: file.version": "firmware package",
-        "npu_smi.boards: by_npu.firmware_version": "firmware of the cards",
+        "npu_smi.boards: by_subject.firmware_version": "firmware of the cards",
         "system.platform: os": "operating system",
         "system.platform: kernel": "kernel",
         "system.platform: machine": "machine",
@@ -147,8 +131,6 @@ def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Trait, Parts], frozenset[st
     told: dict[Trait, Parts] = {}
     known = set()
     for source, fact in facts.items():
-        if source in _OF_THE_MOMENT:
-            continue
         if isinstance(fact, Unavailable):
             if fact.because in (Because.ABSENT, Because.NOT_APPLICABLE):
                 known.add(source)
@@ -219,8 +201,9 @@ def _text(value: Any, name: str) -> str:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    """The fields of a record that are compared."""
-    return tuple(name for name in getattr(kind, "__dataclass_fields__", ()) if not _INDIVIDUAL.search(name))
+    """The fields of a record that are compared; a mapping by subject is its pages, whatever they are called by."""
+    names = getattr(kind, "__dataclass_fields__", ())
+    return tuple(name for name in names if name == "by_subject" or not _INDIVIDUAL.search(name))
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from npudoctor.daemon.answers import Card, Fitness
 from npudoctor.daemon.seen import Counted
 from npudoctor.daemon.state import CardState
-from npudoctor.findings import Finding, Report, Result, Severity
+from npudoctor.findings import Report, Result, Severity
 from npudoctor.sdk import HEALTH
 
 
@@ -42,19 +42,11 @@ def _of_cause(check: str, report: Report) -> str | None:
 
 def node_problem(report: Report) -> str | None:
     """What is wrong with the cards' health whichever card it is; None where nothing is."""
-    for result, finding in grave(report, (Severity.ERROR,)):
-        if not finding.subject.startswith("npu:"):
-            return f"{finding.summary} ({result.check})"
+    for result in health_results(report):
+        for finding in () if result.silenced else result.findings:
+            if finding.severity is Severity.ERROR and not finding.subject.startswith("npu:"):
+                return f"{finding.summary} ({result.check})"
     return None
-
-
-def grave(report: Report, severities: Sequence[Severity]) -> Iterable[tuple[Result, Finding]]:
-    """The findings about the health of cards that have one of these severities, the gravest severity first."""
-    for severity in severities:
-        for result in health_results(report):
-            for finding in result.open_findings:
-                if finding.severity is severity:
-                    yield result, finding
 
 
 def states(cards: Iterable[Card]) -> tuple[CardState, ...]:

@@ -20,17 +20,19 @@ from npudoctor.host import STANDARD_PLACES, Host, Unavailable
 from npudoctor.host.live import process_tree
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
-from npudoctor.sdk import Check, Options
+from npudoctor.sdk import Options
 from npudoctor.selection import Selection
-
-COUNTERS = "daemon.counters"
 
 
 def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float) -> Seen:
     """Run the profile, or ask the cards for what they count; kept to its deadline whatever the tools do."""
     began = time.monotonic()
+    report: Report | None = None
+    facts: Mapping[type, Any]
     if look is Look.COUNTERS:
-        report, facts = _counters(catalog, host, replace(options, profile="standard"), deadline_s)
+        standard = replace(options, profile="standard")
+        found = engine.gather(catalog, host, standard, facts=cards.COUNTED, deadline_s=deadline_s)
+        facts = {probe.provides: value for probe, value in found.items()}
     else:
         selection = Selection(
             options=replace(options, profile=look.value),
@@ -44,11 +46,10 @@ def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: 
     if report is not None:
         late = late or any(result.because is Because.TIMED_OUT for result in report.results)
     late = late or _answer_was_late(facts)
-    kept = report if look is not Look.COUNTERS else None
     return Seen(
         look=look,
-        report=kept,
-        cards=None if kept is None else cards.read(kept, facts),
+        report=report,
+        cards=None if report is None else cards.read(report, facts),
         counted=None if look is Look.QUICK else cards.counted(facts),
         versions=versions_of(facts),
         seconds=time.monotonic() - began,
@@ -69,24 +70,6 @@ def _answer_was_late(facts: Mapping[type, Any]) -> bool:
 
     answer = cards.known(facts, NpuSmiAnswer)
     return bool(answer and answer.timed_out)
-
-
-def _counters(
-    catalog: Catalog, host: Host, options: Options, deadline_s: float
-) -> tuple[Report | None, Mapping[type, Any]]:
-    asking = Check(
-        id=COUNTERS,
-        title="",
-        why="",
-        tags=(),
-        profile="quick",
-        after=(),
-        requires=cards.COUNTED,
-        fix=None,
-        function=lambda: iter(()),
-    )
-    alone = replace(catalog, checks={COUNTERS: asking}, broken=())
-    return _run(alone, host, Selection(names=(COUNTERS,), options=options, deadline_s=deadline_s))
 
 
 def _run(catalog: Catalog, host: Host, selection: Selection) -> tuple[Report | None, Mapping[type, Any]]:

@@ -27,6 +27,7 @@ from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, MutableHost
 from npudoctor.host import Refused as FixRefused
+from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Risk
 
@@ -51,16 +52,15 @@ class Worker:
     def look(self, look: Look, site: Site, left: Mapping[str, int] | None = None) -> Seen:
         """Look at the node; a tool of which a process is `left` is not started again."""
         host = self._host = self._opened(site, look)
-        left = {**(left or {}), **leftovers()} if hasattr(host, "pass_over") else {}
-        for tool, pid in left.items():
-            why = f"an earlier call of it, process {pid}, can neither end nor be ended"
-            host.pass_over(tool, why)  # type: ignore[attr-defined]
+        if isinstance(host, LocalHost):
+            left = {**(left or {}), **leftovers()}
+            for tool, pid in left.items():
+                host.pass_over(tool, f"an earlier call of it, process {pid}, can neither end nor be ended")
         try:
             seen = look_at(self.catalog, host, look, site.options, site.config, deadline_s=site.settings.timeout_s)
         finally:
-            if close := getattr(host, "close", None):
-                close()
-        return seen.model_copy(update={"left": left})
+            host.close()
+        return seen.model_copy(update={"left": left if isinstance(host, LocalHost) else {}})
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
         """Apply one fix if it is safe; None where there was nothing to do."""
@@ -90,8 +90,8 @@ class Worker:
 
     def end(self) -> None:
         """Give up what a look waits for."""
-        if self._host is not None and (close := getattr(self._host, "close", None)):
-            close()
+        if self._host is not None:
+            self._host.close()
 
     def open_once(self, site: Site) -> None:
         """Open the node and leave it again, to learn that it can be opened. Raises Refused."""
@@ -101,9 +101,8 @@ class Worker:
     def _opened(self, site: Site, look: Look) -> Host:
         """The node, with nothing remembered; how a login is set up is asked again with every standard look."""
         host = self._host
-        fresh = getattr(host, "fresh", None)
-        if host is not None and fresh and (look is not Look.STANDARD or host.about.source != "live"):
-            return fresh()  # type: ignore[no-any-return]
+        if isinstance(host, MutableHost) and (look is not Look.STANDARD or host.about.source != "live"):
+            return host.fresh()
         self._node.close()
         return self._node.enter_context(self._open_host(site))
 

@@ -15,6 +15,7 @@ from npudoctor import engine
 from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
 from npudoctor.fixer import messages, serialise
 from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
 from npudoctor.sdk import Check, Fix, Options, Parameters
@@ -216,9 +217,9 @@ def _arguments(
             value = host
         elif need.fact is Options:
             value = options
-        elif issubclass(need.fact, Parameters):
+        elif isinstance(need.fact, type) and issubclass(need.fact, Parameters):
             value = told
-        if isinstance(value, need.fact):
+        if is_of(value, need.fact):
             arguments[need.parameter] = value
         elif need.optional:
             arguments[need.parameter] = None

@@ -176,6 +176,16 @@ class Host(Protocol):
         """The variables of a job; raises Unavailable where none can be had."""
         ...
 
+    @property
+    def instant(self) -> bool:
+        """Whether nobody has to wait for an answer, so that nothing is gained by asking side by side or again."""
+        ...
+
+    @property
+    def rooted(self) -> bool:
+        """Whether its files are not those of this machine: recorded, simulated, or below `--root`."""
+        ...
+
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command without a shell. Raises Unavailable where it is not installed or not in the recording."""
         ...
@@ -202,6 +212,10 @@ class Host(Protocol):
         """The first `limit` bytes of a regular file."""
         ...
 
+    def read_part(self, path: str, offset: int, length: int) -> bytes:
+        """Some bytes out of the middle of a regular file, as many as there are."""
+        ...
+
     def exists(self, path: str) -> bool:
         """Whether a path is there, links followed."""
         ...
@@ -218,6 +232,10 @@ class Host(Protocol):
         """The target of a symbolic link; None where the path is no link."""
         ...
 
+    def real_path(self, path: str) -> str:
+        """The path with every symbolic link in it followed, as far as they are there; at most 40 links."""
+        ...
+
     def which(self, name: str) -> str | None:
         """Where a command lies: on PATH, else at the vendor's standard places."""
         ...
@@ -225,6 +243,10 @@ class Host(Protocol):
     def measure(self, key: str) -> Any:
         """One of the psutil-shaped facts of a bundle's host.json: cpu, memory, disks, mounts, interfaces, sockets,
         processes, limits, pci, container."""
+        ...
+
+    def close(self) -> None:
+        """End what still runs on it; nothing is asked of it any more."""
         ...
 
 
@@ -331,7 +353,7 @@ def ask_each(
             except OSError as problem:
                 broken.append(problem)
 
-    at_once = 1 if getattr(host, "instant", False) else min(SIDE_BY_SIDE, len(commands))
+    at_once = 1 if host.instant else min(SIDE_BY_SIDE, len(commands))
     others: list[threading.Thread] = []
     with contextlib.suppress(RuntimeError):  # no more threads are allowed: then fewer do the work
         for _ in range(at_once - 1):
@@ -347,26 +369,8 @@ def ask_each(
 
 
 def real_path(host: Host, path: str) -> str:
-    """The path with every symbolic link in it followed, as the node would; at most 40 links."""
-    if at_once := getattr(host, "real_path", None):
-        return str(at_once(path))
-    seen = 0
-    done = "/"
-    rest = [part for part in path.split("/") if part]
-    while rest:
-        part = rest.pop(0)
-        if part == "..":
-            done = posixpath.dirname(done)
-            continue
-        here = posixpath.join(done, part)
-        target = None if part == "." or seen >= 40 else host.read_link(here)
-        if target is None:
-            done = done if part == "." else here
-            continue
-        seen += 1
-        done = "/" if target.startswith("/") else done
-        rest = [piece for piece in target.split("/") if piece] + rest
-    return done
+    """The path with every symbolic link in it followed, as the node would."""
+    return host.real_path(path)
 
 
 def command_key(argv: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ _OF_310P = ("launch", "rendezvous", "collectives", "memory-seen")
 
 def answer(node: Node, import_error: str | None) -> Completed:
     """What `npudoctor smoke --format jsonl` would print there, where `import torch_npu` ends with this error."""
-    chips = [chip for chip in node.seen("npu-smi") if chip.health == "OK"]
+    chips = [chip for chip in node.seen("npu-smi") if chip.health in ("OK", "Warning")]
     held = {card for process in node.processes.values() for card, _, _ in process.holds}
     free = [chip for chip in chips if chip.npu not in held]
     if not free:

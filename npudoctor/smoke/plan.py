@@ -10,13 +10,14 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor import knowledge
+from npudoctor import cards, knowledge
 from npudoctor.facts.network import hccl
 from npudoctor.facts.network.ports import PortRanges, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.device_nodes import DeviceNodes, cannot_reach_cards
 from npudoctor.facts.node.holders import CardHolders
-from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi import Topology
+from npudoctor.findings import Result, Severity
 from npudoctor.host import User
 from npudoctor.records import field, record, replace
 from npudoctor.smoke.events import STAGES, Planned, RankPlan
@@ -57,15 +58,16 @@ _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
 class Known:
     """What is known of the node before the run; None is what could not be known.
 
-    `user` is the one as whom root runs the ranks; None where npudoctor does not run as root.
+    `health` are the results of the check of the chips' health. `user` is the one as whom root runs the ranks; None
+    where npudoctor does not run as root.
     """
 
     python: str
     environ: Mapping[str, str] = field(default_factory=dict)
     user: User | None = None
-    cards: Cards | None = None
+    cards: Chips | None = None
     nodes: DeviceNodes | None = None
-    info: NpuSmiInfo | None = None
+    health: Sequence[Result] = ()
     holders: CardHolders | None = None
     topology: Topology | None = None
     hccl_ports: hccl.HcclPorts | None = None
@@ -197,6 +199,10 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
             raise Refused(f"{listed}; --force uses it all the same, and may disturb what runs there")
         notes.append(f"left alone: {listed}")
         wanted = tuple(number for number in wanted if number not in reasons)
+    for number in wanted:
+        for problem in cards.problems(known.health, chips[number].subject):
+            if problem.severity is not Severity.ERROR:
+                notes.append(f"card {number}: {problem.text}; it is used all the same")
     if request.ranks:
         if request.ranks > len(wanted):
             raise Misused(f"--ranks {request.ranks}: only {len(wanted)} cards can be used, one rank on each")
@@ -223,11 +229,8 @@ def _why_not(number: int, known: Known) -> str | None:
     if known.holders is not None and (held := known.holders.on(card.npu_id, card.chip_id)):
         names = ", ".join(f"{one.row.name or 'a process'} ({one.row.pid})" for one in held[:3])
         return f"is held by {names}"
-    chips = known.info.npus if known.info else ()
-    for chip in chips:
-        if (chip.npu_id, chip.chip_id) == (card.npu_id, card.chip_id) and (chip.health or "OK").upper() != "OK":
-            return f"has health {chip.health}"
-    return None
+    worst = next(iter(cards.problems(known.health, card.subject)), None)
+    return f"is not healthy: {worst.text}" if worst and worst.severity is Severity.ERROR else None
 
 
 def _ranks(

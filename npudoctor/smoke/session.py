@@ -9,21 +9,22 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from npudoctor import __version__, clock, engine, knowledge
+from npudoctor import __version__, cards, clock, engine, knowledge
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import Sockets
 from npudoctor.facts.node import smoke as facts
-from npudoctor.facts.node.cards import Cards, memory_of, subject_of
+from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
-from npudoctor.findings import Finding, HostSummary, Result, Severity, count, judge
-from npudoctor.host import Because, Host, ParseError, Unavailable
+from npudoctor.findings import HostSummary, Result, Severity, count, judge
+from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable
+from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
-from npudoctor.sdk import Options, Probe, check
+from npudoctor.sdk import Options, Probe
 from npudoctor.selection import Selection
 from npudoctor.smoke import history, plan, runner
 from npudoctor.smoke.events import (
@@ -50,7 +51,7 @@ HELD_MB = 100
 """What a process takes on a card at the least."""
 
 _QUICK = (TargetPython, JobEnvironment)
-_OF_CARDS = (Cards, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
+_OF_CARDS = (Chips, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
 
 
 @record(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ class Session:
 
     def played(self) -> Iterator[Event]:
         """The run that a recorded or simulated node tells of, judged anew; raises Refused where it tells of none."""
-        target = gather(self.catalog, self.host, self.options, (TargetPython,)).get(TargetPython)
+        target = self._facts(TargetPython).get(TargetPython)
         if target is None:
             raise Refused("this node has no Python that a smoke run could have used")
         try:
@@ -127,7 +128,7 @@ class Session:
     def look(self) -> Known:
         """What is known of the node, as far as this run needs it."""
         wanted = (*_QUICK, *(_OF_CARDS if self.request.device == "npu" else ()))
-        values = gather(self.catalog, self.host, self.options, wanted)
+        values = self._facts(*wanted)
         target = values.get(TargetPython)
         if target is None:
             raise Refused("no Python was found to run it with; name one with --python")
@@ -140,9 +141,9 @@ class Session:
             python=target.path,
             environ=dict(environ),
             user=user if self.host.user.uid == 0 else None,
-            cards=values.get(Cards),
+            cards=values.get(Chips),
             nodes=values.get(DeviceNodes),
-            info=values.get(NpuSmiInfo),
+            health=self._health() if values.get(NpuSmiInfo) else (),
             holders=values.get(CardHolders),
             topology=values.get(Topology),
             hccl_ports=values.get(HcclPorts),
@@ -151,27 +152,34 @@ class Session:
 
     def judged(self, outcome: facts.SmokeRun) -> tuple[Result, ...]:
         """What the checks `smoke.*` say of a run that was made, whatever else is wrong with the node."""
-        own = {id: one for id, one in self.catalog.checks.items() if one.group == "smoke"}
-        own = {id: replace(one, after=tuple(name for name in one.after if name in own)) for id, one in own.items()}
+        own = self.catalog.alone(*(id for id, one in self.catalog.checks.items() if one.group == "smoke"))
         given = Probe(lambda: outcome, facts.SmokeRun)
-        only = replace(self.catalog, checks=own, probes={facts.SmokeRun: given}, broken=())
-        selection = Selection(
-            options=replace(self.options, profile="full"), severities=self.severities, silenced=self.silenced
-        )
-        results: tuple[Result, ...] = ()
-        for event in engine.run(only, self.host, selection):
-            if isinstance(event, engine.Done):
-                results = event.report.results
+        results = self._results(replace(own, probes={facts.SmokeRun: given}), replace(self.options, profile="full"))
         order = {f"smoke.{stage}": place for place, stage in enumerate(facts.STAGES)}
         return tuple(sorted(results, key=lambda result: order.get(result.check, len(order))))
 
+    def _health(self) -> tuple[Result, ...]:
+        """What the check of the chips' health says of them now."""
+        return self._results(self.catalog.alone(cards.HEALTH_CHECK), self.options)
+
+    def _results(self, catalog: Catalog, options: Options) -> tuple[Result, ...]:
+        selection = Selection(options=options, severities=self.severities, silenced=self.silenced)
+        for event in engine.run(catalog, self.host, selection):
+            if isinstance(event, engine.Done):
+                return event.report.results
+        return ()
+
+    def _facts(self, *wanted: type) -> dict[type, Any]:
+        """These facts of the node, those that are known."""
+        found = engine.gather(self.catalog, self.host, self.options, facts=wanted)
+        return {probe.provides: fact for probe, fact in found.items() if is_of(fact, probe.provides)}
+
     def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
         """The memory in use on each card now, in MB, and its processes; empty where npu-smi does not say."""
-        stream = getattr(self.host, "run_streaming", None)
-        if stream is None:
+        if not isinstance(self.host, MutableHost):
             return {}
         try:
-            done = stream(["npu-smi", "info"], timeout=self.options.tool_timeout_s)
+            done = self.host.run_streaming(["npu-smi", "info"], timeout=self.options.tool_timeout_s)
             info = parse_info(done.stdout)
         except (Unavailable, ParseError):
             return {}
@@ -239,23 +247,6 @@ def let_go(before: Mapping[str, float], sample: runner.Sample, *, patience_s: fl
         if spent > patience_s:
             return f"{', '.join(held)} still shows memory in use {spent:.0f} s after the run"
         time.sleep(1.0)
-
-
-def gather(catalog: Catalog, host: Host, options: Options, wanted: tuple[type, ...]) -> dict[type, Any]:
-    """These facts of the node, those that are known."""
-
-    @check("smoke.plan", profile="quick", requires=())
-    def nothing(host: Host) -> Iterator[Finding]:  # noqa: ARG001
-        """The node has been looked at."""
-        yield from ()
-
-    asking = replace(nothing, requires=wanted)
-    only = replace(catalog, checks={asking.id: asking}, broken=())
-    found: dict[type, Any] = {}
-    for event in engine.run(only, host, Selection(names=(asking.id,), options=options)):
-        if isinstance(event, engine.Done):
-            found = {probe.provides: value for probe, value in event.facts.items()}
-    return {fact: found[fact] for fact in wanted if isinstance(found.get(fact), fact)}
 
 
 def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -> Iterator[RankReport]:

@@ -193,8 +193,7 @@ def _as_it_is(host: Host, path: str) -> WriteFile:
 def metadata_of(host: Host, path: str) -> FileMetadata:
     """The metadata of a file as it is now."""
     found = host.stat(path)
-    asked = getattr(host, "attributes", None)
-    there = asked(real_path(host, path)) if asked else {}
+    there = host.attributes(real_path(host, path)) if isinstance(host, MutableHost) else {}
     attributes = tuple((name, value.decode("latin-1")) for name, value in sorted(there.items()))
     return FileMetadata(mode=found.mode, uid=found.uid, gid=found.gid, attributes=attributes)
 
@@ -217,15 +216,14 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
 
 def _shared_folder(host: Host, path: str) -> str | None:
     """A folder on the way in which everybody could put the next part, because it is not there or not root's."""
-    look = getattr(host, "link_stat", None)
-    if look is None:
+    if not isinstance(host, MutableHost):
         return None
     parts = path.split("/")
     for count in range(1, len(parts)):
         folder = "/".join(parts[:count]) or "/"
         if not host.exists(folder):
             return None
-        entry = look("/".join(parts[: count + 1]))
+        entry = host.link_stat("/".join(parts[: count + 1]))
         if host.stat(folder).mode & stat.S_IWOTH and (entry is None or entry.uid != 0):
             return folder
     return None
@@ -233,12 +231,11 @@ def _shared_folder(host: Host, path: str) -> str | None:
 
 def untrusted_writer(host: Host, path: str, *, only_root: bool = False) -> str | None:
     """Who besides root (and this user) could change a path or where it leads, as a clause; None if no one could."""
-    look = getattr(host, "link_stat", None)
-    if look is None:
+    if not isinstance(host, MutableHost):
         return None
     users, groups = ((), ()) if only_root or host.user.uid == 0 else ((host.user.uid,), (host.user.gid,))
-    if getattr(host, "rooted", True):
-        writer = foreign_writer(path, look=look, read_link=host.read_link, users=users, groups=groups)
+    if host.rooted:
+        writer = foreign_writer(path, look=host.link_stat, read_link=host.read_link, users=users, groups=groups)
     else:
         writer = foreign_writer(path, users=users, groups=groups)
     return writer.reason if writer else None

@@ -271,7 +271,7 @@ class EndProcess:
     def _gone_within(self, host: MutableHost, patience_s: float) -> bool:
         until = time.monotonic() + patience_s
         while not self.holds(host):
-            if time.monotonic() > until or getattr(host, "instant", False):
+            if time.monotonic() > until or host.instant:
                 return False
             time.sleep(0.05)
         return True
@@ -283,7 +283,7 @@ class EndProcess:
                 said = host.fresh().run(["npu-smi", "info"]).stdout
             except Unavailable:
                 return
-            if f"| {self.pid} " not in said or getattr(host, "instant", False):
+            if f"| {self.pid} " not in said or host.instant:
                 return
             time.sleep(1.0)
 

@@ -126,7 +126,7 @@ def _words(enabled: bool, active: bool | None) -> str:
 
 def _said(host: Host, *words: str) -> str:
     """What systemctl says now; a host that can be changed remembers answers, and is asked anew."""
-    ask = getattr(host, "run_streaming", host.run)
+    ask = host.run_streaming if isinstance(host, MutableHost) else host.run
     try:
         return str(ask(("systemctl", *words), timeout=10.0).stdout).strip()
     except Unavailable:

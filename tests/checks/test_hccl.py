@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from npudoctor.facts.network.hccl import host_ports
 from npudoctor.facts.network.ports import KernelPorts, PortRanges
-from npudoctor.facts.node.cards import Card, Cards
+from npudoctor.facts.node.chips import Chips, NodeChip
 from npudoctor.facts.node.container import Container
 from npudoctor.findings import Because, Result, Severity, Skip, Status
 from npudoctor.sdk import FixOffer, Unavailable
@@ -553,7 +553,7 @@ hccl = importlib.import_module("npudoctor.checks.hccl")
 def test_the_fix_reserves_the_whole_range_and_never_inside_a_container() -> None:
     kernel = KernelPorts(PortRanges.of((32768, 60999)), PortRanges())
     ports = host_ports({}, 16)
-    chips = Cards((Card(subject="npu:0"), Card(subject="npu:1")), "/dev")
+    chips = Chips((NodeChip(subject="npu:0"), NodeChip(subject="npu:1")), "/dev")
     finding = next(hccl.ports_are_reserved(kernel, ports, chips, None, None))
     assert finding.fix == FixOffer(id="hccl.reserve-ports", params={"ports": "60000-60031"})
     inside = Container(runtime="docker", host_network=True)

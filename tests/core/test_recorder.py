@@ -340,6 +340,7 @@ def test_free_room_of_a_live_node_is_coarse_where_there_is_plenty(had: dict[str,
 # Writing it down
 
 
+@pytest.mark.usefixtures("noon")
 def test_the_same_notes_are_the_same_archive_and_hold_no_time_and_no_owner(tmp_path: Path) -> None:
     for name in ("a", "b"):
         recorder = RecordingHost(node())

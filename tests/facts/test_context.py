@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.node.cards import Cards, cards, memory_of, subject_of
+from npudoctor.facts.node.chips import Chips, chips, memory_of, subject_of
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import (
     CardPresence,
@@ -170,9 +170,9 @@ def test_memory_is_hbm_else_ddr_else_unknown() -> None:
     assert memory_of(Chip(npu_id=0, mem_used_mb=0, mem_total_mb=0, hbm_used_mb=None, hbm_total_mb=0)) == (None, None)
 
 
-def known(*facts: Any) -> Cards:
-    found = cards.function(*facts)
-    assert isinstance(found, Cards)
+def known(*facts: Any) -> Chips:
+    found = chips.function(*facts)
+    assert isinstance(found, Chips)
     return found
 
 
@@ -186,7 +186,7 @@ def test_cards_come_from_npu_smi_then_from_dev_then_from_the_bus() -> None:
     assert (bus.source, bus.chips[0].bus_id) == ("PCI", "0000:c1:00.0")
     assert known(None, DeviceNodes(cards=()), BUS, BOX).count == 0
     with pytest.raises(Unavailable):
-        cards.function(None, None, None, None)
+        chips.function(None, None, None, None)
 
 
 def test_a_first_generation_chip_that_calls_itself_910b_is_one() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from npudoctor import sim
-from npudoctor.facts.hccn import probes
+from npudoctor.facts.hccn import per_port, probes
 from npudoctor.facts.hccn.probes import NetworkDevices, network_devices
-from npudoctor.facts.node.cards import Card, Cards, cards
+from npudoctor.facts.node.chips import Chips, NodeChip, chips
 from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes, device_nodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import npu_smi_answer
@@ -18,35 +18,36 @@ from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Because, NotApplicable, Options, ParseError, Probe, Unavailable, User
 
 TWO = NetworkDevices({0: "npu:0", 1: "npu:1"})
-A2 = Cards((Card(subject="npu:0", family="A2"),), "npu-smi")
+A2 = Chips((NodeChip(subject="npu:0", family="A2"),), "npu-smi")
 ROOT = User()
 PERSON = User(name="ada", uid=1000, gid=1000, gids=(1000,), groups=("ada",))
 GENERIC = Completed(returncode=1, stdout="Cmd execute failed!\n")
-PROBES: dict[str, tuple[Probe, str]] = {
-    "link": (probes.links, "link status: UP\n"),
-    "ip": (probes.addresses, "ipaddr:10.0.0.7\nnetmask:255.255.255.0\n"),
-    "vnic": (probes.vnics, "vnic link status: UP\nvnic ipaddr: 192.168.1.2\nvnic netmask: 255.255.0.0\n"),
-    "gateway": (probes.gateways, "default gateway:10.0.0.1, Iface:eth0\n"),
-    "net_health": (probes.net_health, "net health status: Success\n"),
-    "netdetect": (probes.detection, "netdetect address: 10.0.0.1\n"),
-    "tls": (probes.tls, "dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n"),
-    "speed": (probes.speeds, "Speed: 200000 Mb/s\n"),
-    "fec": (probes.fec, "fec mode: rs FEC mode\n"),
-    "link_stat": (probes.changes, "[devid 0]link up count       : 1\n"),
-    "stat": (probes.counters, "packet statistics:\nroce_rx_err_pkt_num:0\n"),
-    "lldp": (probes.neighbours, "Port ID TLV\n\tIfname: 200GE1/0/1\nEnd of LLDPDU TLV\n"),
+ASKED: dict[str, Probe] = {page.query: page.probe() for page in per_port.PAGES}
+PROBES = {
+    "link": "link status: UP\n",
+    "ip": "ipaddr:10.0.0.7\nnetmask:255.255.255.0\n",
+    "vnic": "vnic link status: UP\nvnic ipaddr: 192.168.1.2\nvnic netmask: 255.255.0.0\n",
+    "gateway": "default gateway:10.0.0.1, Iface:eth0\n",
+    "net_health": "net health status: Success\n",
+    "netdetect": "netdetect address: 10.0.0.1\n",
+    "tls": "dev_id:0, tls switch[0](0:disable, 1:enable), tls alarm time threshold[60]days\n",
+    "speed": "Speed: 200000 Mb/s\n",
+    "fec": "fec mode: rs FEC mode\n",
+    "link_stat": "[devid 0]link up count       : 1\n",
+    "stat": "packet statistics:\nroce_rx_err_pkt_num:0\n",
+    "lldp": "Port ID TLV\n\tIfname: 200GE1/0/1\nEnd of LLDPDU TLV\n",
 }
 
 
 def ask(query: str, *given: str | Completed, user: User = ROOT, **options: Any) -> Any:
     """Ask two devices, which answer as given."""
     commands = {f"hccn_tool -i {device} -{query} -g": answer for device, answer in enumerate(given)}
-    return PROBES[query][0].function(FakeHost(commands=commands, user=user), Options(**options), TWO)
+    return ASKED[query].function(FakeHost(commands=commands, user=user), Options(**options), TWO)
 
 
 @pytest.mark.parametrize("query", PROBES)
 def test_every_device_is_asked_in_the_recorded_form(query: str) -> None:
-    answer = PROBES[query][1]
+    answer = PROBES[query]
     found = ask(query, answer, answer)
     assert (list(found.by_device), found.failed) == ([0, 1], {})
 
@@ -106,7 +107,7 @@ def nodes(*numbers: int) -> DeviceNodes:
     return DeviceNodes(cards=tuple(DeviceNode(path=f"/dev/davinci{number}", number=number) for number in numbers))
 
 
-def devices(info: NpuSmiInfo | None, found: DeviceNodes | None, known: Cards = A2) -> dict[int, str]:
+def devices(info: NpuSmiInfo | None, found: DeviceNodes | None, known: Chips = A2) -> dict[int, str]:
     return dict(network_devices.function(info, found, known).subjects)
 
 
@@ -135,7 +136,7 @@ def test_without_numbers_nothing_is_asked() -> None:
 
 def test_a_family_without_ports_has_no_network() -> None:
     with pytest.raises(NotApplicable, match="310P"):
-        devices(None, nodes(0), Cards((Card(subject="npu:0", family="310P"),), "npu-smi"))
+        devices(None, nodes(0), Chips((NodeChip(subject="npu:0", family="310P"),), "npu-smi"))
 
 
 def test_the_settings_on_disk_are_read() -> None:
@@ -155,10 +156,10 @@ def test_the_simulator_s_answers_are_read(name: str) -> None:
     host = sim.simulate(name)
     info = npu_smi_answer.function(host, Options()).info
     here = device_nodes.function(host)
-    found = network_devices.function(info, here, cards.function(info, here, None, None))
+    found = network_devices.function(info, here, chips.function(info, here, None, None))
     assert len(found.subjects) == len(info.npus if info else ())
-    for query, (probe, _) in PROBES.items():
+    for query in PROBES:
         if query == "vnic" and name != "healthy-a3":
             continue
-        answers = probe.function(host, Options(), found)
+        answers = ASKED[query].function(host, Options(), found)
         assert (list(answers.by_device), answers.failed) == (list(found.subjects), {}), query

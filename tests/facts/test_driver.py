@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.firmware_match import FirmwareMatch, firmware_match
 from npudoctor.facts.driver.install import (
     DriverInstall,
@@ -20,7 +21,6 @@ from npudoctor.facts.driver.install import (
 )
 from npudoctor.facts.driver.version_files import parse_driver
 from npudoctor.facts.npu_smi import Board
-from npudoctor.facts.npu_smi.probes import Boards
 from npudoctor.host import Completed
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.host.simulated.tree import Overlay
@@ -100,7 +100,7 @@ def test_other_text_is_refused(text: str) -> None:
 
 def match(file: str | None, *pages: Board, **more: Any) -> FirmwareMatch:
     install = DriverInstall(prefix="/p", path="/p/driver/version.info", file=parse_driver(file) if file else None)
-    boards = Boards({page.npu_id or 0: page for page in pages}, {}) if pages else None
+    boards = PerChip({f"npu:{page.npu_id or 0}": page for page in pages}) if pages else None
     found = firmware_match.function(install, more.get("firmware"), boards)
     assert isinstance(found, FirmwareMatch)
     return found

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
+from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNode
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo, parse_health, parse_info
+from npudoctor.facts.npu_smi.per_chip import PROBES, HealthPages, health_pages
 from npudoctor.facts.npu_smi.probes import (
-    Boards,
-    HealthPages,
     NpuSmiAnswer,
-    boards,
-    health_pages,
     npu_list,
     npu_map,
     npu_smi_answer,
@@ -121,15 +119,18 @@ def test_a_failure_is_blamed_on_the_rights_only_where_they_are_denied(denied: bo
     assert caught.value.blocked_by == ("driver.access" if denied else None)
 
 
+(boards,) = (probe for probe in PROBES if probe.name == "npu_smi.boards")
+
+
 def test_every_npu_s_board_is_asked_and_a_failing_one_left_out() -> None:
     commands: dict[str, str | Completed] = {
         "npu-smi info -t board -i 4": BOARD.format(4),
         "npu-smi info -t board -i 5": Completed(returncode=1, stdout="Invalid card id.\n"),
     }
     found = boards.function(FakeHost(commands=commands), Options(), info())
-    assert isinstance(found, Boards)
-    assert [board.firmware_version for board in found.by_npu.values()] == ["7.8.0.5.216"]
-    assert "Invalid card id" in found.failed[5].reason
+    assert isinstance(found, PerChip)
+    assert [board.firmware_version for board in found.by_subject.values()] == ["7.8.0.5.216"]
+    assert "Invalid card id" in found.failed["npu:5"]
 
 
 def test_quick_asks_no_card_by_itself() -> None:
@@ -141,14 +142,14 @@ def test_quick_asks_no_card_by_itself() -> None:
 def test_only_chips_that_are_not_ok_are_asked_for_their_health() -> None:
     found = health_pages.function(FakeHost(commands={"npu-smi info -t health -i 5": ALARM}), Options(), info())
     assert isinstance(found, HealthPages)
-    assert list(found.by_chip) == [(5, 0)]
-    assert found.by_chip[5, 0].error_codes == ("80E01801", "81078603")
+    assert list(found.by_subject) == ["npu:5"]
+    assert found.by_subject["npu:5"].error_codes == ("80E01801", "81078603")
 
 
 def test_a_chip_of_several_is_asked_by_its_number() -> None:
     two = NpuSmiInfo(npus=(Chip(npu_id=2, chip_id=0, health="OK"), Chip(npu_id=2, chip_id=1, health="Warning")))
     found = health_pages.function(FakeHost(commands={"npu-smi info -t health -i 2 -c 1": ALARM}), Options(), two)
-    assert list(found.by_chip) == [(2, 1)]
+    assert list(found.by_subject) == ["npu:2/chip:1"]
 
 
 @pytest.mark.parametrize(

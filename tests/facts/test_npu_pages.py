@@ -19,14 +19,12 @@ DATA = Path(__file__).parent / "data"
 ONE_EACH = NpuSmiInfo(npus=(Chip(npu_id=4, chip_id=0), Chip(npu_id=7, chip_id=0)))
 TWO_EACH = NpuSmiInfo(npus=tuple(Chip(npu_id=npu, chip_id=chip) for npu in (0, 1) for chip in (0, 1)))
 ECC = "\tNPU ID : {}\n\tHBM Single Bit Error Count : 0\n\tHBM Double Bit Error Count : 3\n\tChip ID : 0\n"
+ASKED = {page.query: page.probe() for page in per_chip.PAGES}
 PER_CHIP = {
-    "health": per_chip.health,
-    "usages": per_chip.usages,
-    "memory": per_chip.memory,
-    "common": per_chip.common,
+    page.query: ASKED[page.query] for page in per_chip.PAGES if page.places is per_chip.chips and not page.shared
 }
-PER_CARD = {"proc-mem": per_chip.process_memory, "pcie-err": per_chip.pcie_errors, "flash": per_chip.flash}
-EVERY = PER_CHIP | PER_CARD | {"ecc": per_chip.ecc}
+PER_CARD = {page.query: ASKED[page.query] for page in per_chip.PAGES if page.places is per_chip.npus}
+EVERY = PER_CHIP | PER_CARD | {"ecc": ASKED["ecc"]}
 SCENARIOS = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "sick-cards", "in-service")
 
 
@@ -66,23 +64,23 @@ def test_processes_and_the_bus_are_asked_once_a_card(query: str) -> None:
 
 
 def test_the_links_of_a_chip_are_asked_with_its_number_whatever_its_card() -> None:
-    assert asked(per_chip.hccs, ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
+    assert asked(ASKED["hccs"], ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
     text = (DATA / "npu-smi-hccs/910B-seven-links.txt").read_text()
-    found = ask(per_chip.hccs, FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
+    found = ask(ASKED["hccs"], FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
     assert found.by_subject["npu:4"].link_speed_gbps == (224,) * 7
 
 
 def test_numbers_of_chips_are_asked_by_the_physical_one() -> None:
     with pytest.raises(NotApplicable, match="no physical numbers"):
-        ask(per_chip.chip_numbers, FakeHost())
+        ask(ASKED["phyid-remap"], FakeHost())
     info = NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0, phy_id=6),))
     commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text()}
-    assert ask(per_chip.chip_numbers, FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
+    assert ask(ASKED["phyid-remap"], FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
 
 
 def test_the_flash_of_a_card_is_read() -> None:
     commands = {"npu-smi info -t flash -i 4": (DATA / "npu-smi-flash/two-chips.txt").read_text()}
-    found = ask(per_chip.flash, FakeHost(commands=commands))
+    found = ask(ASKED["flash"], FakeHost(commands=commands))
     assert [part.capacity_mb for part in found.by_subject["npu:4"].flash] == [32, 32]
     assert "npu:7" in found.failed
 
@@ -98,13 +96,13 @@ def test_a_page_that_fails_is_left_out_with_its_reason() -> None:
         "npu-smi info -t ecc -i 4": ECC.format(4),
         "npu-smi info -t ecc -i 7": Completed(returncode=1, stdout="Invalid card id.\n"),
     }
-    found = ask(per_chip.ecc, FakeHost(commands=commands))
+    found = ask(ASKED["ecc"], FakeHost(commands=commands))
     assert found.by_subject["npu:4"].hbm_double == 3
     assert found.failed == {"npu:7": "`npu-smi info -t ecc -i 7` failed: Invalid card id."}
 
 
 def test_a_page_that_nobody_recorded_spoils_no_other() -> None:
-    found = ask(per_chip.ecc, FakeHost(commands={"npu-smi info -t ecc -i 4": ECC.format(4)}))
+    found = ask(ASKED["ecc"], FakeHost(commands={"npu-smi info -t ecc -i 4": ECC.format(4)}))
     assert list(found.by_subject) == ["npu:4"]
     assert "not in this recording" in found.failed["npu:7"]
 
@@ -121,7 +119,7 @@ def test_a_page_that_nobody_recorded_spoils_no_other() -> None:
 def test_where_no_card_answers_the_fact_is_unavailable_for_that_reason(given: Completed, because: Because) -> None:
     commands = {f"npu-smi info -t ecc -i {npu}": given for npu in (4, 7)}
     with pytest.raises(Unavailable) as caught:
-        ask(per_chip.ecc, FakeHost(commands=commands))
+        ask(ASKED["ecc"], FakeHost(commands=commands))
     assert caught.value.because is because
 
 
@@ -131,14 +129,14 @@ def test_the_simulator_s_pages_are_read(name: str) -> None:
     info = npu_smi_answer.function(host, Options()).info
     assert info is not None
     chips = len(info.npus)
-    for query, probe in {**PER_CHIP, "ecc": per_chip.ecc}.items():
+    for query, probe in {**PER_CHIP, "ecc": ASKED["ecc"]}.items():
         found = ask(probe, host, info)
         assert (len(found.by_subject), found.failed) == (chips, {}), query
-    errors = ask(per_chip.pcie_errors, host, info)
+    errors = ask(ASKED["pcie-err"], host, info)
     assert {page.retry_count for page in errors.by_subject.values()} == {0}
-    held = {subject: page.processes for subject, page in ask(per_chip.process_memory, host, info).by_subject.items()}
+    held = {subject: page.processes for subject, page in ask(ASKED["proc-mem"], host, info).by_subject.items()}
     assert {process.pid for processes in held.values() for process in processes} == {row.pid for row in info.processes}
-    common = ask(per_chip.common, host, info).by_subject.values()
+    common = ask(ASKED["common"], host, info).by_subject.values()
     assert [page.chips[0].temp_c for page in common] == [chip.temp_c for chip in info.npus]
 
 
@@ -150,7 +148,7 @@ BOTH = "\tNPU ID : {0}\n\tChip Count : 2\n" + "".join(
 
 def test_bit_errors_of_all_chips_of_a_card_come_with_one_question() -> None:
     host = FakeHost(commands={f"npu-smi info -t ecc -i {npu}": BOTH.format(npu, 0, npu) for npu in (0, 1)})
-    found = ask(per_chip.ecc, host, TWO_EACH)
+    found = ask(ASKED["ecc"], host, TWO_EACH)
     doubles = {subject: page.hbm_double for subject, page in found.by_subject.items()}
     assert doubles == {"npu:0/chip:0": 0, "npu:0/chip:1": 0, "npu:1/chip:0": 0, "npu:1/chip:1": 1}
     assert found.failed == {}
@@ -160,7 +158,7 @@ def test_a_page_of_one_chip_alone_makes_the_chips_be_asked_by_themselves() -> No
     commands: dict[str, str | Completed] = {"npu-smi info -t ecc -i 0": BOTH.format(0, 5, 6)}
     commands["npu-smi info -t ecc -i 1"] = ECC.format(1)
     commands["npu-smi info -t ecc -i 1 -c 0"] = ECC.format(1)
-    found = ask(per_chip.ecc, FakeHost(commands=commands), TWO_EACH)
+    found = ask(ASKED["ecc"], FakeHost(commands=commands), TWO_EACH)
     assert {subject: page.hbm_double for subject, page in found.by_subject.items()} == {
         "npu:0/chip:0": 5,
         "npu:0/chip:1": 6,

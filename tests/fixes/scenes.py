@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 from npudoctor import clock, plugins
-from npudoctor.facts.hccn.probes import PortTls
+from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.hccn.tls import Tls, TlsCard
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Service
@@ -362,10 +362,10 @@ def options_of(scene: Scene, root: str) -> Options:
 
 
 @probe
-def switches(host: Host) -> PortTls:
+def switches(host: Host) -> PerPort[Tls]:
     cards = {int(name): int(host.read(f"/cards/{name}")) for name in host.list_dir("/cards")}
     told = {card: Tls((TlsCard(dev_id=card, switch=switch),)) for card, switch in cards.items()}
-    return PortTls(told, {})
+    return PerPort(told)
 
 
 @probe

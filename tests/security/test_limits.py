@@ -141,6 +141,8 @@ def test_work_that_raises_ends_the_run_and_nobody_waits_for_it() -> None:
 
 def test_a_command_that_cannot_be_started_for_want_of_descriptors_is_not_taken_for_a_missing_one() -> None:
     class Host:
+        instant = False
+
         def run(self, argv: object, *, timeout: float) -> object:
             raise OSError(24, "Too many open files")
 

@@ -238,7 +238,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
             text = str(to_json(getattr(value, "reason", value)))
             assert not leaks(text), (name, leaks(text))
         recorder = RecordingHost(host)
-        for event in engine.run(catalog, recorder, Selection(), every_fact=True):
+        for event in engine.run(catalog, recorder, Selection(), facts=catalog.probes):
             if isinstance(event, engine.Done):
                 assert not leaks(event.report.model_dump_json())
         files = files_of(recording_policy.reduced(recorder.notes)[0])

@@ -41,7 +41,7 @@ NODES: dict[str, Any] = {
 
 
 def judged(host: Host, options: Options | None = None) -> Any:
-    for event in engine.run(CATALOG, host, Selection(options=options or Options()), every_fact=True):
+    for event in engine.run(CATALOG, host, Selection(options=options or Options()), facts=CATALOG.probes):
         if isinstance(event, engine.Done):
             return _findings(event.report)
     raise AssertionError("the run did not end")

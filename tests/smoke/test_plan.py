@@ -6,7 +6,7 @@ import pytest
 
 from npudoctor import sim
 from npudoctor.facts.network.ports import Socket, Sockets
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.records import replace
 from npudoctor.sdk import Options
@@ -61,12 +61,12 @@ def test_cards_at_work_are_left_alone_unless_forced() -> None:
 
 def test_a_sick_card_is_left_alone_and_said() -> None:
     planned = made(known_of("sick-cards")).planned
-    assert any("left alone" in note and "has health" in note for note in planned.notes)
+    assert any("left alone" in note and "is not healthy" in note for note in planned.notes)
 
 
 def test_without_a_card_it_is_refused_with_what_to_do() -> None:
     with pytest.raises(Refused, match="--device cpu"):
-        made(Known(python="python3", cards=Cards((), "/dev")))
+        made(Known(python="python3", cards=Chips((), "/dev")))
 
 
 def test_variables_of_a_stale_launcher_are_not_handed_on(a2: Known) -> None:

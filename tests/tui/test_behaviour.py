@@ -13,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Button, Input, OptionList
 
 from npudoctor import sim
+from npudoctor.facts.node.chips import NodeChip
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import cards, detail, fixing, node, smoking
 from npudoctor.tui.model.cards import ChipRow, Reading
@@ -220,7 +221,7 @@ class Tool:
         self.most = max(self.most, self.at_once)
         self.answer.wait(300)
         self.at_once -= 1
-        rows = () if self.reason else (ChipRow(subject="npu:0", label="0", name="910B3", aicore_pct=self.calls),)
+        rows = () if self.reason else (ChipRow(chip=NodeChip(subject="npu:0", name="910B3", aicore_pct=self.calls)),)
         return Reading(rows, self.reason, 0.001)
 
 
@@ -565,7 +566,7 @@ def test_a_list_without_rows_says_why_and_offers_nothing() -> None:
 
 def test_cards_that_come_late_can_be_moved_over(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
-    rows = tuple(ChipRow(subject=f"npu:{number}", label=str(number), name="910B3") for number in range(3))
+    rows = tuple(ChipRow(chip=NodeChip(subject=f"npu:{number}", name="910B3")) for number in range(3))
 
     def read(*_: Any) -> Reading:
         answered.wait(300)

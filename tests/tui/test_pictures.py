@@ -36,7 +36,7 @@ def _a_machine_that_is_never_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run or a reading took is shown, and decides where the text beside it is cut off."""
     report = engine._Run._report
     monkeypatch.setattr(engine._Run, "_report", lambda run, at, _: report(run, at, 0.1))
-    monkeypatch.setattr(Pace, "took", lambda *_, **__: None)
+    monkeypatch.setattr(Pace, "record_duration", lambda *_, **__: None)
 
 
 async def differing(name: str, app: DoctorApp, pilot: Driver, folder: Path) -> list[str]:

@@ -129,11 +129,11 @@ def test_what_is_not_the_live_node_says_so(source: str, at: str | None, expected
 def test_cards_show_memory_processes_and_what_the_checks_say() -> None:
     session, diagnosis = looked_at("sick-cards")
     reading = cards.read(session, diagnosis)
-    rows = {row.subject: row for row in reading.rows}
+    rows = {row.chip.subject: row for row in reading.rows}
     assert len(rows) == 8
-    assert rows["npu:2"].state is State.ERROR and rows["npu:2"].health == "Alarm"
-    assert rows["npu:6"].state is State.WARNING and rows["npu:6"].temp_c == 86
-    assert rows["npu:0"].state is State.OK
+    assert rows["npu:2"].state() is State.ERROR and rows["npu:2"].chip.health == "Alarm"
+    assert rows["npu:6"].state() is State.WARNING and rows["npu:6"].chip.temp_c == 86
+    assert rows["npu:0"].state() is State.OK
     busy, other = looked_at("in-service")
     held = cards.read(busy, other).rows[0].held[0]
     assert (held.owner, held.alive) == ("train", True)
@@ -148,23 +148,23 @@ def test_without_a_tool_the_cards_say_why() -> None:
 def test_the_pace_follows_the_tool_and_backs_off_where_it_fails() -> None:
     pace = cards.Pace()
     assert pace.wait_s == 2
-    pace.took(0.1, failed=False)
+    pace.record_duration(0.1, failed=False)
     assert pace.wait_s == 2
-    pace.took(1.0, failed=False)
+    pace.record_duration(1.0, failed=False)
     assert pace.wait_s == 5
-    pace.took(10.0, failed=True)
-    pace.took(10.0, failed=True)
+    pace.record_duration(10.0, failed=True)
+    pace.record_duration(10.0, failed=True)
     assert pace.wait_s == cards.Pace.MOST_S
-    pace.took(0.1, failed=False)
+    pace.record_duration(0.1, failed=False)
     assert pace.wait_s == 2
 
 
 def test_the_pace_can_be_chosen() -> None:
     pace = cards.Pace()
-    pace.choose(1)
+    pace.step(1)
     assert pace.wait_s == 5
     for _ in range(9):
-        pace.choose(-1)
+        pace.step(-1)
     assert pace.wait_s == 0.5
 
 

@@ -121,18 +121,7 @@ def _offset(address: int, loads: list[tuple[int, int, int]]) -> int | None:
 
 def reader(host: Host, path: str) -> Read:
     """Reads a file of a node piece by piece, on this machine without what lies between the pieces."""
-    part = getattr(host, "read_part", None)
-    if part is not None:
-
-        def piece(offset: int, length: int) -> bytes:
-            return bytes(part(path, offset, length))
-
-        return piece
-
-    def beginning(offset: int, length: int) -> bytes:
-        return host.read_bytes(path, limit=offset + length)[offset:]
-
-    return beginning
+    return lambda offset, length: host.read_part(path, offset, length)
 
 
 def build(elf: Elf, *, machine: int | None = None) -> bytes:

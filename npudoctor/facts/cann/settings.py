@@ -79,7 +79,7 @@ def usual_exports(install: CannInstall, machine: str) -> Exports:
     return Exports(found)
 
 
-@probe
+@probe(of_the_moment=True)
 def cann_settings(host: Host, cann: Cann) -> CannSettings:
     """From set_env.sh read as text; what it was not understood to say is filled up from the usual set."""
     install = cann.chosen
@@ -118,7 +118,7 @@ def entry_of(host: Host, text: str) -> PathEntry:
     return PathEntry(text, real_path(host, text).rstrip("/") or "/", there)
 
 
-@probe
+@probe(of_the_moment=True)
 def job_paths(host: Host, environment: JobEnvironment) -> JobPaths:
     """From the variables of a job; relative entries lead nowhere that could be judged and are left out."""
     found = {}

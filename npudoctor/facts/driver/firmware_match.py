@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.driver.version_files import VersionRange
-from npudoctor.facts.npu_smi.probes import Boards
+from npudoctor.facts.npu_smi import Board
 from npudoctor.facts.versions import FirmwareVersion
+from npudoctor.records import field, record
 from npudoctor.sdk import ParseError, Unavailable, probe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FirmwareMatch:
     """The declarations that could be found.
 
@@ -33,18 +34,18 @@ class FirmwareMatch:
         return any(one.lowest.key[:3] <= stem <= one.highest.key[:3] for one in self.ranges)
 
 
-@probe
+@probe(of_the_moment=True)
 def firmware_match(
-    driver: DriverInstall | None, firmware: FirmwareInstall | None, boards: Boards | None
+    driver: DriverInstall | None, firmware: FirmwareInstall | None, boards: PerChip[Board] | None
 ) -> FirmwareMatch:
     """From the boards' flag, the driver's range and the firmware's version; unavailable without two to compare."""
     flags, versions = {}, {}
-    for npu_id, board in (boards.by_npu if boards else {}).items():
+    for subject, board in (boards.by_subject if boards else {}).items():
         if board.compatibility:
-            flags[npu_id] = board.compatibility
+            flags[int(subject.removeprefix("npu:"))] = board.compatibility
         with contextlib.suppress(ParseError):
             if board.firmware_version:
-                versions[f"npu:{npu_id}"] = FirmwareVersion.parse(board.firmware_version)
+                versions[subject] = FirmwareVersion.parse(board.firmware_version)
     if firmware is not None and not versions:
         with contextlib.suppress(ParseError):
             versions[firmware.path] = FirmwareVersion.parse(firmware.file.version or "")

@@ -1,100 +1,41 @@
-"""What hccn_tool prints, as facts: one name for its parsers, whichever module reads which answer."""
+"""What hccn_tool prints, as facts: the names that plug-ins use. A new answer need not be named here."""
 
-from typing import TYPE_CHECKING
-
-from npudoctor.facts.faces import lazily
-
-if TYPE_CHECKING:
-    from npudoctor.facts.hccn.answers import (
-        Address,
-        Fec,
-        Gateway,
-        Link,
-        NetDetect,
-        NetHealth,
-        Ping,
-        Speed,
-        Vnic,
-        parse_fec,
-        parse_gateway,
-        parse_ip,
-        parse_link,
-        parse_net_health,
-        parse_netdetect,
-        parse_ping,
-        parse_speed,
-        parse_vnic,
-    )
-    from npudoctor.facts.hccn.conf import CONF_PATH, HccnConf, parse_conf
-    from npudoctor.facts.hccn.counters import LinkStat, parse_hw_stats, parse_link_stat, parse_stat
-    from npudoctor.facts.hccn.lines import HccnFailure, parse_failure
-    from npudoctor.facts.hccn.port import (
-        Lldp,
-        Optical,
-        PortStatus,
-        Routes,
-        parse_lldp,
-        parse_optical,
-        parse_route,
-        parse_status,
-    )
-    from npudoctor.facts.hccn.tls import Certificate, Tls, TlsCard, parse_tls
-else:
-    __getattr__ = lazily(
-        __name__,
-        {
-            "npudoctor.facts.hccn.answers": (
-                "Address Fec Gateway Link NetDetect NetHealth Ping Speed Vnic parse_fec parse_gateway "
-                "parse_ip parse_link parse_net_health parse_netdetect parse_ping parse_speed parse_vnic"
-            ),
-            "npudoctor.facts.hccn.conf": "CONF_PATH HccnConf parse_conf",
-            "npudoctor.facts.hccn.counters": "LinkStat parse_hw_stats parse_link_stat parse_stat",
-            "npudoctor.facts.hccn.lines": "HccnFailure parse_failure",
-            "npudoctor.facts.hccn.port": (
-                "Lldp Optical PortStatus Routes parse_lldp parse_optical parse_route parse_status"
-            ),
-            "npudoctor.facts.hccn.tls": "Certificate Tls TlsCard parse_tls",
-        },
-    )
-
-__all__ = [
-    "CONF_PATH",
-    "Address",
-    "Certificate",
-    "Fec",
-    "Gateway",
-    "HccnConf",
-    "HccnFailure",
-    "Link",
-    "LinkStat",
-    "Lldp",
-    "NetDetect",
-    "NetHealth",
-    "Optical",
-    "Ping",
-    "PortStatus",
-    "Routes",
-    "Speed",
-    "Tls",
-    "TlsCard",
-    "Vnic",
-    "parse_conf",
-    "parse_failure",
-    "parse_fec",
-    "parse_gateway",
-    "parse_hw_stats",
-    "parse_ip",
-    "parse_link",
-    "parse_link_stat",
-    "parse_lldp",
-    "parse_net_health",
-    "parse_netdetect",
-    "parse_optical",
-    "parse_ping",
-    "parse_route",
-    "parse_speed",
-    "parse_stat",
-    "parse_status",
-    "parse_tls",
-    "parse_vnic",
-]
+from npudoctor.facts.hccn.answers import Address as Address
+from npudoctor.facts.hccn.answers import Fec as Fec
+from npudoctor.facts.hccn.answers import Gateway as Gateway
+from npudoctor.facts.hccn.answers import Link as Link
+from npudoctor.facts.hccn.answers import NetDetect as NetDetect
+from npudoctor.facts.hccn.answers import NetHealth as NetHealth
+from npudoctor.facts.hccn.answers import Ping as Ping
+from npudoctor.facts.hccn.answers import Speed as Speed
+from npudoctor.facts.hccn.answers import Vnic as Vnic
+from npudoctor.facts.hccn.answers import parse_fec as parse_fec
+from npudoctor.facts.hccn.answers import parse_gateway as parse_gateway
+from npudoctor.facts.hccn.answers import parse_ip as parse_ip
+from npudoctor.facts.hccn.answers import parse_link as parse_link
+from npudoctor.facts.hccn.answers import parse_net_health as parse_net_health
+from npudoctor.facts.hccn.answers import parse_netdetect as parse_netdetect
+from npudoctor.facts.hccn.answers import parse_ping as parse_ping
+from npudoctor.facts.hccn.answers import parse_speed as parse_speed
+from npudoctor.facts.hccn.answers import parse_vnic as parse_vnic
+from npudoctor.facts.hccn.conf import CONF_PATH as CONF_PATH
+from npudoctor.facts.hccn.conf import HccnConf as HccnConf
+from npudoctor.facts.hccn.conf import parse_conf as parse_conf
+from npudoctor.facts.hccn.counters import LinkStat as LinkStat
+from npudoctor.facts.hccn.counters import parse_hw_stats as parse_hw_stats
+from npudoctor.facts.hccn.counters import parse_link_stat as parse_link_stat
+from npudoctor.facts.hccn.counters import parse_stat as parse_stat
+from npudoctor.facts.hccn.lines import HccnFailure as HccnFailure
+from npudoctor.facts.hccn.lines import parse_failure as parse_failure
+from npudoctor.facts.hccn.port import Lldp as Lldp
+from npudoctor.facts.hccn.port import Optical as Optical
+from npudoctor.facts.hccn.port import PortStatus as PortStatus
+from npudoctor.facts.hccn.port import Routes as Routes
+from npudoctor.facts.hccn.port import parse_lldp as parse_lldp
+from npudoctor.facts.hccn.port import parse_optical as parse_optical
+from npudoctor.facts.hccn.port import parse_route as parse_route
+from npudoctor.facts.hccn.port import parse_status as parse_status
+from npudoctor.facts.hccn.tls import Certificate as Certificate
+from npudoctor.facts.hccn.tls import Tls as Tls
+from npudoctor.facts.hccn.tls import TlsCard as TlsCard
+from npudoctor.facts.hccn.tls import parse_tls as parse_tls

@@ -10,10 +10,14 @@ import contextlib
 from collections.abc import Mapping
 from typing import TypeVar
 
-from npudoctor.facts import hccn
-from npudoctor.facts.hccn import probes
+from npudoctor.facts.by_chip import PerPort
+from npudoctor.facts.hccn.answers import Address, Fec, Link, NetHealth, Vnic
+from npudoctor.facts.hccn.conf import CONF_PATH
+from npudoctor.facts.hccn.counters import LinkStat
+from npudoctor.facts.hccn.per_port import ask
+from npudoctor.facts.hccn.port import Lldp
 from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
-from npudoctor.facts.node.cards import Cards
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.records import field, record
@@ -43,7 +47,7 @@ class NetworkPlan:
 
 
 @probe
-def network_plan(cards: Cards, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
+def network_plan(cards: Chips, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
     """From the family of the cards, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
     off = (environment.get(INTER_HCCS) or "").strip().lower() if environment else ""
     fabric = cards.family == "A3" and off not in ("true", "1")
@@ -69,6 +73,11 @@ class CardLinks:
     addresses: Mapping[int, str | None] = field(default_factory=dict)
 
     @property
+    def by_subject(self) -> dict[str, str | None]:
+        """The state of each link by the name of its chip in findings; None where it did not answer."""
+        return {subject: self.statuses.get(device) for device, subject in self.subjects.items()}
+
+    @property
     def up(self) -> tuple[int, ...]:
         """The devices whose link is up."""
         return tuple(device for device, status in self.statuses.items() if status == "UP")
@@ -79,11 +88,11 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
     """From `hccn_tool -link -g`, inside a SuperPoD from `-vnic -g`."""
     addresses: dict[int, str | None] = {}
     if plan.is_roce:
-        links = probes.links(host, options, devices)
+        links: PerPort[Link] = ask(host, options, devices, "link")
         found = {device: link.status for device, link in links.by_device.items()}
         failed = links.failed
     else:
-        vnics = probes.vnics(host, options, devices)
+        vnics: PerPort[Vnic] = ask(host, options, devices, "vnic")
         found = {device: vnic.link_status for device, vnic in vnics.by_device.items()}
         failed = vnics.failed
         addresses = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
@@ -136,11 +145,11 @@ def card_addresses(
         asked = NetworkDevices({})
     else:
         asked = NetworkDevices({device: name for device, name in devices.subjects.items() if device in links.statuses})
-    live = _live(host, options, asked)
+    live: PerPort[Address] = ask(host, options, asked, "ip") if asked.subjects else PerPort({})
     gateways = {device: entry.get("gateway") for device, entry in on_disk.items() if device in devices.subjects}
     if plan.several and not any(gateways.values()):
         with contextlib.suppress(Unavailable):
-            answers = probes.gateways(host, options, asked).by_device
+            answers = ask(host, options, asked, "gateway").by_device
             gateways = {device: one.default_gateway for device, one in answers.items()}
     addresses: dict[int, str | None] = {}
     source: dict[int, str] = {}
@@ -150,17 +159,10 @@ def card_addresses(
             source[device] = f"hccn_tool -i {device} -ip -g"
         elif device not in live.failed and device not in asked.subjects and device not in links.failed:
             addresses[device] = on_disk.get(device, {}).get("address")
-            source[device] = hccn.CONF_PATH
+            source[device] = CONF_PATH
     return CardAddresses(
         addresses=addresses, gateways=gateways, source=source, subjects=devices.subjects, failed=live.failed
     )
-
-
-def _live(host: Host, options: Options, asked: NetworkDevices) -> probes.PortAddresses:
-    if not asked.subjects:
-        return probes.PortAddresses({}, {})
-    found: probes.PortAddresses = probes.addresses(host, options, asked)
-    return found
 
 
 @record(frozen=True)
@@ -181,7 +183,7 @@ def card_net_health(
     linked = {device: devices.subjects[device] for device in links.up}
     if not linked:
         raise NotApplicable("no network port of a card is up")
-    health = probes.net_health(host, options, NetworkDevices(linked))
+    health: PerPort[NetHealth] = ask(host, options, NetworkDevices(linked), "net_health")
     return CardNetHealth(
         {device: one.status for device, one in health.by_device.items() if one.status is not None}, health.failed
     )
@@ -195,9 +197,9 @@ class CardFabric:
     """
 
     fec: Mapping[int, str]
-    changes: Mapping[int, hccn.LinkStat]
+    changes: Mapping[int, LinkStat]
     counters: Mapping[int, Mapping[str, int]]
-    neighbours: Mapping[int, hccn.Lldp]
+    neighbours: Mapping[int, Lldp]
     subjects: Mapping[int, str]
     failed: Mapping[str, str]
 
@@ -220,12 +222,9 @@ def card_fabric(
     failed: dict[str, str] = {}
     first: Unavailable | None = None
     answers: dict[str, Mapping[int, object]] = {}
-    asks = {"fec": probes.fec, "link_stat": probes.changes, "stat": probes.counters}
-    if plan.several:
-        asks["lldp"] = probes.neighbours
-    for name, ask in asks.items():
+    for name in ("fec", "link_stat", "stat", *(["lldp"] if plan.several else [])):
         try:
-            answers[name] = ask(host, options, linked).by_device
+            answers[name] = ask(host, options, linked, name).by_device
         except Unavailable as why:
             failed[name] = why.reason
             first = first or why
@@ -233,14 +232,14 @@ def card_fabric(
         raise first
     fec = answers.get("fec", {})
     return CardFabric(
-        fec={device: one.fec_mode for device, one in fec.items() if isinstance(one, hccn.Fec) and one.fec_mode},
-        changes=_of(answers.get("link_stat", {}), hccn.LinkStat),
+        fec={device: one.fec_mode for device, one in fec.items() if isinstance(one, Fec) and one.fec_mode},
+        changes=_of(answers.get("link_stat", {}), LinkStat),
         counters={
             device: {name: value for name, value in one.items() if isinstance(value, int)}
             for device, one in answers.get("stat", {}).items()
             if isinstance(one, Mapping)
         },
-        neighbours=_of(answers.get("lldp", {}), hccn.Lldp),
+        neighbours=_of(answers.get("lldp", {}), Lldp),
         subjects=devices.subjects,
         failed=failed,
     )

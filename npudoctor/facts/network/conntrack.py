@@ -32,7 +32,7 @@ def parse(count: str, maximum: str) -> Conntrack:
     return Conntrack(int(count), int(maximum))
 
 
-@probe
+@probe(of_the_moment=True)
 def conntrack(host: Host) -> Conntrack:
     """From the files below /proc/sys/net/netfilter, which are there once the kernel tracks connections."""
     try:

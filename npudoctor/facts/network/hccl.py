@@ -99,7 +99,7 @@ def host_ports(environment: Mapping[str, str], count: int | None) -> HcclPorts:
     )
 
 
-@probe
+@probe(of_the_moment=True)
 def hccl_ports(environment: JobEnvironment | None, cann: Cann | None) -> HcclPorts:
     """From the job's variables and the installed CANN; without variables, HCCL's default."""
     release = cann.chosen if cann else None

@@ -32,7 +32,7 @@ def parse(text: str, name: str) -> OwnName:
     return OwnName(name=name)
 
 
-@probe
+@probe(of_the_moment=True)
 def own_name(host: Host) -> OwnName:
     """From /etc/hosts, which the resolver asks before anything else unless told otherwise."""
     return parse(host.read(PATH), host.about.hostname)

@@ -133,7 +133,7 @@ def parse_routes(text: str) -> Routes:
     return Routes(tuple(found))
 
 
-@probe
+@probe(of_the_moment=True)
 def routes(host: Host) -> Routes:
     """From /proc/net/route."""
     return parse_routes(host.read("/proc/net/route"))

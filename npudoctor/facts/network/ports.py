@@ -180,7 +180,7 @@ def _address(text: str) -> str:
     return str(IPv4Address(order) if len(order) == 4 else IPv6Address(order))
 
 
-@probe
+@probe(of_the_moment=True)
 def sockets(host: Host) -> Sockets:
     """With their owners where these can be had, else from /proc/net/tcp and tcp6; these two alone are no recording of
     the sockets, because they tell nothing of who holds a port."""

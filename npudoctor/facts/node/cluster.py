@@ -71,7 +71,7 @@ def job_spans(environment: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-@probe
+@probe(of_the_moment=True)
 def cluster(host: Host, environment: JobEnvironment, interfaces: Interfaces | None) -> Cluster:
     """From MASTER_ADDR, the counts that launchers set, and the rank table."""
     hosts: dict[str, str] = {}

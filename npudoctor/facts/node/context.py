@@ -32,7 +32,7 @@ class CardPresence:
         return any((self.pci, self.nodes, self.npu_smi))
 
 
-@probe
+@probe(of_the_moment=True)
 def card_presence(
     pci: PciCards | None, nodes: DeviceNodes | None, info: NpuSmiInfo | None, container: Container | None
 ) -> CardPresence:
@@ -67,7 +67,7 @@ class Presence:
         return self.driver or self.cann is not False or self.torch_npu
 
 
-@probe
+@probe(of_the_moment=True)
 def presence(
     found: CardPresence,
     driver: DriverInstall | None,
@@ -112,7 +112,7 @@ class SoftwareStack:
     """Without content: it is known where CANN, Python, variables and HCCL are to be judged, and says why elsewhere."""
 
 
-@probe
+@probe(of_the_moment=True)
 def software_stack(found: Presence | None, role: Role) -> SoftwareStack:
     """Not on a node that only lends its cards, and not where there is nothing to judge."""
     if role.name == DRIVER_ONLY:
@@ -128,7 +128,7 @@ class DriverStack:
     """Without content: it is known where the driver is to be judged: there are cards, or there is a driver."""
 
 
-@probe
+@probe(of_the_moment=True)
 def driver_stack(found: Presence) -> DriverStack:
     """Not where there is neither a card nor a driver."""
     if not found.cards and not found.driver:
@@ -145,7 +145,7 @@ class Service:
     pids: tuple[int, ...] = ()
 
 
-@probe
+@probe(of_the_moment=True)
 def service(holders: CardHolders | None, found: CardPresence | None) -> Service:
     """From npu-smi's table of processes; one that cannot be judged counts as live."""
     if holders is not None:

@@ -18,7 +18,7 @@ class Asker:
         return self.user.uid == 0
 
 
-@probe
+@probe(of_the_moment=True)
 def asker(host: Host) -> Asker:
     """From the host itself."""
     return Asker(host.user)

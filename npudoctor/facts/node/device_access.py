@@ -42,7 +42,7 @@ def parse_groups(text: str) -> Mapping[int, str]:
     return found
 
 
-@probe
+@probe(of_the_moment=True)
 def device_access(host: Host, nodes: DeviceNodes, pci: PciCards | None) -> DeviceAccess:
     """From what stat says of the nodes."""
     if not nodes.cards and not nodes.managers:

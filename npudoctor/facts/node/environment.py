@@ -75,7 +75,7 @@ class NamedPaths:
     stats: Mapping[str, FileStat | None]
 
 
-@probe
+@probe(of_the_moment=True)
 def named_paths(host: Host, environment: JobEnvironment) -> NamedPaths:
     """From stat, for the variables whose legal value is a path."""
     found: dict[str, FileStat | None] = {}

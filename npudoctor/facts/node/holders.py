@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import memory_of
+from npudoctor.facts.node.chips import memory_of
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import NpuProcess, NpuSmiInfo
@@ -52,7 +52,7 @@ class CardHolders:
         """Whether a job is, or may be, at work: the driver lists nobody without reason."""
         return any(holder.state is not State.DEAD for holder in self.holders)
 
-    def on(self, npu_id: int, chip_id: int | None) -> tuple[CardHolder, ...]:
+    def on(self, npu_id: int | None, chip_id: int | None) -> tuple[CardHolder, ...]:
         """Those on one chip; a row without a chip counts for every chip of its NPU."""
         return tuple(
             holder
@@ -69,7 +69,7 @@ class JobsInSight:
     reason: str = ""
 
 
-@probe
+@probe(of_the_moment=True)
 def jobs_in_sight(
     holders: CardHolders | None, answer: NpuSmiAnswer | None, info: NpuSmiInfo | None, nodes: DeviceNodes | None
 ) -> JobsInSight:
@@ -87,7 +87,7 @@ def jobs_in_sight(
     return JobsInSight(False, (answer.reason if answer else None) or "npu-smi's answer is not known")
 
 
-@probe
+@probe(of_the_moment=True)
 def card_holders(host: Host, info: NpuSmiInfo, processes: Processes | None, container: Container | None) -> CardHolders:
     """From npu-smi; known to be dead are only those on a host whose processes this user sees, all of them."""
     if info.idle_npus is None and not info.processes:

@@ -37,7 +37,7 @@ def parse_variables(text: str) -> dict[str, str]:
     return {name: value[:80] for name, equals, value in pairs if equals and name in LAUNCHED}
 
 
-@probe
+@probe(of_the_moment=True)
 def launch_variables(host: Host, holders: CardHolders) -> LaunchVariables:
     """From /proc/PID/environ of the live processes that hold a card."""
     found = {}

@@ -236,7 +236,7 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
 def told(host: Host, python: TargetPython) -> Completed:
     """What `npudoctor smoke` prints there, one event a line: made now, or as it was recorded."""
     live = host.about.source == "live"
-    if live and getattr(host, "rooted", False):
+    if live and host.rooted:
         raise NotApplicable("what lies below --root has no cards of its own to train on")
     own = os.path.join(os.path.dirname(sys.executable), "npudoctor")
     command = [own if live and os.path.exists(own) else "npudoctor"]

@@ -1,108 +1,44 @@
-"""What npu-smi prints, as facts: one name for its parsers, whichever module reads which output."""
+"""What npu-smi prints, as facts: the names that plug-ins use. A new page need not be named here."""
 
-from typing import TYPE_CHECKING
-
-from npudoctor.facts.faces import lazily
-from npudoctor.facts.npu_smi.failure import NpuSmiFailure, parse_failure
-from npudoctor.facts.npu_smi.pages import (
-    Board,
-    ListedNpu,
-    MapRow,
-    NpuList,
-    NpuMap,
-    ToolVersion,
-    parse_board,
-    parse_fields,
-    parse_list,
-    parse_map,
-    parse_tool_version,
-)
-from npudoctor.facts.npu_smi.table import Chip, NpuProcess, NpuSmiInfo, parse_info
-from npudoctor.facts.npu_smi.topology import Topology, parse_topology
-
-if TYPE_CHECKING:
-    from npudoctor.facts.npu_smi.chip_pages import (
-        Common,
-        CommonChip,
-        Ecc,
-        NpuMemory,
-        Usages,
-        parse_common,
-        parse_ecc,
-        parse_memory,
-        parse_usages,
-    )
-    from npudoctor.facts.npu_smi.health import Health, parse_health
-    from npudoctor.facts.npu_smi.links import (
-        Flash,
-        FlashPart,
-        HccsLinks,
-        HeldMemory,
-        PcieErrors,
-        PhyIdRemap,
-        ProcessMemory,
-        parse_flash,
-        parse_hccs,
-        parse_pcie_errors,
-        parse_phyid_remap,
-        parse_process_memory,
-    )
-else:
-    __getattr__ = lazily(
-        __name__,
-        {
-            "npudoctor.facts.npu_smi.chip_pages": (
-                "Common CommonChip Ecc NpuMemory Usages parse_common parse_ecc parse_memory parse_usages"
-            ),
-            "npudoctor.facts.npu_smi.health": "Health parse_health",
-            "npudoctor.facts.npu_smi.links": (
-                "Flash FlashPart HccsLinks HeldMemory PcieErrors PhyIdRemap ProcessMemory parse_flash "
-                "parse_hccs parse_pcie_errors parse_phyid_remap parse_process_memory"
-            ),
-        },
-    )
-
-__all__ = [
-    "Board",
-    "Chip",
-    "Common",
-    "CommonChip",
-    "Ecc",
-    "Flash",
-    "FlashPart",
-    "HccsLinks",
-    "Health",
-    "HeldMemory",
-    "ListedNpu",
-    "MapRow",
-    "NpuList",
-    "NpuMap",
-    "NpuMemory",
-    "NpuProcess",
-    "NpuSmiFailure",
-    "NpuSmiInfo",
-    "PcieErrors",
-    "PhyIdRemap",
-    "ProcessMemory",
-    "ToolVersion",
-    "Topology",
-    "Usages",
-    "parse_board",
-    "parse_common",
-    "parse_ecc",
-    "parse_failure",
-    "parse_fields",
-    "parse_flash",
-    "parse_hccs",
-    "parse_health",
-    "parse_info",
-    "parse_list",
-    "parse_map",
-    "parse_memory",
-    "parse_pcie_errors",
-    "parse_phyid_remap",
-    "parse_process_memory",
-    "parse_tool_version",
-    "parse_topology",
-    "parse_usages",
-]
+from npudoctor.facts.npu_smi.chip_pages import Common as Common
+from npudoctor.facts.npu_smi.chip_pages import CommonChip as CommonChip
+from npudoctor.facts.npu_smi.chip_pages import Ecc as Ecc
+from npudoctor.facts.npu_smi.chip_pages import NpuMemory as NpuMemory
+from npudoctor.facts.npu_smi.chip_pages import Usages as Usages
+from npudoctor.facts.npu_smi.chip_pages import parse_common as parse_common
+from npudoctor.facts.npu_smi.chip_pages import parse_ecc as parse_ecc
+from npudoctor.facts.npu_smi.chip_pages import parse_memory as parse_memory
+from npudoctor.facts.npu_smi.chip_pages import parse_usages as parse_usages
+from npudoctor.facts.npu_smi.failure import NpuSmiFailure as NpuSmiFailure
+from npudoctor.facts.npu_smi.failure import parse_failure as parse_failure
+from npudoctor.facts.npu_smi.health import Health as Health
+from npudoctor.facts.npu_smi.health import parse_health as parse_health
+from npudoctor.facts.npu_smi.links import Flash as Flash
+from npudoctor.facts.npu_smi.links import FlashPart as FlashPart
+from npudoctor.facts.npu_smi.links import HccsLinks as HccsLinks
+from npudoctor.facts.npu_smi.links import HeldMemory as HeldMemory
+from npudoctor.facts.npu_smi.links import PcieErrors as PcieErrors
+from npudoctor.facts.npu_smi.links import PhyIdRemap as PhyIdRemap
+from npudoctor.facts.npu_smi.links import ProcessMemory as ProcessMemory
+from npudoctor.facts.npu_smi.links import parse_flash as parse_flash
+from npudoctor.facts.npu_smi.links import parse_hccs as parse_hccs
+from npudoctor.facts.npu_smi.links import parse_pcie_errors as parse_pcie_errors
+from npudoctor.facts.npu_smi.links import parse_phyid_remap as parse_phyid_remap
+from npudoctor.facts.npu_smi.links import parse_process_memory as parse_process_memory
+from npudoctor.facts.npu_smi.pages import Board as Board
+from npudoctor.facts.npu_smi.pages import ListedNpu as ListedNpu
+from npudoctor.facts.npu_smi.pages import MapRow as MapRow
+from npudoctor.facts.npu_smi.pages import NpuList as NpuList
+from npudoctor.facts.npu_smi.pages import NpuMap as NpuMap
+from npudoctor.facts.npu_smi.pages import ToolVersion as ToolVersion
+from npudoctor.facts.npu_smi.pages import parse_board as parse_board
+from npudoctor.facts.npu_smi.pages import parse_fields as parse_fields
+from npudoctor.facts.npu_smi.pages import parse_list as parse_list
+from npudoctor.facts.npu_smi.pages import parse_map as parse_map
+from npudoctor.facts.npu_smi.pages import parse_tool_version as parse_tool_version
+from npudoctor.facts.npu_smi.table import Chip as Chip
+from npudoctor.facts.npu_smi.table import NpuProcess as NpuProcess
+from npudoctor.facts.npu_smi.table import NpuSmiInfo as NpuSmiInfo
+from npudoctor.facts.npu_smi.table import parse_info as parse_info
+from npudoctor.facts.npu_smi.topology import Topology as Topology
+from npudoctor.facts.npu_smi.topology import parse_topology as parse_topology

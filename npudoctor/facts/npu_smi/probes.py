@@ -7,12 +7,11 @@ for the reason that it gives.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
-from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi import NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
 from npudoctor.records import record
 from npudoctor.sdk import (
@@ -24,7 +23,6 @@ from npudoctor.sdk import (
     Options,
     ParseError,
     Unavailable,
-    ask_each,
     probe,
 )
 
@@ -61,7 +59,7 @@ def _last_line(text: str) -> str:
     return next((line.strip()[:160] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
     """From `npu-smi info`; unavailable only where nobody has looked."""
     limit = options.tool_timeout_s
@@ -191,13 +189,13 @@ def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
     return found
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_list(host: Host, options: Options, _: NpuSmiInfo) -> NpuList:
     """From `npu-smi info -l`."""
     return npu_smi.parse_list(_page(host, options, "info", "-l"))
 
 
-@probe
+@probe(of_the_moment=True)
 def npu_map(host: Host, options: Options, _: NpuSmiInfo) -> NpuMap:
     """From `npu-smi info -m`."""
     return npu_smi.parse_map(_page(host, options, "info", "-m"))
@@ -214,56 +212,3 @@ class NpuSmiVersion:
 def npu_smi_version(host: Host, options: Options, _: NpuSmiInfo) -> NpuSmiVersion:
     """From `npu-smi -v`."""
     return NpuSmiVersion(npu_smi.parse_tool_version(_page(host, options, "-v")).version)
-
-
-@record(frozen=True)
-class Boards:
-    """The board page of every NPU by its id; one whose page failed is left out, with the reason in `failed`."""
-
-    by_npu: Mapping[int, Board]
-    failed: Mapping[int, Unavailable]
-
-
-@probe
-def boards(host: Host, options: Options, info: NpuSmiInfo) -> Boards:
-    """From `npu-smi info -t board -i N` for every NPU; not in profile quick, which asks no card by itself."""
-    if options.profile == "quick":
-        raise NotApplicable("profile quick asks no card by itself")
-    ids = tuple(dict.fromkeys(chip.npu_id for chip in info.npus))
-    commands = [(TOOL, "info", "-t", "board", "-i", str(npu_id)) for npu_id in ids]
-    found: dict[int, Board] = {}
-    failed: dict[int, Unavailable] = {}
-    answers = ask_each(host, commands, timeout=options.tool_timeout_s)
-    for npu_id, command, answer in zip(ids, commands, answers, strict=True):
-        try:
-            if isinstance(answer, Unavailable):
-                raise answer
-            found[npu_id] = npu_smi.parse_board(answer_of(answer, " ".join(command)))
-        except Unavailable as why:
-            failed[npu_id] = why
-        except ParseError as problem:
-            failed[npu_id] = Unavailable(f"`{' '.join(command)}`: {problem}", because=Because.FAILED)
-    return Boards(found, failed)
-
-
-@record(frozen=True)
-class HealthPages:
-    """The health pages of the chips that are not OK, by NPU and chip; those that could not be had are missing."""
-
-    by_chip: Mapping[tuple[int, int | None], npu_smi.Health]
-
-
-@probe
-def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
-    """From `npu-smi info -t health -i N` (`-c C` where a card has several chips), only for chips that are not OK."""
-    sick = [chip for chip in info.npus if chip.health is not None and chip.health.upper() != "OK"]
-    if options.profile == "quick":
-        raise NotApplicable("profile quick asks no card by itself")
-    found = {}
-    for chip in sick:
-        several = sum(other.npu_id == chip.npu_id for other in info.npus) > 1
-        words = ("-c", str(chip.chip_id)) if several and chip.chip_id is not None else ()
-        with contextlib.suppress(Unavailable, ParseError):
-            page = _page(host, options, "info", "-t", "health", "-i", str(chip.npu_id), *words)
-            found[chip.npu_id, chip.chip_id] = npu_smi.parse_health(page)
-    return HealthPages(found)

@@ -50,6 +50,11 @@ class Chip:
     hbm_used_mb: int | None = None
     hbm_total_mb: int | None = None
 
+    @property
+    def says_ok(self) -> bool | None:
+        """Whether npu-smi's word for its health is OK, whatever the case; None where it shows none."""
+        return None if self.health is None else self.health.upper() == "OK"
+
 
 @record(frozen=True, kw_only=True)
 class NpuProcess:

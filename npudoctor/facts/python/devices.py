@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.node.cards import Card, Cards, memory_of, subject_of
+from npudoctor.facts.node.chips import Chips, NodeChip
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.node.holders import CardHolders, State
 from npudoctor.facts.npu_smi import NpuSmiInfo
@@ -38,18 +38,18 @@ _START_S = 30.0
 class JobCards:
     """The chips that a job sees, by the number that it gives them; those that the variable leaves of all."""
 
-    chips: tuple[Card, ...]
+    chips: tuple[NodeChip, ...]
     source: str
     variable: str | None = None
 
 
 @probe
-def job_cards(cards: Cards, environment: JobEnvironment | None) -> JobCards:
+def job_cards(cards: Chips, environment: JobEnvironment | None) -> JobCards:
     """All chips, or those that ASCEND_RT_VISIBLE_DEVICES names, up to the first that is not there."""
     value = environment.filled(VISIBLE) if environment is not None else None
     if value is None:
         return JobCards(cards.chips, cards.source)
-    chosen: list[Card] = []
+    chosen: list[NodeChip] = []
     for part in value.split(","):
         number = int(part) if re.fullmatch(r"\s*[0-9]{1,4}\s*", part) else cards.count
         if number >= cards.count or cards.chips[number] in chosen:
@@ -128,7 +128,7 @@ def device_math(
     if info is None and host.about.source == "live":
         raise Unavailable("which cards are idle is not known: npu-smi gave no table", blocked_by="driver.npu-smi")
     count = min(len(job.chips), imported.attempt.device_count)
-    busy = sorted(_busy(job.chips[:count], info, holders)) if info is not None else []
+    busy = list(_busy(job.chips[:count], holders)) if info is not None else []
     idle = [number for number in range(count) if number not in busy]
     waves = -(-len(idle) // max(1, len(cpu.allowed or ()) or cpu.logical or 1)) if cpu is not None else len(idle)
     first_s, next_s = FIRST.of(options), NEXT.of(options)
@@ -145,15 +145,11 @@ def device_math(
     return parse_math(done.stdout)
 
 
-def _busy(chips: Iterable[Card], info: NpuSmiInfo, holders: CardHolders | None) -> Iterable[int]:
+def _busy(chips: Iterable[NodeChip], holders: CardHolders | None) -> Iterable[int]:
     """Those that a process may hold, or whose memory somebody has taken."""
-    known = {subject_of(chip, info.npus): chip for chip in info.npus}
-    for number, card in enumerate(chips):
-        chip = known.get(card.subject)
-        if chip is None:
-            continue
+    for number, chip in enumerate(chips):
         rows = holders.on(chip.npu_id, chip.chip_id) if holders is not None else ()
-        used, total = memory_of(chip)
+        used, total = chip.memory_used_mb, chip.memory_mb
         taken = used is not None and total is not None and used > knowledge.hardware().idle_limit_mb(total)
         if taken or any(row.state is not State.DEAD for row in rows):
             yield number

@@ -275,7 +275,7 @@ class TorchPair:
     torch_npu: Distribution
 
 
-@probe
+@probe(of_the_moment=True)
 def torch_pair(environment: PythonEnvironment) -> TorchPair:
     """Both, or the check that says what is missing."""
     if environment.torch is None:

@@ -33,7 +33,7 @@ def parse(text: str) -> KernelLog:
     return KernelLog(tuple(line.rstrip() for line in written if wanted.search(line)), len(written))
 
 
-@probe
+@probe(of_the_moment=True)
 def kernel_log(host: Host, container: Container | None = None) -> KernelLog:
     """From `journalctl -k`; unavailable where this user sees nothing of it, and in a container, which has none."""
     if container is not None:

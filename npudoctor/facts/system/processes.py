@@ -104,7 +104,7 @@ def parse(rows: Iterable[Mapping[str, Any]]) -> Processes:
     return Processes(found)
 
 
-@probe
+@probe(of_the_moment=True)
 def processes(host: Host) -> Processes:
     """From the kernel; npudoctor itself is not among them."""
     rows = host.measure("processes")

@@ -103,7 +103,7 @@ def parse_disks(rows: Iterable[Mapping[str, Any]], mounts: Mounts) -> Disks:
     return Disks(tuple(found.values()))
 
 
-@probe
+@probe(of_the_moment=True)
 def mounts(host: Host) -> Mounts:
     """From the mount table."""
     rows = host.measure("mounts")
@@ -112,7 +112,7 @@ def mounts(host: Host) -> Mounts:
     return parse_mounts(rows)
 
 
-@probe
+@probe(of_the_moment=True)
 def disks(host: Host, mounts: Mounts | None) -> Disks:
     """From the kernel, without asking the servers of network file systems."""
     rows = host.measure("disks")
@@ -174,7 +174,7 @@ def log_path(environment: Mapping[str, str]) -> str | None:
     return posixpath.join(home, "ascend/log") if home else None
 
 
-@probe
+@probe(of_the_moment=True)
 def log_folder(host: Host, environment: JobEnvironment) -> LogFolder:
     """From the folder itself; links are not followed."""
     path = log_path(environment)

@@ -102,6 +102,11 @@ class LocalHost(Changes):
         )
 
     @property
+    def instant(self) -> bool:
+        """Whether nobody has to wait for an answer: processes take their time."""
+        return False
+
+    @property
     def rooted(self) -> bool:
         """Whether its files are another node's than its processes."""
         return bool(self._root)

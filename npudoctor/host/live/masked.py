@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor.host import TOOL_TIMEOUT_S, Completed, Host
+from npudoctor.host import TOOL_TIMEOUT_S, Completed
+from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.privacy.command_lines import LONGEST_WORD, reduced
 from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
 
 
-class MaskedHost:
+class MaskedHost(ForwardingHost):
     """A host whose texts are masked; everything else is its `host`'s own."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._host, name)
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command; its outputs masked."""

@@ -35,7 +35,7 @@ class RecordedHost:
     """
 
     instant = True
-    """Nobody has to wait for an answer, so that nothing is gained by asking side by side."""
+    rooted = True
 
     def __init__(
         self,
@@ -230,6 +230,10 @@ class RecordedHost:
         except OSError as problem:
             raise self._unreadable(path, problem) from None
 
+    def read_part(self, path: str, offset: int, length: int) -> bytes:
+        """Some bytes out of the middle of a file."""
+        return self.read_bytes(path, limit=offset + length)[offset:]
+
     def read_link(self, path: str) -> str | None:
         """The target of a symbolic link; None where the path is no link."""
         try:
@@ -275,6 +279,9 @@ class RecordedHost:
 
     def _not_recorded(self, what: str) -> Unavailable:
         return Unavailable(f"{what} is not in this {self._what}", because=Because.NOT_RECORDED)
+
+    def close(self) -> None:
+        """Nothing runs here."""
 
     # Measurements
 

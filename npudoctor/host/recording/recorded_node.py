@@ -25,9 +25,6 @@ SLASH = "%2F"
 class BundleHost(RecordedHost):
     """A recorded node. It refuses every change."""
 
-    def close(self) -> None:
-        """Nothing runs on a recorded node."""
-
     def write_file(
         self,
         path: str,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Host, Unavailable, User, command_key
+from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.recording.bundle_reader import NO_ENVIRONMENT
 from npudoctor.host.recording.canned import OUTPUT_LIMIT_BYTES, failure_key
 from npudoctor.host.simulated.tree import MAX_LINKS, normal
@@ -48,34 +49,19 @@ class Notes:
     asked: dict[str, set[str]] = field(default_factory=dict)
 
 
-class RecordingHost:
+class RecordingHost(ForwardingHost):
     """Implements `Host` over another host; `notes` holds what that one has answered so far."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self._targets: dict[str, str | None] = {}
         self.notes = Notes(about=host.about, user=host.user)
-
-    @property
-    def about(self) -> About:
-        """Where the answers come from: the recorded host itself, so that everybody asks as they would without us."""
-        return self._host.about
-
-    @property
-    def user(self) -> User:
-        """The user who asks."""
-        return self._host.user
 
     @property
     def environ(self) -> Mapping[str, str]:
         """The variables of a job."""
         self.notes.environ = self._noting(NO_ENVIRONMENT, None, lambda: self._host.environ)
         return self.notes.environ
-
-    def close(self) -> None:
-        """End what still runs."""
-        if close := getattr(self._host, "close", None):
-            close()
 
     def _noting(self, failure: str, missing: str | None, ask: Callable[[], Answer]) -> Answer:
         """Ask, and note why there is no answer; what a recording does not hold is no answer to be noted."""
@@ -100,14 +86,6 @@ class RecordingHost:
         """Run a script inside the target Python, and note how it ended."""
         ask = self._host.run_in_target
         return self._run(f"python {name}", timeout, lambda: ask(name, python, timeout=timeout, environ=environ))
-
-    def target_user(self, python: str) -> User:
-        """As whom the interpreter runs there."""
-        return self._host.target_user(python)
-
-    def target_environ(self, python: str) -> Mapping[str, str]:
-        """The variables with which it runs."""
-        return self._host.target_environ(python)
 
     def _run(self, key: str, timeout: float, ask: Callable[[], Completed]) -> Completed:
         done = self._noting(failure_key("run", key), key, ask)
@@ -147,11 +125,7 @@ class RecordingHost:
     def read_part(self, path: str, offset: int, length: int) -> bytes:
         """Some bytes out of the middle of a file, noted as such."""
         place = self._place(path)
-        part = getattr(self._host, "read_part", None)
-        if part is None:
-            ask = lambda: self._host.read_bytes(path, limit=offset + length)[offset:]  # noqa: E731
-        else:
-            ask = lambda: bytes(part(path, offset, length))  # noqa: E731
+        ask = lambda: self._host.read_part(path, offset, length)  # noqa: E731
         content = self._noting(failure_key("read", path), place, ask)
         self.notes.asked.setdefault(place, set()).add(path)
         self.notes.parts.setdefault(place, {})[offset] = content
@@ -191,6 +165,10 @@ class RecordingHost:
         """The target of a symbolic link; it and the links on the way to it are noted."""
         folder, name = posixpath.split(path.rstrip("/"))
         return self._target(posixpath.join(self._place(folder), name)) if name else None
+
+    def real_path(self, path: str) -> str:
+        """The path with its links followed, each of them noted."""
+        return self._place(path)
 
     def _place(self, path: str) -> str:
         """The path with every link in it followed as the node would, and noted; at most 40 links."""

@@ -12,6 +12,8 @@ from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
 
 if TYPE_CHECKING:
+    from npudoctor.cards import Problem
+    from npudoctor.facts.node.chips import NodeChip
     from npudoctor.tui.model.session import Session
 
 PAST = 60
@@ -32,29 +34,28 @@ class Held:
 
 @record(frozen=True, kw_only=True)
 class ChipRow:
-    """One chip. `memory` is used and total MiB of HBM, or of DDR where there is none; None is what is not shown."""
+    """One chip as npu-smi shows it now, its processes, and what the checks say of it."""
 
-    subject: str
-    label: str
-    name: str = ""
-    health: str | None = None
-    temp_c: int | None = None
-    power_w: float | None = None
-    aicore_pct: int | None = None
-    used_mb: int | None = None
-    total_mb: int | None = None
-    bus_id: str | None = None
+    chip: NodeChip
     held: tuple[Held, ...] = ()
     link: str | None = None
     firmware: str | None = None
-    state: State = State.OK
-    problems: tuple[str, ...] = ()
-    hot: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How the row is called: `3`, or `3.1` where its NPU has several chips."""
+        return self.chip.subject.removeprefix("npu:").replace("/chip:", ".")
+
+    def state(self, check: str | None = None) -> State:
+        """How it stands by all checks, or by one."""
+        worst = next((one for one in self.problems if check in (None, one.check)), None)
+        return State(worst.severity.value) if worst else State.OK
 
 
 @record(frozen=True)
 class Reading:
-    """One look. `reason` says why there are no rows; `seconds` is how long the tool took."""
+    """One reading. `reason` says why there are no rows; `seconds` is how long the tool took."""
 
     rows: tuple[ChipRow, ...] = ()
     reason: str | None = None
@@ -64,7 +65,7 @@ class Reading:
 
 
 class Pace:
-    """How long to wait between two looks: the larger of 2 s and five times the last one; more where the tool fails."""
+    """How long to wait between two readings: the larger of 2 s and five times the last; more where the tool fails."""
 
     LEAST_S, MOST_S = 2.0, 60.0
 
@@ -77,13 +78,13 @@ class Pace:
         """How long to wait now, in seconds."""
         return self._wait_s
 
-    def took(self, seconds: float, *, failed: bool) -> None:
-        """Take note of a look."""
+    def record_duration(self, seconds: float, *, failed: bool) -> None:
+        """Take note of how long a reading took, in seconds."""
         fitting = max(self.chosen_s, seconds) if self.chosen_s else max(self.LEAST_S, 5 * seconds)
         self._wait_s = min(max(fitting, 2 * self._wait_s) if failed else fitting, self.MOST_S)
 
-    def choose(self, way: int) -> None:
-        """Ask more or less often; below the least there is nothing."""
+    def step(self, way: int) -> None:
+        """Poll more (-1) or less (1) often, within the least and the most."""
         steps = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
         now = self.chosen_s or self.LEAST_S
         place = min(range(len(steps)), key=lambda one: abs(steps[one] - now))
@@ -92,7 +93,7 @@ class Pace:
 
 
 class Curves:
-    """What AI Cores did lately, by chip."""
+    """The recent AI Core usage of each chip, for the curves."""
 
     def __init__(self) -> None:
         self._by_chip: dict[str, deque[int]] = {}
@@ -100,7 +101,7 @@ class Curves:
     def add(self, reading: Reading) -> None:
         """Keep a reading."""
         for row in reading.rows:
-            self._by_chip.setdefault(row.subject, deque(maxlen=PAST)).append(row.aicore_pct or 0)
+            self._by_chip.setdefault(row.chip.subject, deque(maxlen=PAST)).append(row.chip.aicore_pct or 0)
 
     def of(self, subject: str) -> tuple[int, ...]:
         """The percentages, oldest first."""
@@ -108,74 +109,53 @@ class Curves:
 
 
 def read(session: Session, diagnosis: Diagnosis) -> Reading:
-    """Ask npu-smi once for the table, and the kernel for the processes; takes as long as the tool does."""
-    from npudoctor.facts.node import cards, holders
-    from npudoctor.facts.node.container import Container
-    from npudoctor.facts.npu_smi import probes
-    from npudoctor.facts.system import processes
-    from npudoctor.host import ParseError, Unavailable
+    """Ask npu-smi for the table and judge the chips' health anew; takes as long as the tool does."""
+    from npudoctor.cards import HEALTH_CHECK, problems
+    from npudoctor.facts.node.chips import Chips
+    from npudoctor.facts.node.holders import CardHolders
+    from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 
     at = f"{clock.local():%H:%M:%S}"
-    try:
-        with session.looking() as host:
-            answer = probes.npu_smi_answer(host=host, options=session.node.selection.options)
-            info = answer.info
-            if info is None:
-                return all_visible(Reading(reason=answer.reason, seconds=answer.seconds, at=at))
-            try:
-                known = processes.processes(host=host)
-            except Unavailable:
-                known = None
-            try:
-                holding = holders.card_holders(host, info, known, session.known(Container))
-            except Unavailable:
-                holding = None
-    except (Unavailable, ParseError) as why:
-        return all_visible(Reading(reason=str(why), at=at))
+    facts, judged = session.ask(NpuSmiAnswer, Chips, CardHolders, check=HEALTH_CHECK)
+    answer, chips, holding = facts.get(NpuSmiAnswer), facts.get(Chips), facts.get(CardHolders)
+    if not isinstance(answer, NpuSmiAnswer):
+        return all_visible(Reading(reason=_why(answer), at=at))
+    if answer.info is None or not isinstance(chips, Chips):
+        return all_visible(Reading(reason=answer.reason or _why(chips), seconds=answer.seconds, at=at))
+    results = {**diagnosis.results, **{result.check: result for result in judged}}.values()
     links, firmware = _links(session), _firmware(session)
-    rows = []
-    for chip in info.npus:
-        subject = cards.subject_of(chip, info.npus)
-        used, total = cards.memory_of(chip)
-        problems = _problems(diagnosis, subject)
-        rows.append(
-            ChipRow(
-                subject=subject,
-                label=subject.removeprefix("npu:").replace("/chip:", "."),
-                name=chip.name or "",
-                health=chip.health,
-                temp_c=chip.temp_c,
-                power_w=chip.power_w,
-                aicore_pct=chip.aicore_pct,
-                used_mb=used,
-                total_mb=total,
-                bus_id=chip.bus_id,
-                held=tuple(map(_held, holding.on(chip.npu_id, chip.chip_id))) if holding else (),
-                link=links.get(subject),
-                firmware=firmware.get(subject),
-                state=_state(problems, chip.health),
-                problems=tuple(text for _, text in problems),
-                hot=any("(npu.temperature)" in text for _, text in problems),
-            )
+    rows = tuple(
+        ChipRow(
+            chip=chip,
+            held=tuple(map(_held, holding.on(chip.npu_id, chip.chip_id))) if isinstance(holding, CardHolders) else (),
+            link=links.get(chip.subject),
+            firmware=firmware.get(chip.subject),
+            problems=problems(results, chip.subject),
         )
-    return all_visible(Reading(rows=tuple(rows), seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
+        for chip in chips.chips
+    )
+    return all_visible(Reading(rows=rows, seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
+
+
+def _why(absent: Any) -> str:
+    """What stands in the place of a fact, as a clause."""
+    return getattr(absent, "reason", None) or "npu-smi could not be asked"
 
 
 def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
     """What the last run of the checks knows of a chip beyond the table: board, memory errors, network port."""
-    from npudoctor.facts.npu_smi.per_chip import ChipEcc, ChipMemory
-    from npudoctor.facts.npu_smi.probes import Boards
+    from npudoctor.facts.by_chip import PerChip
+    from npudoctor.facts.npu_smi import Board, Ecc, NpuMemory
 
     found: list[tuple[str, str]] = []
-    boards, ecc, memory = session.known(Boards), session.known(ChipEcc), session.known(ChipMemory)
-    number = int(row.subject.partition("/")[0].removeprefix("npu:") or 0)
-    board = boards.by_npu.get(number) if boards else None
+    boards, ecc, memory = session.known(PerChip[Board]), session.known(PerChip[Ecc]), session.known(PerChip[NpuMemory])
+    board = boards.by_subject.get(row.chip.subject.partition("/")[0]) if boards else None
     for title, page, names in (
         ("board", board, ("product_name", "serial_number", "board_id", "slot_id", "firmware_version", "compatibility")),
-        ("memory", memory.by_subject.get(row.subject) if memory else None, ("hbm_temp_c", "hbm_clock_mhz")),
+        ("memory", memory.by_subject.get(row.chip.subject) if memory else None, ("hbm_temp_c", "hbm_clock_mhz")),
         (
             "ECC",
-            ecc.by_subject.get(row.subject) if ecc else None,
+            ecc.by_subject.get(row.chip.subject) if ecc else None,
             ("hbm_single", "hbm_double", "hbm_double_aggregate", "hbm_isolated_pages"),
         ),
     ):
@@ -183,24 +163,9 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
         said = [f"{name.replace('_', ' ')} {value}" for name, value in words if value is not None]
         if said:
             found.append((title, " · ".join(said)))
-    if network := _network(session, row.subject):
+    if network := _network(session, row.chip.subject):
         found.append(("network", " · ".join(network)))
     return all_visible(found)
-
-
-def _problems(diagnosis: Diagnosis, subject: str) -> list[tuple[State, str]]:
-    return [
-        (State(finding.severity.value), f"{finding.summary} ({result.check})")
-        for result in diagnosis.results.values()
-        for finding in worth(result)
-        if finding.subject == subject
-    ]
-
-
-def _state(problems: list[tuple[State, str]], health: str | None) -> State:
-    if any(state is State.ERROR for state, _ in problems) or (health or "OK") != "OK":
-        return State.ERROR
-    return State.WARNING if problems else State.OK
 
 
 def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -221,13 +186,11 @@ def _held(holder: Any) -> Held:
     )
 
 
-def _links(session: Session) -> Mapping[str, str]:
+def _links(session: Session) -> Mapping[str, str | None]:
     from npudoctor.facts.hccn.card_view import CardLinks
 
     links = session.known(CardLinks)
-    if links is None:
-        return {}
-    return {links.subjects[id]: status for id, status in links.statuses.items() if id in links.subjects}
+    return links.by_subject if links else {}
 
 
 def _network(session: Session, subject: str) -> list[str]:

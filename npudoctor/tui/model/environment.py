@@ -51,14 +51,14 @@ class Variables:
 def variables(session: Session, diagnosis: Diagnosis) -> Variables:
     """Those that the catalogue knows, the set ones and the wrong ones first."""
     from npudoctor import knowledge
-    from npudoctor.facts.node.cards import Cards
+    from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.environment import JobEnvironment
     from npudoctor.host import Unavailable
 
     found = session.facts.get(JobEnvironment)
     if not isinstance(found, JobEnvironment):
         return Variables(reason=found.reason if isinstance(found, Unavailable) else "the variables are not known yet")
-    cards = session.known(Cards)
+    cards = session.known(Chips)
     family = cards.family if cards else None
     blamed = _blamed(diagnosis)
     rows = []

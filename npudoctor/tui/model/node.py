@@ -54,7 +54,7 @@ def badge(source: str, recorded_at: str | None) -> str:
 
 def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     """What is known at the end of a run."""
-    from npudoctor.facts.node.cards import Cards
+    from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.container import Container
     from npudoctor.facts.node.context import Service
     from npudoctor.facts.system.platform import Platform
@@ -62,7 +62,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     with session.looking() as host:
         about = host.about
     platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
-    cards = session.known(Cards)
+    cards = session.known(Chips)
     state = "" if service is None else "in service" if service.in_service else "idle"
     if cards is not None and not cards.chips:  # what is not there is not idle either
         state = ""

@@ -91,7 +91,7 @@ def _record(session: Session, place: str) -> None:
 
     with session.looking() as host:
         recorder = RecordingHost(host)
-        for _ in engine.run(session.node.catalog, recorder, session.node.selection, every_fact=True):
+        for _ in engine.run(session.node.catalog, recorder, session.node.selection, facts=session.node.catalog.probes):
             pass
     kept, _ = recording_policy.reduced(recorder.notes)
     bundle_writer.write_archive(bundle_writer.files_of(kept), place, replace=False)

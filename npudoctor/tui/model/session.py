@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from npudoctor.records import record
+from npudoctor.injection import is_of
+from npudoctor.records import record, replace
 
 if TYPE_CHECKING:
     from npudoctor.engine import Event
+    from npudoctor.findings import Result
     from npudoctor.host import Host
     from npudoctor.plugins import Catalog
     from npudoctor.selection import Selection
@@ -52,7 +54,7 @@ class Session:
         self._node: Node | None = None
         self._kept: Host | None = None
         self._open = contextlib.ExitStack()
-        self._busy: set[Any] = set()
+        self._busy: set[Host] = set()
         self._closed = False
         self.facts: dict[type, Any] = {}
 
@@ -84,7 +86,7 @@ class Session:
                 self._busy.add(host)
             try:
                 if self._closed:
-                    _end(host)
+                    host.close()
                 yield host
             finally:
                 self._busy.discard(host)
@@ -113,18 +115,27 @@ class Session:
             found = engine.gather(self.node.catalog, host, options, deadline_s=limit_s)
         return {probe.provides: value for probe, value in found.items()}
 
+    def ask(self, *wanted: type, check: str) -> tuple[Mapping[type, Any], tuple[Result, ...]]:
+        """These facts as they are now, or what stands in their place, and what one check alone says of them."""
+        from npudoctor import engine
+
+        catalog, selection = self.node.catalog.alone(check), replace(self.node.selection, names=())
+        facts: dict[type, Any] = {}
+        results: tuple[Result, ...] = ()
+        with self.looking() as host:
+            for event in engine.run(catalog, host, selection, facts=wanted):
+                if isinstance(event, engine.Done):
+                    facts = {probe.provides: value for probe, value in event.facts.items()}
+                    results = event.report.results
+        return facts, results
+
     def known(self, fact: type) -> Any:
         """A fact of the last run; None where it is not known."""
         value = self.facts.get(fact)
-        return value if isinstance(value, fact) else None
+        return value if is_of(value, fact) else None
 
     def close(self) -> None:
         """End what still runs on the node, at once."""
         self._closed = True
-        for host in [*self._busy, self._kept]:
-            _end(host)
-
-
-def _end(host: Any) -> None:
-    if close := getattr(host, "close", None):
-        close()
+        for host in [*self._busy, *([self._kept] if self._kept else [])]:
+            host.close()

@@ -54,17 +54,17 @@ class Cards(NodeScreen):
                 yield Page(id="page")
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         self._pace = Pace(self.doctor.settings.interval_s)
         super().on_mount()
         self._look()
 
     def on_screen_suspend(self) -> None:
-        """Nobody sees it: ask nothing."""
+        """Pause polling while the screen is hidden."""
         self._hidden = True
 
     def on_screen_resume(self) -> None:
-        """Go on."""
+        """Resume polling."""
         self._hidden = False
         self._look()
 
@@ -87,7 +87,7 @@ class Cards(NodeScreen):
     def _take(self, reading: Reading) -> None:
         self._busy = False
         failed = reading.reason is not None
-        self._pace.took(reading.seconds, failed=failed)
+        self._pace.record_duration(reading.seconds, failed=failed)
         if not (failed and self._reading and self._reading.rows):
             self._reading = reading
             self._curves.add(reading)
@@ -115,7 +115,7 @@ class Cards(NodeScreen):
             self._headed = (width, pace)
             self.query_one("#head", Static).update(_head(width))
             self.query_one("#detail").border_title = pace
-        rows = [_row(row, self._curves.of(row.subject), width) for row in reading.rows]
+        rows = [_row(row, self._curves.of(row.chip.subject), width) for row in reading.rows]
         listed = self.query_one(OptionList)
         if listed.option_count == len(rows):
             for place, prompt in enumerate(rows):
@@ -152,7 +152,7 @@ class Cards(NodeScreen):
 
     def action_pace(self, way: int) -> None:
         """Ask more or less often, and remember it."""
-        self._pace.choose(way)
+        self._pace.step(way)
         self.doctor.remember(interval_s=self._pace.chosen_s)
         if self._next is not None:
             self._next.stop()
@@ -173,7 +173,7 @@ def _seconds(seconds: float) -> str:
 def _worst(rows: tuple[ChipRow, ...]) -> int:
     """The first chip that is ill, else the first that has something to say, else the first."""
     for state in (State.ERROR, State.WARNING):
-        if (place := next((number for number, row in enumerate(rows) if row.state is state), None)) is not None:
+        if (place := next((number for number, row in enumerate(rows) if row.state() is state), None)) is not None:
             return place
     return 0
 
@@ -208,21 +208,21 @@ def _head(width: int) -> Content:
 
 
 def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
-    fit = _Columns.of(width)
-    core = "–" if row.aicore_pct is None else f"{row.aicore_pct}%"
-    part = (row.used_mb or 0) / row.total_mb if row.total_mb else 0.0
+    fit, chip = _Columns.of(width), row.chip
+    core = "–" if chip.aicore_pct is None else f"{chip.aicore_pct}%"
+    part = (chip.memory_used_mb or 0) / chip.memory_mb if chip.memory_mb else 0.0
     full, empty = bar(part, fit.bar)
     ground, risen = curve(past, fit.curve)
-    memory = f"{(row.used_mb or 0) / 1024:.0f}/{row.total_mb / 1024:.0f}G" if row.total_mb else "–"
-    temp = "–" if row.temp_c is None else f"{row.temp_c}°"
-    power = "–" if row.power_w is None else f"{row.power_w:.0f} W"
-    state = STYLES[row.state]
+    memory = f"{(chip.memory_used_mb or 0) / 1024:.0f}/{chip.memory_mb / 1024:.0f}G" if chip.memory_mb else "–"
+    temp = "–" if chip.temp_c is None else f"{chip.temp_c}°"
+    power = "–" if chip.power_w is None else f"{chip.power_w:.0f} W"
+    state = STYLES[row.state()]
     return Content.assemble(
-        (f"{GLYPHS[row.state]} ", state),
+        (f"{GLYPHS[row.state()]} ", state),
         (f"{row.label:<5}", "bold"),
-        f"{row.name[: fit.model - 1]:<{fit.model}}" if fit.model else "",
-        (f"{(row.health or '–')[:7]:<8}", "" if row.health in ("OK", None) else state),
-        (f"{temp:>5}", state if row.hot else ""),
+        f"{(chip.name or '')[: fit.model - 1]:<{fit.model}}" if fit.model else "",
+        (f"{(chip.health or '–')[:7]:<8}", _marked(row, "npu.health")),
+        (f"{temp:>5}", _marked(row, "npu.temperature")),
         f"{power:>7}  ",
         (ground, "$faint"),
         (risen, "$accent"),
@@ -236,13 +236,21 @@ def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
     )
 
 
+def _marked(row: ChipRow, check: str) -> str:
+    """The style of what one check judges."""
+    state = row.state(check)
+    return "" if state is State.OK else STYLES[state]
+
+
 def _chip(row: ChipRow, pages: list[tuple[str, str]]) -> list[Paragraph]:
-    title = f"{row.subject}  {row.name}"
-    place = " · ".join(part for part in (row.bus_id, f"firmware {row.firmware}" if row.firmware else "") if part)
+    chip = row.chip
+    title = f"{chip.subject}  {chip.name or ''}"
+    place = " · ".join(part for part in (chip.bus_id, f"firmware {row.firmware}" if row.firmware else "") if part)
     said = [Paragraph(Content.assemble((title, "bold"), f"  {place}"))]
     for problem in row.problems:
-        style = STYLES[row.state]
-        said.append(Paragraph(Content.styled(problem, "bold"), Content.styled(f"{GLYPHS[row.state]} ", style), "  "))
+        state = State(problem.severity.value)
+        mark = Content.styled(f"{GLYPHS[state]} ", STYLES[state])
+        said.append(Paragraph(Content.styled(problem.text, "bold"), mark, "  "))
     for held in row.held:
         gone = {True: "", False: "  dead", None: "  not visible here"}[held.alive]
         memory = f"{held.memory_mb} MB" if held.memory_mb is not None else ""

@@ -1,0 +1,55 @@
+"""What each chip, or its network port, answers when it is asked by itself: one record for the pages of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from npudoctor.records import field, record
+from npudoctor.sdk import Completed, Unavailable
+
+Page = TypeVar("Page")
+Place = TypeVar("Place", str, int)
+
+
+@record(frozen=True)
+class PerChip(Generic[Page]):
+    """Pages by the subject that findings name: `npu:3`, `npu:3/chip:1`, of a page about the whole NPU `npu:3`.
+
+    `failed` says in a clause why others have none, `why` is the first of these reasons with its cause.
+    """
+
+    by_subject: Mapping[str, Page]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    why: Unavailable | None = field(default=None, compare=False)
+
+
+@record(frozen=True)
+class PerPort(Generic[Page]):
+    """Pages by the number of the device that has the port; `failed` and `why` as in `PerChip`."""
+
+    by_device: Mapping[int, Page]
+    failed: Mapping[int, str] = field(default_factory=dict)
+    why: Unavailable | None = field(default=None, compare=False)
+
+
+def collect(
+    places: Iterable[Place],
+    answers: Iterable[Completed | Unavailable],
+    read: Callable[[Place, Completed], Page],
+) -> tuple[dict[Place, Page], dict[Place, str], Unavailable | None]:
+    """What is read of each answer, why others gave nothing, and the first reason; raised where nobody answered."""
+    found: dict[Place, Page] = {}
+    failed: dict[Place, str] = {}
+    first: Unavailable | None = None
+    for place, answer in zip(places, answers, strict=True):
+        try:
+            if isinstance(answer, Unavailable):
+                raise answer
+            found[place] = read(place, answer)
+        except Unavailable as why:
+            failed[place] = why.reason
+            first = first or why
+    if first is not None and not found:
+        raise first
+    return found, failed, first

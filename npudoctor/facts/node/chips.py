@@ -1,0 +1,154 @@
+"""The chips of this node and what is known of each, from the best source that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from npudoctor import knowledge
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
+from npudoctor.facts.system.pci import PciCard, PciCards, normal_address
+from npudoctor.records import record
+from npudoctor.sdk import Because, Unavailable, probe
+
+
+@record(frozen=True, kw_only=True)
+class NodeChip:
+    """One chip as a job sees it; None is what is not known.
+
+    `device` is the N of its /dev/davinciN. `health` is npu-smi's word for it as printed: what follows from it is told
+    by the check npu.health alone. `temp_c` in degrees Celsius, `power_w` in watts, `aicore_pct` in percent, memory in
+    MiB: HBM, or DDR where the chip has no HBM. Fault codes, bit errors and links are facts of their own, since each
+    takes a question to every chip: `HealthPages`, `PerChip[Ecc]`, `CardLinks`, by the same
+    subjects.
+    """
+
+    subject: str
+    npu_id: int | None = None
+    chip_id: int | None = None
+    device: int | None = None
+    bus_id: str | None = None
+    name: str | None = None
+    family: str | None = None
+    subsystem: str | None = None
+    health: str | None = None
+    temp_c: int | None = None
+    power_w: float | None = None
+    aicore_pct: int | None = None
+    memory_used_mb: int | None = None
+    memory_mb: int | None = None
+
+
+@record(frozen=True)
+class Chips:
+    """The chips of this node or container; `source` is npu-smi, /dev or PCI. Empty where there is none."""
+
+    chips: tuple[NodeChip, ...]
+    source: str
+
+    @property
+    def count(self) -> int:
+        """How many chips a job can use."""
+        return len(self.chips)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of these chips, each once."""
+        return tuple(dict.fromkeys(chip.family for chip in self.chips if chip.family))
+
+    @property
+    def family(self) -> str | None:
+        """The family, where all chips are of one."""
+        return self.families[0] if len(self.families) == 1 else None
+
+
+def subject_of(chip: Chip, chips: Iterable[Chip]) -> str:
+    """How findings name a chip: by npu-smi's id, and by the chip's number only where its card has several."""
+    several = sum(other.npu_id == chip.npu_id for other in chips) > 1
+    return f"npu:{chip.npu_id}/chip:{chip.chip_id}" if several and chip.chip_id is not None else f"npu:{chip.npu_id}"
+
+
+def memory_of(chip: Chip) -> tuple[int | None, int | None]:
+    """Used and total MiB of the memory that models live in: HBM, else DDR."""
+    if chip.hbm_total_mb:
+        return chip.hbm_used_mb, chip.hbm_total_mb
+    return (chip.mem_used_mb, chip.mem_total_mb) if chip.mem_total_mb else (None, None)
+
+
+@probe(of_the_moment=True)
+def chips(
+    info: NpuSmiInfo | None, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None
+) -> Chips:
+    """From npu-smi's table, else from /dev, else, outside a container, from the PCI bus."""
+    on_bus = {card.slot: card for card in pci.cards} if pci else {}
+    families = {card.family for card in on_bus.values()}
+    only = next(iter(families)) if len(families) == 1 else None
+    if info is not None and info.npus:
+        devices = _devices(info, nodes)
+        return Chips(tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus), "npu-smi")
+    if nodes is not None and (nodes.cards or nodes.slices):
+        numbers = [one.number for one in nodes.cards or nodes.slices]
+        return Chips(
+            tuple(NodeChip(subject=f"npu:{number}", npu_id=number, device=number, family=only) for number in numbers),
+            "/dev",
+        )
+    if container is None and on_bus:
+        slots = enumerate(on_bus.values())
+        return Chips(
+            tuple(
+                NodeChip(subject=f"npu:{place}", bus_id=one.slot, family=one.family, subsystem=one.subsystem)
+                for place, one in slots
+            ),
+            "PCI",
+        )
+    if nodes is None:
+        raise Unavailable("neither npu-smi nor /dev could be asked for cards", because=Because.NOT_RECORDED)
+    return Chips((), "/dev")
+
+
+def _of_table(
+    chip: Chip, info: NpuSmiInfo, on_bus: Mapping[str, PciCard], only: str | None, devices: Mapping[str, int]
+) -> NodeChip:
+    """A row of npu-smi's table, with what the PCI bus knows of it; `only` is the family where the bus has one."""
+    slot = on_bus.get(normal_address(chip.bus_id)) if chip.bus_id else None
+    named = knowledge.hardware().family_by_name(
+        chip.name or "", hbm_total_mb=chip.hbm_total_mb, memory_total_mb=chip.mem_total_mb
+    )
+    subject = subject_of(chip, info.npus)
+    used, total = memory_of(chip)
+    return NodeChip(
+        subject=subject,
+        npu_id=chip.npu_id,
+        chip_id=chip.chip_id,
+        device=devices.get(subject),
+        bus_id=chip.bus_id,
+        name=chip.name,
+        family=slot.family if slot else named.id if named else only,
+        subsystem=slot.subsystem if slot else None,
+        health=chip.health,
+        temp_c=chip.temp_c or None,
+        power_w=chip.power_w or None,
+        aicore_pct=chip.aicore_pct,
+        memory_used_mb=used,
+        memory_mb=total,
+    )
+
+
+def _devices(info: NpuSmiInfo, nodes: DeviceNodes | None) -> dict[str, int]:
+    """The N of /dev/davinciN by subject; empty where rows and device nodes cannot be matched one to one."""
+    if nodes is None:
+        return {}
+    for number_of in (_own_number, lambda chip: chip.npu_id):
+        numbers = {subject_of(chip, info.npus): number_of(chip) for chip in info.npus}
+        known = {subject: number for subject, number in numbers.items() if number is not None}
+        if len(set(known.values())) == len(numbers) and set(known.values()) <= set(nodes.numbers):
+            return known
+    order = sorted(info.npus, key=lambda chip: (chip.npu_id, chip.chip_id or 0))
+    if len(order) != len(nodes.numbers):
+        return {}
+    return {subject_of(chip, info.npus): number for chip, number in zip(order, sorted(nodes.numbers), strict=True)}
+
+
+def _own_number(chip: Chip) -> int | None:
+    return chip.phy_id if chip.phy_id is not None else chip.device_id
