@@ -311,14 +311,16 @@ class LocalHost(Changes):
     def target_environ(self, python: str) -> Mapping[str, str]:
         """The variables with which a target Python runs: the job's.
 
-        A user who owns no more than the Python gets no secret of root's, and root no PATH that others can write.
+        A user who owns no more than the Python gets no secret of root's, and root no PATH or TMPDIR that others can
+        write.
         """
         user = self.target_user(python)
         if os.geteuid() != 0 or (isinstance(self._owner, User) and self._owner.uid):
             return self._variables
         if user.uid:
             return python_owner.handed_on(self._variables, user)
-        return {**self._variables, "PATH": python_owner.trusted_path(self._variables.get("PATH", os.defpath))}
+        variables = python_owner.trusted_variables(self._variables)
+        return {**variables, "PATH": python_owner.trusted_path(variables.get("PATH", os.defpath))}
 
     def _once(
         self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float, user: User | None = None
@@ -441,7 +443,8 @@ class LocalHost(Changes):
 
 def own_environment() -> dict[str, str]:
     """The variables of a tool: npudoctor's own, never a job's."""
-    return {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    variables = python_owner.trusted_variables(os.environ) if os.geteuid() == 0 else os.environ
+    return {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
 @contextlib.contextmanager

@@ -75,6 +75,19 @@ def handed_on(variables: Mapping[str, str], user: User) -> dict[str, str]:
     return {**kept, "USER": user.name, "LOGNAME": user.name, "HOME": home}
 
 
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+"""Variables that name the folder in which a program makes its temporary files (Python's tempfile takes all three)."""
+
+
+def trusted_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which root runs a program: no temporary folder that another user could replace meanwhile."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name not in TEMPORARY or (value.startswith("/") and _quiet(foreign_writer, value) is None)
+    }
+
+
 def trusted_path(value: str) -> str:
     """The entries of a PATH in which only root can put a program."""
     entries = (entry for entry in value.split(":") if entry.startswith("/"))

@@ -221,6 +221,20 @@ def test_of_roots_variables_a_python_of_another_user_gets_no_secret(open_folder:
     assert handed_on(variables, user_of(ALICE))["USER"] == str(ALICE)
 
 
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP", "TMP"])
+def test_root_makes_no_temporary_file_in_a_folder_of_a_user(
+    open_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _owned(open_folder, "e", 0)
+    path.write_text("#!/bin/sh\nenv\n")
+    for folder, is_kept in ((give(_tool(open_folder / "hers"), ALICE), False), (Path("/tmp"), True), (Path("."), False)):
+        done = LocalHost(environ={**CLEAN, name: str(folder)}).run_in_target("environment", str(path), timeout=60)
+        assert (f"{name}={folder}\n" in done.stdout) is is_kept
+        monkeypatch.setenv(name, str(folder))
+        assert (f"{name}={folder}\n" in LocalHost().run(["env"]).stdout) is is_kept
+        assert (f"{name}={folder}\n" in LocalHost().run_streaming(["env"], timeout=60).stdout) is is_kept
+
+
 def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, tmp_path: Path) -> None:
     path = _owned(open_folder, "e", ALICE)
     path.write_text(f"#!/bin/sh\ntouch {open_folder}/ran\n")
