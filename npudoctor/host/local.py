@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import json
 import os
 import posixpath
 import signal
@@ -50,6 +51,12 @@ AT_ONCE_BYTES = 1 << 20
 
 SCRIPTS = posixpath.join(posixpath.dirname(posixpath.dirname(__file__)), "facts", "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
+OWNS_NOTHING = 0xFFFFFFF0
+"""A user and a group that nobody else is: `nobody` may own processes of services."""
+
+LOOKING_S = 10.0
+"""How long a Python may take to start where only its .pth files are looked at."""
+
 ALONE = "hccn_tool"
 """The tool that answers "busy" while another call of it runs (its manual: no two at once)."""
 _CALLS = itertools.count(1)
@@ -301,8 +308,18 @@ class LocalHost(Changes):
         with self._judging:
             path = os.path.abspath(python) if "/" in python else self.which(python) or python
             if path not in self._users:
-                self._users[path] = python_owner.python_user(path, self._variables) or self.user
+                self._users[path] = python_owner.python_user(path, self._variables, self._looked_at) or self.user
             return self._users[path]
+
+    def _looked_at(self, python: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+        """What a Python looks at when it starts, found out by a user who owns nothing; nothing where he cannot."""
+        nobody = User(name="nobody", uid=OWNS_NOTHING, gid=OWNS_NOTHING, gids=(OWNS_NOTHING,), groups=())
+        try:
+            script = self._scripts.readable_by(nobody, "site_paths.py")
+            done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=nobody)
+            return tuple(map(str, json.loads(done.stdout.strip().rpartition("\n")[2])))
+        except (Unavailable, ValueError, TypeError):
+            return ()
 
     @property
     def _variables(self) -> Mapping[str, str]:
@@ -366,7 +383,7 @@ class LocalHost(Changes):
         if user is None or not user.uid:
             tools.must_be_trusted(argv[0])
         if user is None and posixpath.basename(argv[0]).startswith("python"):
-            python_owner.must_be_own(argv[0], environment)  # pip, with npudoctor's own variables
+            python_owner.must_be_own(argv[0], environment, self._looked_at)  # pip, with npudoctor's own variables
         mark = f"{os.getpid()}.{next(_CALLS)}"
         started, since = time.monotonic(), processes.now()
         start = identity.Start(user, argv, {**environment, "NPUDOCTOR_CALL": mark}, locks)

@@ -227,7 +227,11 @@ def test_root_makes_no_temporary_file_in_a_folder_of_a_user(
 ) -> None:
     path = _owned(open_folder, "e", 0)
     path.write_text("#!/bin/sh\nenv\n")
-    for folder, is_kept in ((give(_tool(open_folder / "hers"), ALICE), False), (Path("/tmp"), True), (Path("."), False)):
+    for folder, is_kept in (
+        (give(_tool(open_folder / "hers"), ALICE), False),
+        (Path("/tmp"), True),
+        (Path("."), False),
+    ):
         done = LocalHost(environ={**CLEAN, name: str(folder)}).run_in_target("environment", str(path), timeout=60)
         assert (f"{name}={folder}\n" in done.stdout) is is_kept
         monkeypatch.setenv(name, str(folder))
