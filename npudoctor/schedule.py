@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import graphlib
 import heapq
 import itertools
@@ -189,7 +190,7 @@ class Schedule(Generic[Node]):
         except RuntimeError:
             self._started -= 1
             if not self._started:
-                raise RuntimeError("no thread can be started: the limit of processes (ulimit -u) is reached") from None
+                raise OSError(errno.EAGAIN, "no thread can be started") from None
             self._workers = self._started
 
     def _offer(self) -> None:

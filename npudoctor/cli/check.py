@@ -21,7 +21,7 @@ import sys
 import time
 
 from npudoctor import __version__, clock, engine, plugins
-from npudoctor.cli import UsageError, limits, node, write
+from npudoctor.cli import UsageError, limits, node, say, write
 from npudoctor.config import Config
 from npudoctor.findings import HostSummary, Report, Result, Severity, Status, count, judge
 from npudoctor.host import Refused
@@ -130,7 +130,13 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
-        return _follow(events, args, len(chosen))
+        done = _follow(events, args, len(chosen))
+    if not args.replay and not args.simulate:
+        from npudoctor.host import processes
+
+        if few := processes.few_files():
+            say(f"npudoctor: only {few} files may be open (ulimit -n), too few to determine everything")
+    return done
 
 
 def _left_s(limit_s: float, until: float) -> float:

@@ -5,16 +5,20 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from npudoctor import sim
+from npudoctor import plugins, sim
 from npudoctor.cli import main
-from npudoctor.host import measures, tools
+from npudoctor.findings import Severity, Status
+from npudoctor.host import Host, measures, tools
 from npudoctor.host.bundle import open_bundle
 from npudoctor.host.local import LocalHost
 from npudoctor.schedule import Schedule
+from npudoctor.sdk import Finding, check
+from npudoctor.testing import FakeHost, run
 from tests.plain_user import as_root
 
 
@@ -54,6 +58,22 @@ def test_a_file_for_which_no_descriptor_is_left_does_not_count_as_missing(
             host.read("/etc/os-release")
     finally:
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("after_a_finding", [False, True])
+def test_a_check_for_which_no_descriptor_is_left_has_not_crashed(after_a_finding: bool) -> None:
+    @check("test.files")
+    def files(_: Host) -> Iterator[Finding]:
+        """Files can be opened."""
+        if after_a_finding:
+            yield Finding(severity=Severity.INFO, subject="host", summary="a finding")
+        no_descriptor()
+
+    report = run(FakeHost(), "test.files", catalog=plugins.Catalog(checks={files.id: files}, probes={}))
+    [result] = report.results
+    assert result.status is (Status.OK if after_a_finding else Status.SKIPPED)
+    assert result.reason == "no more files may be opened (ulimit -n)"
+    assert report.exit_code == (0 if after_a_finding else 3)
 
 
 def test_a_measurement_for_which_no_descriptor_is_left_is_no_fact_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import schedule, sim
+from npudoctor import __version__, schedule, sim
 from npudoctor.host import Unavailable, ask_each, exhausted
 from tests.plain_user import as_root
 
@@ -68,6 +68,17 @@ def test_few_descriptors_are_no_error_of_the_driver(tools: Path, tmp_path: Path,
             assert results[check]["status"] in ("ok", "skipped"), (most, results[check])
 
 
+@pytest.mark.parametrize("most", [13, 20])
+def test_few_descriptors_are_no_crash_and_one_line(tools: Path, most: int) -> None:
+    for _ in range(3):  # which check opens the last one depends on the threads
+        done = limited(resource.RLIMIT_NOFILE, most, ["check", "--json", "--root", str(tools)])
+        report = json.loads(done.stdout)
+        assert not [result for result in report["results"] if result["status"] == "crashed"]
+        assert done.stderr == (
+            f"npudoctor: only {most} files may be open (ulimit -n), too few to determine everything\n"
+        )
+
+
 @as_root
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 8, 12])
@@ -119,8 +130,24 @@ def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(RuntimeError, match="ulimit -u"):
+    with pytest.raises(OSError, match="no thread can be started") as caught:
         list(schedule.Schedule({1: set()}, lambda node: node).run())
+    assert exhausted(caught.value) == "no more processes may be started (ulimit -u)"
+
+
+@as_root
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
+def test_where_no_process_may_be_started_a_check_is_one_line_and_the_version_is_printed() -> None:
+    uid = str(random.randrange(1_000_000, 2_000_000_000))
+    before = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=+dac_read_search"]
+    before.append("--ambient-caps=+dac_read_search")
+    done = limited(resource.RLIMIT_NPROC, 1, ["check", "--simulate", "seed-910b1"], *before)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "npudoctor: no more processes may be started (ulimit -u)\n"
+    done = limited(resource.RLIMIT_NPROC, 1, ["healthcheck", "--simulate", "seed-910b1"], *before)
+    assert done.stdout == "unhealthy: no more processes may be started (ulimit -u)\n"
+    done = limited(resource.RLIMIT_NPROC, 1, ["--version"], *before)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"npudoctor {__version__}\n", "")
 
 
 def test_work_that_raises_ends_the_run_and_nobody_waits_for_it() -> None:
