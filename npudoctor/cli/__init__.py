@@ -161,7 +161,7 @@ def console() -> NoReturn:
     os._exit(code)
 
 
-LIMITED = ("check", "facts", "healthcheck", "smoke")
+LIMITED = ("check", "env", "facts", "healthcheck", "record", "smoke")
 """The commands that have a time limit."""
 
 

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=node.seconds,
         metavar="S",
         help="end the whole run after S seconds, whatever the tools do (default: 300)",
     )
@@ -68,16 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     shape.add_argument("-v", "--verbose", action="store_true", help="list skipped checks one by one, and all evidence")
     node.add_arguments(parser)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below a million")
-    return value
 
 
 def _cards(text: str) -> frozenset[int]:
