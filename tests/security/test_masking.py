@@ -304,7 +304,9 @@ def test_no_screen_holds_what_a_recording_made_by_hand_says(tmp_path: Path) -> N
     for _ in engine.run(plugins.load(), recorder, Selection(), every_fact=True):
         pass
     folder = tmp_path / "node"
-    _write_by_hand(files_of(discretion.reduced(recorder.notes)[0]), folder)
+    files = files_of(discretion.reduced(recorder.notes)[0])
+    told = {name: content for name, content in files.items() if re.match(r"commands/(dmesg|npu-smi).*/stdout", name)}
+    _write_by_hand({**files, **{name: content + PLANTED[0].encode() for name, content in told.items()}}, folder)
     seen: list[str] = []
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
