@@ -83,6 +83,7 @@ class LocalHost(Changes):
         self._owner = owner
         self._namer = Namer(environ, owner)
         self._users: dict[str, User] = {}
+        self._why_users: dict[str, str] = {}
         self._judging = threading.Lock()
         self._scripts = Scripts(SCRIPTS)
         self._environ = dict(os.environ) if environ is None else environ
@@ -295,7 +296,13 @@ class LocalHost(Changes):
         environment = {**self.target_environ(python), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
         script = self._scripts.readable_by(user, f"{name.replace(' ', '_')}.py")
         confined = user if os.geteuid() == 0 else None
-        return self._once([path, "-B", script], f"python {name}", environment, timeout, confined)
+        try:
+            return self._once([path, "-B", script], f"python {name}", environment, timeout, confined)
+        except Unavailable as why:
+            if why.because is Because.NO_RIGHT and (reason := self._why_users.get(path)):
+                more = f"{reason}; name another Python with --python"
+                raise Unavailable(f"{why.reason}, and {more}", because=why.because) from why
+            raise
 
     def target_user(self, python: str) -> User:
         """As whom a target Python runs: the owner of the environment, else whoever decides what it executes."""
@@ -308,7 +315,8 @@ class LocalHost(Changes):
         with self._judging:
             path = os.path.abspath(python) if "/" in python else self.which(python) or python
             if path not in self._users:
-                self._users[path] = python_owner.python_user(path, self._variables, self._looked_at) or self.user
+                found = python_owner.who_decides(path, self._variables, self._looked_at)
+                self._users[path], self._why_users[path] = found or (self.user, "")
             return self._users[path]
 
     def _looked_at(self, python: str, variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -53,7 +53,13 @@ _PTH_OF_TOOLS = re.compile(
 
 
 def python_user(python: str, variables: Mapping[str, str], start: Start | None = None) -> User | None:
-    """As whom root runs this Python with these variables of its own: the user who decides what it executes; None: root.
+    """As whom root runs this Python with these variables of its own; the rest as `who_decides`."""
+    found = who_decides(python, variables, start)
+    return found[0] if found else None
+
+
+def who_decides(python: str, variables: Mapping[str, str], start: Start | None = None) -> tuple[User, str] | None:
+    """The user who decides what this Python executes with these variables, and why it is that user; None: root.
 
     Raises Unavailable where a group, everybody, or more than one user decides.
     """
@@ -63,12 +69,13 @@ def python_user(python: str, variables: Mapping[str, str], start: Start | None =
         found = _first_of(led, (), ())
     if found is None:
         return None
+    why = found.reason
     if found.uid is not None:
         owner = user_of(found.uid)
         mine = (owner.uid,), (owner.gid,)
         found = _first_writer(python, variables, *mine) or _first_of(led, *mine)
         if found is None:
-            return owner
+            return owner, why
     reason = f"{python} is not run by root: {found.reason}; name another Python with --python"
     raise Unavailable(reason, because=Because.NO_RIGHT)
 

@@ -262,6 +262,24 @@ def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, t
     assert not (open_folder / "ran").exists()
 
 
+def test_a_python_that_its_user_cannot_start_says_why_it_is_that_user(open_folder: Path) -> None:
+    """As where the driver's libraries belong to HwHiAiUser, and root's Python lies below /root."""
+    private = _owned(open_folder, "private", 0)
+    (open_folder / "private").chmod(0o700)
+    libraries = open_folder / "driver"
+    libraries.mkdir()
+    give(libraries, ALICE)
+    with pytest.raises(Unavailable) as caught:
+        LocalHost(environ={**CLEAN, "LD_LIBRARY_PATH": str(libraries)}).run_in_target(
+            "environment", str(private), timeout=60
+        )
+    assert caught.value.because is Because.NO_RIGHT
+    assert caught.value.reason == (
+        f"{private} cannot be started as {ALICE}: Permission denied, and {libraries} belongs to another user ({ALICE}); "
+        "name another Python with --python"
+    )
+
+
 def test_what_does_not_start_says_so_as_for_every_other_command(open_folder: Path) -> None:
     host = owned_by(user_of(ALICE))
     with pytest.raises(Unavailable, match=rf"cannot be started as {ALICE}: No such file or directory"):
