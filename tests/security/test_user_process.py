@@ -274,10 +274,9 @@ def test_a_python_that_its_user_cannot_start_says_why_it_is_that_user(open_folde
             "environment", str(private), timeout=60
         )
     assert caught.value.because is Because.NO_RIGHT
-    assert caught.value.reason == (
-        f"{private} cannot be started as {ALICE}: Permission denied, and {libraries} belongs to another user ({ALICE}); "
-        "name another Python with --python"
-    )
+    whose = f"{libraries} belongs to another user ({ALICE})"
+    refused = f"{private} cannot be started as {ALICE}: Permission denied"
+    assert caught.value.reason == f"{refused}, and {whose}; name another Python with --python"
 
 
 def test_what_does_not_start_says_so_as_for_every_other_command(open_folder: Path) -> None:
