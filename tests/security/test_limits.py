@@ -105,6 +105,23 @@ def test_little_memory_is_an_answer(tools: Path, tmp_path: Path, kind: int, most
     assert "Traceback" not in done.stderr
 
 
+def test_a_log_is_explained_in_120_mb_of_address_space(tools: Path) -> None:
+    log = tools / "logs" / "large.log"
+    log.write_text(("x" * 200 + "\n") * (64 << 20 >> 8) + "Failed to bind the IP port\n")
+    done = limited(resource.RLIMIT_AS, 120 << 20, ["explain", "--log", str(log)])
+    log.unlink()
+    assert done.returncode == 0, done.stderr
+    assert "Failed to bind the IP port" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "healthcheck", "explain", "list"])
+def test_a_second_of_the_processor_is_enough(tools: Path, tmp_path: Path, command: str) -> None:
+    done = limited(resource.RLIMIT_CPU, 1, commands(tools, tmp_path)[command])
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
