@@ -96,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, Refused) as problem:
             reason = problem.reason if isinstance(problem, Refused) else problem.strerror
             raise UsageError(f"--metrics-file {args.metrics_file}: {reason}") from problem
+    if not args.replay and not args.simulate:
+        _tell_of_few_files()
     return _exit_code(report, args.format)
 
 
@@ -120,13 +122,15 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
-        done = _follow(events, args, len(chosen))
-    if not args.replay and not args.simulate:
-        from npudoctor.host import processes
+        return _follow(events, args, len(chosen))
 
-        if few := processes.few_files():
-            say(f"npudoctor: only {few} files may be open (ulimit -n), too few to determine everything")
-    return done
+
+def _tell_of_few_files() -> None:
+    """Say in one line that what is not known may be for want of descriptors."""
+    from npudoctor.host import processes
+
+    if few := processes.few_files():
+        say(f"npudoctor: only {few} files may be open (ulimit -n), too few to determine everything")
 
 
 def _left_s(limit_s: float, until: float) -> float:

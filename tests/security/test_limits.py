@@ -72,6 +72,9 @@ def test_few_descriptors_are_no_error_of_the_driver(tools: Path, tmp_path: Path,
 def test_few_descriptors_are_no_crash_and_one_line(tools: Path, most: int) -> None:
     for _ in range(3):  # which check opens the last one depends on the threads
         done = limited(resource.RLIMIT_NOFILE, most, ["check", "--json", "--root", str(tools)])
+        if done.returncode == 4:
+            assert done.stderr == "npudoctor: no more files may be opened (ulimit -n)\n"
+            continue
         report = json.loads(done.stdout)
         assert not [result for result in report["results"] if result["status"] == "crashed"]
         assert done.stderr == (
