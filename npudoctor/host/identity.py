@@ -33,6 +33,9 @@ Result = TypeVar("Result")
 NOBODY = 65534
 """The group of a user id without an account, and the user who owns nothing."""
 
+NO_ONE = User(name="no one", uid=0xFFFFFFF0, gid=0xFFFFFFF0, gids=(0xFFFFFFF0,), groups=())
+"""A user who owns nothing, and whom nobody else is: `nobody` may own processes of services."""
+
 DEADLINE_S = 10.0
 """How long one call with another user's rights may take: the file may lie on a dead file server."""
 

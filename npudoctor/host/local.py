@@ -51,9 +51,6 @@ AT_ONCE_BYTES = 1 << 20
 
 SCRIPTS = posixpath.join(posixpath.dirname(posixpath.dirname(__file__)), "facts", "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
-OWNS_NOTHING = 0xFFFFFFF0
-"""A user and a group that nobody else is: `nobody` may own processes of services."""
-
 LOOKING_S = 10.0
 """How long a Python may take to start where only its .pth files are looked at."""
 
@@ -321,10 +318,9 @@ class LocalHost(Changes):
 
     def _looked_at(self, python: str, variables: Mapping[str, str]) -> tuple[str, ...]:
         """What a Python looks at when it starts, found out by a user who owns nothing; nothing where he cannot."""
-        nobody = User(name="nobody", uid=OWNS_NOTHING, gid=OWNS_NOTHING, gids=(OWNS_NOTHING,), groups=())
         try:
-            script = self._scripts.readable_by(nobody, "site_paths.py")
-            done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=nobody)
+            script = self._scripts.readable_by(identity.NO_ONE, "site_paths.py")
+            done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=identity.NO_ONE)
             return tuple(map(str, json.loads(done.stdout.strip().rpartition("\n")[2])))
         except (Unavailable, ValueError, TypeError):
             return ()

@@ -63,9 +63,10 @@ def who_decides(python: str, variables: Mapping[str, str], start: Start | None =
 
     Raises Unavailable where a group, everybody, or more than one user decides.
     """
-    found, led = _first_writer(python, variables, (), ()), ()
+    found = _first_writer(python, variables, (), ())
+    led: Collection[str] = ()
     if found is None and start is not None and _has_code(python, variables):
-        led = tuple(start(python, _without_secrets(variables)))
+        led = start(python, _without_secrets(variables))
         found = _first_of(led, (), ())
     if found is None:
         return None

@@ -37,7 +37,7 @@ class OfAlice:
 
 
 def _import(host: OfAlice, check: str = "python.import-torch-npu") -> Any:
-    report = run(host, profile="full")  # type: ignore[arg-type]
+    report = run(host, profile="full")
     return next(result for result in report.results if result.check == check)
 
 
@@ -46,11 +46,7 @@ def test_what_a_user_who_may_open_no_card_cannot_import_is_not_known_and_names_t
     assert (result.status, result.because) == (Status.SKIPPED, Because.NO_RIGHT)
     assert "alice, as whom this Python runs, may not open /dev/davinci0" in result.reason
     assert "name another Python with --python" in result.reason
-    assert not [
-        result.check
-        for result in run(OfAlice(), profile="full").results  # type: ignore[arg-type]
-        if result.status is Status.ERROR
-    ]
+    assert not [result.check for result in run(OfAlice(), profile="full").results if result.status is Status.ERROR]
 
 
 @pytest.mark.parametrize("host", [OfAlice(gids=(24242, 1000)), OfAlice(mode=0o666)], ids=["group", "everybody"])
