@@ -297,7 +297,11 @@ class _Run:
         except _Crashed as crashed:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
-            return _crashed(check, _crash(problem), findings)
+            reason = exhausted(problem)
+            if reason is None:
+                return _crashed(check, _crash(problem), findings)
+            if not findings:
+                return _skipped(check, Unavailable(reason, because=Because.FAILED))
         symptoms = [finding for finding in findings if finding.symptom]
         if symptoms and (cause := self._blocker(check.explained_by)):
             findings = [finding for finding in findings if not finding.symptom]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import graphlib
 import queue
 import threading
@@ -96,7 +97,7 @@ class Schedule(Generic[Node]):
             except RuntimeError:
                 if started:
                     return started
-                raise RuntimeError("no thread can be started: the limit of processes (ulimit -u) is reached") from None
+                raise OSError(errno.EAGAIN, "no thread can be started") from None
         return self._workers
 
     def _worker(self) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from npudoctor import __version__
 from tests.supply_chain import verdict
 
 if sys.version_info >= (3, 11):
@@ -68,6 +70,18 @@ def test_every_requirement_has_one_version_within_its_bounds(python: str) -> Non
     assert not missing(CONSTRAINTS, [*runtime, *extras, *groups], python), "run .ci/lock"
     locked = [one for extra in LOCKED_EXTRAS for one in EXTRAS[extra]]
     assert not missing(LOCK, [*runtime, *locked, *PROJECT["build-system"]["requires"]], python), "run .ci/lock"
+
+
+def test_cloud_init_installs_this_version_with_the_locked_packages() -> None:
+    lock = ROOT / "npudoctor" / "deploy" / "requirements.lock"
+    assert lock.read_text() == (ROOT / "requirements.lock").read_text()
+    said = yaml.safe_load((lock.parent / "cloud-init" / "user-data.yaml").read_text())
+    installs = [" ".join(command) for command in said["runcmd"] if "install -q" in " ".join(command)]
+    assert installs == [
+        f"/opt/npudoctor/bin/pip install -q --no-deps npudoctor=={__version__}",
+        "sh -c /opt/npudoctor/bin/pip install -q --require-hashes"
+        " -r /opt/npudoctor/lib/python3*/site-packages/npudoctor/deploy/requirements.lock",
+    ]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

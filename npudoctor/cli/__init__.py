@@ -161,7 +161,7 @@ def console() -> NoReturn:
     os._exit(code)
 
 
-LIMITED = ("check", "facts", "healthcheck", "smoke")
+LIMITED = ("check", "env", "facts", "healthcheck", "record", "smoke")
 """The commands that have a time limit."""
 
 
@@ -207,6 +207,10 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
             import traceback
 
             say(traceback.format_exc())
+        from npudoctor.host import exhausted
+
+        if reason := exhausted(problem):
+            return _refuse(asked, reason, INTERNAL)
         return _refuse(asked, f"internal error: {type(problem).__name__}: {problem}; --debug shows where", INTERNAL)
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError, OSError):

@@ -21,7 +21,7 @@ import sys
 import time
 
 from npudoctor import __version__, clock, engine, plugins
-from npudoctor.cli import UsageError, limits, node, write
+from npudoctor.cli import UsageError, limits, node, say, write
 from npudoctor.config import Config
 from npudoctor.findings import HostSummary, Report, Result, Severity, Status, count, judge
 from npudoctor.host import Refused
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=node.seconds,
         metavar="S",
         help="end the whole run after S seconds, whatever the tools do (default: 300)",
     )
@@ -68,16 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     shape.add_argument("-v", "--verbose", action="store_true", help="list skipped checks one by one, and all evidence")
     node.add_arguments(parser)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below a million")
-    return value
 
 
 def _cards(text: str) -> frozenset[int]:
@@ -106,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
         except (OSError, Refused) as problem:
             reason = problem.reason if isinstance(problem, Refused) else problem.strerror
             raise UsageError(f"--metrics-file {args.metrics_file}: {reason}") from problem
+    if not args.replay and not args.simulate:
+        _tell_of_few_files()
     return _exit_code(report, args.format)
 
 
@@ -131,6 +123,14 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
         if not chosen:
             raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
         return _follow(events, args, len(chosen))
+
+
+def _tell_of_few_files() -> None:
+    """Say in one line that what is not known may be for want of descriptors."""
+    from npudoctor.host.live import processes
+
+    if few := processes.few_files():
+        say(f"npudoctor: only {few} files may be open (ulimit -n), too few to determine everything")
 
 
 def _left_s(limit_s: float, until: float) -> float:

@@ -14,6 +14,7 @@ import argparse
 
 from npudoctor import plugins
 from npudoctor.cli import UsageError, node, say, write
+from npudoctor.config import Config
 from npudoctor.findings import Severity
 from npudoctor.fixer import plan
 from npudoctor.fixer.plan import Request
@@ -31,12 +32,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--shell", choices=("sh", "bash", "zsh", "fish", "csh"), default="sh", help="for which shell")
     form.add_argument("--systemd", action="store_true", help="as an EnvironmentFile of systemd, with every value")
     form.add_argument("--check", action="store_true", help="compare with the present environment; 0 as it should be")
+    parser.add_argument(
+        "--timeout", type=node.seconds, metavar="S", help="end after S seconds, whatever the tools do (default: 300)"
+    )
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the environment, or judge the present one."""
     config = node.load_config(args)
+    with args.limit(args.timeout or config.timeout_s):
+        code, text = _found(args, config)
+    write(text)
+    return code
+
+
+def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
+    """The exit code, and what to print."""
     catalog = plugins.load(args.plugin)
     if FIX not in catalog.fixes:
         raise UsageError("the fix env.profile did not load; `npudoctor check` says why")
@@ -45,9 +57,8 @@ def run(args: argparse.Namespace) -> int:
         report, _ = plan.judged(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
         offered = [pair for pair in plan.offers(report).get(FIX, ()) if pair[1].severity >= Severity.WARNING]
         if args.check:
-            for result, finding in offered:
-                write(f"{finding.summary} ({result.check})\n")
-            return 1 if offered else 0
+            lines = [f"{finding.summary} ({result.check})\n" for result, finding in offered]
+            return (1 if offered else 0), "".join(lines)
         params = plan.merged(offer for _, finding in offered if (offer := finding.fix))
         shell = "systemd" if args.systemd else "sh" if args.shell in ("bash", "zsh") else args.shell
         planned = plan.make(
@@ -55,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         )
     if isinstance(planned.refused, Refused):
         say(f"npudoctor: {planned.refused.reason}")
-        return 1
+        return 1, ""
     text = "".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile))
-    write("# What a job's environment wants on this node, by `npudoctor env`.\n" + text.partition("\n")[2])
-    return 0
+    return 0, "# What a job's environment wants on this node, by `npudoctor env`.\n" + text.partition("\n")[2]
+
+
+give_up = node.give_up

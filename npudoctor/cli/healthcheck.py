@@ -89,6 +89,10 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
     except Exception as problem:
         if args.debug:
             raise
+        from npudoctor.host import exhausted
+
+        if reason := exhausted(problem):
+            return False, f"unhealthy: {reason}"
         return False, f"unhealthy: internal error: {type(problem).__name__}: {problem}"
 
 

@@ -50,6 +50,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_plugin(told)
 
 
+def seconds(text: str) -> float:
+    """A time limit as it was given on the command line, in seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below a million")
+    return value
+
+
+def give_up(_: argparse.Namespace, reason: str) -> int:
+    """Say in one line why there is no answer; the exit code is that of a check."""
+    say(f"npudoctor: could not determine: {reason}")
+    return 3
+
+
 def add_config(parser: argparse._ActionsContainer) -> None:
     """Add the option that names the site's configuration."""
     parser.add_argument(

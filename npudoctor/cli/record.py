@@ -52,6 +52,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace host and user names, IP and MAC addresses and serial numbers by stable pseudonyms",
     )
+    parser.add_argument(
+        "--timeout",
+        type=node.seconds,
+        metavar="S",
+        help="ask the node for S seconds at most, whatever the tools do (default: 300)",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="name every command, file and variable taken")
     node.add_arguments(parser)
 
@@ -59,8 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Record the node, say what was taken, and print the command that replays it."""
     config = node.load_config(args)
-    catalog = plugins.load()
-    with node.opened(args, config) as host:
+    limit_s = args.timeout or config.timeout_s
+    with args.limit(limit_s), node.opened(args, config) as host:
+        catalog = plugins.load(args.plugin)
         target = (
             args.target or "npudoctor-redacted.tar.gz"
             if args.redact
@@ -68,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         )
         place = _place_for(target, force=args.force)
         recorder = RecordingHost(host)
-        selection = Selection(options=node.options(args, config))
+        selection = Selection(options=node.options(args, config), deadline_s=limit_s)
         events = engine.run(catalog, recorder, selection, facts=catalog.probes)
         with Progress(len(select(catalog, selection)), color=not args.no_color) as progress:
             for event in events:
@@ -83,6 +90,9 @@ def run(args: argparse.Namespace) -> int:
         say(_to_read(files), end="")
     write(_replaying(args, target) + "\n")
     return 0
+
+
+give_up = node.give_up
 
 
 # The target

@@ -7,6 +7,9 @@
 
 What is judged is the environment of a new login, because that is what jobs will have.
 
+--timeout limits each examination of the node. A fix has no limit but those of the tools that it runs: one that is cut
+off has to be undone first, which the next call does.
+
 exit codes: 0 healthy, 1 work is left for a person, 5 some applied, 6 rolled back, 7 refused.
 """
 
@@ -42,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow", action="append", default=[], metavar="ID", help="also this fix where a finding offers it"
     )
+    parser.add_argument(
+        "--timeout", type=node.seconds, metavar="S", help="examine for S seconds at most each time (default: 300)"
+    )
     fixing.add_state(parser)
     node.add_arguments(parser)
 
@@ -49,7 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 class Setup:
     """One call of the command."""
 
-    def __init__(self, args: argparse.Namespace, catalog: Catalog, host: Host, options: Options) -> None:
+    def __init__(
+        self, args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, *, limit_s: float
+    ) -> None:
+        self._limit_s = limit_s
         self.args = args
         self.catalog = catalog
         self.options = options
@@ -82,7 +91,7 @@ class Setup:
                 self.host = there
 
     def _check(self) -> Report:
-        for event in engine.run(self.catalog, self.host, Selection(options=self.options)):
+        for event in engine.run(self.catalog, self.host, Selection(options=self.options, deadline_s=self._limit_s)):
             if isinstance(event, engine.Done):
                 return event.report
         raise UsageError("no check could be run")
@@ -146,7 +155,8 @@ def run(args: argparse.Namespace) -> int:
                 fixing.changeable(host)
             if (stands := fixing.made_good(host, args)) is not None:
                 return stands
-            setup = Setup(args, catalog, host, node.options(args, config))
+            limit_s = args.timeout or config.timeout_s
+            setup = Setup(args, catalog, host, node.options(args, config), limit_s=limit_s)
             report = setup.run()
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")

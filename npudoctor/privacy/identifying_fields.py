@@ -78,9 +78,11 @@ KEPT_WORDS = frozenset(
             "eth0",
         ),
         *("sleeping", "running", "docker", "kubernetes", "v1", "v2", "lo", "up", "down", "UP", "DOWN", "OK", "default"),
+        *("dev", "proc", "sys", "etc", "usr", "var", "opt", "lib", "lib64", "run", "tmp", "home", "mnt", "srv", "boot"),
     }
 )
-"""Names that are words of the tools and of the format: they tell nothing, and a parser needs them."""
+"""Names that are words of the tools, of the format and of every file system: they tell nothing, and a parser needs
+them."""
 
 KEPT_HOSTS = frozenset({"localhost", "localhost.localdomain", "localhost4", "localhost6", "broadcasthost"})
 IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"

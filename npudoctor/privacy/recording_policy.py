@@ -160,7 +160,7 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
     if source is None and not _is_public(path, notes):
         return None
     if source is recorded_sources.LIBRARY or b"\0" in content:
-        return content if content.startswith(elf.MAGIC) else elf.known_beginning(content) or b"?"
+        return content if not content or content.startswith(elf.MAGIC) else elf.known_beginning(content) or b"?"
     text = content.decode("utf-8", "surrogateescape")
     return masked(_reduced(path, text, source, notes)).encode("utf-8", "surrogateescape")
 

@@ -124,7 +124,7 @@ def test_the_python_that_was_named_is_named_in_the_command_that_replays(npudocto
 def running(*words: str) -> Iterator[None]:
     """A process with these words on its command line."""
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", *words], stdout=-1
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)", *words], stdout=-1
     )
     assert sleeper.stdout is not None
     sleeper.stdout.readline()

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,35 @@ TimeoutStartSec=240
 WantedBy=multi-user.target
 """
 ASK = "curl -s --max-time 10 --unix-socket /run/npudoctor/npudoctor.sock http://npudoctor"
+
+
+REFUSED = """
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def said(name, result):
+    print(name, "allowed" if result >= 0 else os.strerror(ctypes.get_errno()))
+def family(number):
+    try:
+        socket.socket(number, socket.SOCK_DGRAM).close()
+        return "allowed"
+    except OSError as problem:
+        return problem.strerror
+said("mount", libc.mount(b"none", b"/mnt", b"tmpfs", 0, None))
+said("swapoff", libc.swapoff(b"/none"))
+said("clock_settime", libc.clock_settime(0, (ctypes.c_long * 2)(1, 0)))
+said("unshare", libc.unshare(0x20000))
+said("ptrace", libc.ptrace(0, 0, 0, 0))
+for name in ("AF_PACKET", "AF_ALG", "AF_VSOCK", "AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"):
+    print(name, family(getattr(socket, name)))
+"""
+"""Run under the hardening of a unit: what its filters refuse, and what they leave."""
+
+UNDER = """
+own='^(Exec|Type|Watchdog|Restart|Runtime|State|Timeout|RemainAfter)'
+started='Type=oneshot\\nExecStart=/opt/npudoctor/bin/python /out/refused.py\\nStandardOutput=file:/out/refused'
+sed -E "/$own/d; /^\\[Service\\]/a $started" /etc/systemd/system/npudoctor.service >/run/systemd/system/refused.service
+systemctl daemon-reload; systemctl start refused.service; cat /out/refused
+"""
 
 
 class Node:
@@ -63,6 +93,7 @@ class Node:
 
     def boot(self, script: str) -> dict[str, str]:
         """Boot, run the script, power off; what each `## name` part of the script printed."""
+        (self.out / "refused.py").write_text(REFUSED)
         (self.out / "proof.sh").write_text(re.sub(r"^## (.+)$", r"echo '## \1'", script, flags=re.M))
         (self.out / "said").unlink(missing_ok=True)
         nodes = [f"--bind={node}:/dev/{node.name}" for node in sorted((self.cards.folder / "dev").iterdir())]
@@ -97,6 +128,27 @@ for _ in $(seq 100); do {ASK}/readyz | grep -q '"ready":true' && break; sleep 0.
 """
 
 
+FILTERED = [
+    "mount Operation not permitted",
+    "swapoff Operation not permitted",
+    "clock_settime Operation not permitted",
+    "unshare Operation not permitted",
+    "ptrace Operation not permitted",
+    "AF_PACKET Address family not supported by protocol",
+    "AF_ALG Address family not supported by protocol",
+    "AF_VSOCK Address family not supported by protocol",
+    *(f"{name} allowed" for name in ("AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK")),
+]
+
+
+def _known(report: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
+    """What each check has found out, but for what differs between a service and a shell by its nature."""
+    own = ("hccl.", "system.limits", "system.rights")
+    return {
+        row["check"]: (row["status"], row["because"]) for row in report["results"] if not row["check"].startswith(own)
+    }
+
+
 def test_the_service_is_installed_watched_removed_and_brought_back(node: Node) -> None:
     said = node.boot(f"""
 umount /proc/sys/kernel/random/boot_id  # the one of systemd-nspawn's own, which no real node has
@@ -119,6 +171,11 @@ for path in / /etc /root /var/lib/npudoctor /run/npudoctor /var/log; do
     nsenter -t $pid -m sh -c "[ -w $path ] && touch $path/x 2>/dev/null && rm $path/x && echo 'writes $path'"
 done
 nsenter -t $pid -m sh -c 'ls /dev | grep davinci; ls /proc | grep -cx 1'
+## filters
+{UNDER}
+## same
+npudoctor check --profile quick --json --environment login >/out/shell.json
+{ASK}/v1/report?profile=quick >/out/daemon.json
 ## files
 stat -c '%a %U %n' /run/npudoctor /run/npudoctor/npudoctor.sock /run/npudoctor/state.json /var/lib/npudoctor
 cp /run/npudoctor/state.json /out/state.json
@@ -165,6 +222,9 @@ systemctl is-active npudoctor.service; ls /etc/systemd/system
     writes = re.findall("writes (.+)", hardened)
     assert writes == ["/var/lib/npudoctor", "/run/npudoctor", "/var/log"]
     assert hardened.endswith("davinci0\ndavinci1\ndavinci_manager\n1\n"), "cards and processes are seen"
+    assert said["filters"].splitlines() == FILTERED
+    shell, daemon = (json.loads((node.out / name).read_text()) for name in ("shell.json", "daemon.json"))
+    assert _known(daemon) == _known(shell), "the hardening takes no fact from the daemon"
     assert said["files"].splitlines()[:3] == [
         "755 root /run/npudoctor",
         "660 root /run/npudoctor/npudoctor.sock",

@@ -56,7 +56,7 @@ def test_every_file_can_be_read_and_is_in_the_wheel(path: Path) -> None:
         assert path.stat().st_mode & 0o111
         subprocess.run([shutil.which(text.split("\n")[0][2:].split("/")[-1]) or "sh", "-n", str(path)], check=True)
     else:
-        assert path.suffix == ".service"
+        assert path.suffix in (".service", ".lock")
 
 
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")

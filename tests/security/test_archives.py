@@ -5,6 +5,7 @@ import io
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor import sim
 from npudoctor.host.recording import recorded_node
 from npudoctor.host.recording.archive import MAX_DEPTH, MAX_PARTS
 from npudoctor.host.recording.bundle_reader import MAX_JSON_BYTES, MAX_JSON_VALUES
@@ -196,6 +198,47 @@ def test_a_refusal_shows_no_control_character_of_a_members_name(tmp_path: Path, 
     done = within_400_mb(["check", "--replay", str(path)])
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and hidden(done.stderr) == []
+
+
+HOSTILE: dict[str, Callable[[Path], None]] = {
+    "a pipe": os.mkfifo,
+    "a link to what only root may read": lambda place: place.symlink_to("/etc/shadow"),
+    "a link to the root": lambda place: place.symlink_to("/"),
+    "a device that never ends": lambda place: place.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("name", ["bundle.json", "host.json", "root/etc/os-release", "root/etc", "commands"])
+def test_a_folder_whose_files_are_something_else_is_refused_or_lacks_them(tmp_path: Path, name: str, what: str) -> None:
+    folder = tmp_path / "node"
+    sim.write_bundle(sim.simulate("seed-910b1"), str(folder))
+    place = folder / name
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    HOSTILE[what](place)
+    for words in (["check", "--profile", "quick"], ["facts", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "npudoctor", *words, "--replay", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode in (0, 1, 2, 3), done.stderr
+        assert "Traceback" not in done.stderr
+        assert "root:" not in done.stdout + done.stderr
+
+
+def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "node.tar.gz")
+    done = subprocess.run(
+        [sys.executable, "-m", "npudoctor", "check", "--replay", str(tmp_path / "node.tar.gz")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])

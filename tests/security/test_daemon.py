@@ -320,6 +320,18 @@ def test_a_daemon_with_little_of_everything_answers(tmp_path: Path, limits: dict
         running.end(signal.SIGKILL)
 
 
+def test_the_modes_of_its_files_do_not_depend_on_the_umask(daemon: Start, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        running = daemon("--simulate", "seed-910b1", "--state", str(tmp_path / "state.json"))
+    finally:
+        os.umask(before)
+    running.until_looked()
+    running.until((tmp_path / "state.json").exists)
+    modes = {path.name: oct(path.stat().st_mode & 0o7777) for path in tmp_path.iterdir()}
+    assert (modes["s.sock"], modes["state.json"], modes["history.sqlite"]) == ("0o660", "0o644", "0o600"), modes
+
+
 def test_many_signals_end_it_once_and_properly(daemon: Start, tmp_path: Path) -> None:
     running = daemon("--simulate", "seed-910b1", *a_config(tmp_path))
     running.until_looked()

@@ -16,13 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import schedule, sim
+from npudoctor import __version__, plugins, schedule, sim
 from npudoctor.cli import main
-from npudoctor.host import Unavailable, ask_each, exhausted
+from npudoctor.findings import Finding, Severity, Status
+from npudoctor.host import Host, Unavailable, ask_each, exhausted
 from npudoctor.host.live import measures
 from npudoctor.host.live import tools as live_tools
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.sdk import check
+from npudoctor.testing import FakeHost, run
 from tests.plain_user import as_root
 
 ENTRY = "import sys; from npudoctor.cli import console; console()"
@@ -76,6 +79,20 @@ def test_few_descriptors_are_no_error_of_the_driver(tools: Path, tmp_path: Path,
             assert results[check]["status"] in ("ok", "skipped"), (most, results[check])
 
 
+@pytest.mark.parametrize("most", [13, 20])
+def test_few_descriptors_are_no_crash_and_one_line(tools: Path, most: int) -> None:
+    for _ in range(3):  # which check opens the last one depends on the threads
+        done = limited(resource.RLIMIT_NOFILE, most, ["check", "--json", "--root", str(tools)])
+        if done.returncode == 4:
+            assert done.stderr == "npudoctor: no more files may be opened (ulimit -n)\n"
+            continue
+        report = json.loads(done.stdout)
+        assert not [result for result in report["results"] if result["status"] == "crashed"]
+        assert done.stderr == (
+            f"npudoctor: only {most} files may be open (ulimit -n), too few to determine everything\n"
+        )
+
+
 @as_root
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 8, 12])
@@ -102,6 +119,23 @@ def test_little_memory_is_an_answer(tools: Path, tmp_path: Path, kind: int, most
     assert "Traceback" not in done.stderr
 
 
+def test_a_log_is_explained_in_120_mb_of_address_space(tools: Path) -> None:
+    log = tools / "logs" / "large.log"
+    log.write_text(("x" * 200 + "\n") * (64 << 20 >> 8) + "Failed to bind the IP port\n")
+    done = limited(resource.RLIMIT_AS, 120 << 20, ["explain", "--log", str(log)])
+    log.unlink()
+    assert done.returncode == 0, done.stderr
+    assert "Failed to bind the IP port" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "healthcheck", "explain", "list"])
+def test_a_second_of_the_processor_is_enough(tools: Path, tmp_path: Path, command: str) -> None:
+    done = limited(resource.RLIMIT_CPU, 1, commands(tools, tmp_path)[command])
+    assert done.returncode in (0, 1, 3), done.stderr
+    assert done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_where_only_one_thread_can_be_started_it_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = threading.Thread.start
     begun: list[threading.Thread] = []
@@ -124,8 +158,24 @@ def test_where_no_thread_can_be_started_it_says_so(monkeypatch: pytest.MonkeyPat
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(RuntimeError, match="ulimit -u"):
+    with pytest.raises(OSError, match="no thread can be started") as caught:
         list(schedule.Schedule({1: set()}, lambda node: node).run())
+    assert exhausted(caught.value) == "no more processes may be started (ulimit -u)"
+
+
+@as_root
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
+def test_where_no_process_may_be_started_a_check_is_one_line_and_the_version_is_printed() -> None:
+    uid = str(random.randrange(1_000_000, 2_000_000_000))
+    before = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=+dac_read_search"]
+    before.append("--ambient-caps=+dac_read_search")
+    done = limited(resource.RLIMIT_NPROC, 1, ["check", "--simulate", "seed-910b1"], *before)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "npudoctor: no more processes may be started (ulimit -u)\n"
+    done = limited(resource.RLIMIT_NPROC, 1, ["healthcheck", "--simulate", "seed-910b1"], *before)
+    assert done.stdout == "unhealthy: no more processes may be started (ulimit -u)\n"
+    done = limited(resource.RLIMIT_NPROC, 1, ["--version"], *before)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"npudoctor {__version__}\n", "")
 
 
 def test_work_that_raises_ends_the_run_and_nobody_waits_for_it() -> None:
@@ -167,6 +217,22 @@ def test_a_file_for_which_no_descriptor_is_left_does_not_count_as_missing(
             host.read("/etc/os-release")
     finally:
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("after_a_finding", [False, True])
+def test_a_check_for_which_no_descriptor_is_left_has_not_crashed(after_a_finding: bool) -> None:
+    @check("test.files")
+    def files(_: Host) -> Iterator[Finding]:
+        """Files can be opened."""
+        if after_a_finding:
+            yield Finding(severity=Severity.INFO, subject="host", summary="a finding")
+        no_descriptor()
+
+    report = run(FakeHost(), "test.files", catalog=plugins.Catalog(checks={files.id: files}, probes={}))
+    [result] = report.results
+    assert result.status is (Status.OK if after_a_finding else Status.SKIPPED)
+    assert result.reason == "no more files may be opened (ulimit -n)"
+    assert report.exit_code == (0 if after_a_finding else 3)
 
 
 def test_a_measurement_for_which_no_descriptor_is_left_is_no_fact_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

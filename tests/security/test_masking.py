@@ -19,6 +19,9 @@ import pytest
 
 from npudoctor import engine, plugins, sim
 from npudoctor.cli import main
+from npudoctor.daemon.history import History
+from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.web import api
 from npudoctor.facts.parsers import to_json
 from npudoctor.facts.system.processes import parse
 from npudoctor.host import Completed, Host
@@ -29,7 +32,11 @@ from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
+from npudoctor.tui.app import DoctorApp
+from tests.daemon.conftest import Asker, Running, Watched
 from tests.plain_user import ALICE, as_root, identity
+from tests.tui.driving import Driver, node_of, play_on, press
+from tests.tui.driving import text as shown_by
 
 S = "s3cr3t"
 """Stands in each planted credential, where its form allows it."""
@@ -250,13 +257,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
 
 def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
     """A recording by hand with the credentials still in it, over every output of the command line."""
-    host = {**json.loads(files["host.json"])}
-    host["processes"] = [{**row, "cmdline": ["server", *ARGUMENTS]} for row in host["processes"]]
-    extra = {"HF_TOKEN": S, "HCCL_IF_IP": f"http://u:{S}@h", "HCCL_SOCKET_IFNAM": f"tcp://u:{S}@h"}
-    environ = {**json.loads(files["environ.json"]), **extra}
-    write_folder(
-        {**files, "host.json": json.dumps(host).encode(), "environ.json": json.dumps(environ).encode()}, str(folder)
-    )
+    _write_by_hand(files, folder)
     commands = [["check"], ["check", "-v"], ["facts"], ["facts", "--json"], ["fix", "--all", "--dry-run"]]
     formats = ("json", "junit", "html", "markdown", "nagios", "npd")
     for words in [*commands, *(["check", "--format", name] for name in formats)]:
@@ -264,6 +265,60 @@ def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
             main([*words, "--replay", str(folder)])
         assert not leaks(out.getvalue()), (words, leaks(out.getvalue()))
+
+
+def _write_by_hand(files: dict[str, bytes], folder: Path) -> None:
+    host = {**json.loads(files["host.json"])}
+    host["processes"] = [{**row, "cmdline": ["server", *ARGUMENTS]} for row in host["processes"]]
+    extra = {"HF_TOKEN": S, "HCCL_IF_IP": f"http://u:{S}@h", "HCCL_SOCKET_IFNAM": f"tcp://u:{S}@h"}
+    environ = {**json.loads(files["environ.json"]), **extra}
+    write_folder(
+        {**files, "host.json": json.dumps(host).encode(), "environ.json": json.dumps(environ).encode()}, str(folder)
+    )
+
+
+PAGES = ("/livez", "/readyz", "/v1/report", "/v1/issues?all=true", "/v1/history?limit=1000", "/v1/cards", "/metrics")
+
+
+@pytest.mark.parametrize("scenario", ["in-service", "sick-cards"])
+def test_no_answer_of_the_daemon_and_no_history_holds_what_a_node_says(scenario: str, tmp_path: Path) -> None:
+    history = History(str(tmp_path / "history.sqlite"), kept_days=30)
+    with contextlib.closing(history):
+        watched = Watched(plugins.load(), Planted(sim.simulate("healthy-a3"), PLANTED[0], inline=False), history)
+        changes = watched.look(Look.STANDARD)
+        for planted in PLANTED:
+            host: Any = Planted(sim.simulate(scenario), planted, inline=False)
+            changes += watched.look(Look.STANDARD, host) + watched.look(Look.QUICK, host)
+        assert "opened" in changes
+        asker = Asker(api(watched.board))
+        for page in PAGES:
+            answer = asker.get(page)
+            assert answer.status_code in (200, 503), page
+            assert not leaks(answer.text), (page, leaks(answer.text))
+        assert watched.said == [] or not leaks("\n".join(watched.said))
+        for path in tmp_path.iterdir():
+            assert not leaks(path.read_bytes().decode("utf-8", "replace")), path
+
+
+def test_no_screen_holds_what_a_recording_made_by_hand_says(tmp_path: Path) -> None:
+    recorder = RecordingHost(sim.simulate("sick-cards"))
+    catalog = plugins.load()
+    for _ in engine.run(catalog, recorder, Selection(), facts=catalog.probes):
+        pass
+    folder = tmp_path / "node"
+    files = files_of(recording_policy.reduced(recorder.notes)[0])
+    told = {name: content for name, content in files.items() if re.match(r"commands/(dmesg|npu-smi).*/stdout", name)}
+    _write_by_hand({**files, **{name: content + PLANTED[0].encode() for name, content in told.items()}}, folder)
+    seen: list[str] = []
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for key in ("1", "2", "enter", "escape", "3", "enter", "escape", "4", "5", "6", "7", "F"):
+            await press(pilot, key)
+            seen.append(shown_by(app))
+
+    play_on(lambda: node_of("--replay", str(folder)), acts, size=(200, 60))
+    assert len(set(seen)) > 5
+    assert not leaks("\n".join(seen)), leaks("\n".join(seen))
 
 
 # The live machine
@@ -294,6 +349,12 @@ def npudoctor(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _often(folder: Path) -> Path:
+    path = folder / "config.toml"
+    path.write_text("[daemon]\nquick_s = 1\nstandard_s = 60\n")
+    return path
+
+
 @as_root
 def test_arguments_of_two_users_and_variables_are_in_no_output_of_this_machine(tmp_path: Path) -> None:
     environ = {**os.environ, "HF_TOKEN": S, "DB_PASSWORD": S, "http_proxy": f"http://u:{S}@h", "HCCL_TOKEN": S}
@@ -306,6 +367,16 @@ def test_arguments_of_two_users_and_variables_are_in_no_output_of_this_machine(t
                 *(("check", "--json"), ("record", str(archive))),
             )
         }
+        running = Running(tmp_path, "--config", str(_often(tmp_path)), environment=environ).start()
+        try:
+            running.until_looked()
+            pages = {page: running.get(page).text for page in PAGES}
+        finally:
+            running.end()
+    for page, answer in pages.items():
+        assert not leaks(answer), (page, leaks(answer))
+    for name in ("history.sqlite", "log"):
+        assert not leaks((tmp_path / name).read_bytes().decode("utf-8", "replace")), name
     for name, done in outputs.items():
         assert not leaks(done.stdout + done.stderr), (name, leaks(done.stdout + done.stderr))
     assert re.search(r"\(\+\d+ arguments #\d+\)", outputs["facts --json"].stdout)

@@ -163,3 +163,43 @@ def test_shared_memory_is_no_device_in_which_links_of_a_user_are_followed(open_f
         give(Path(folder), ALICE)
         with pytest.raises(Unavailable, match="cannot be read by"):
             LocalHost().read(str(link))
+
+
+def test_a_link_of_the_kernel_leads_a_user_no_further_than_its_name(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = open_folder / "private"
+    private.mkdir(mode=0o700)
+    (private / "secret").write_text("content")
+    (private / "secret").chmod(0o644)
+    monkeypatch.chdir(private)
+    memory = os.memfd_create("npudoctor-test")
+    os.write(memory, b"content")
+    with open(private / "secret") as held:
+        variables = {
+            "RANK_TABLE_FILE": "/proc/self/cwd/secret",
+            "HCCL_WHITELIST_FILE": f"/proc/self/fd/{held.fileno()}",
+            "OTHER": f"/proc/self/fd/{memory}",
+            "ROOT": f"/proc/{os.getpid()}/root{private}/secret",
+        }
+        host = LocalHost(environ=variables, owner=user_of(ALICE))
+        for path in variables.values():
+            assert Path(path).read_text() == "content"
+            for ask in (host.read, lambda path: host.read_part(path, 0, 9), host.stat):
+                with pytest.raises(Unavailable):
+                    ask(path)
+            with pytest.raises(OSError, match=r"Permission denied|No such file"):
+                read_as(user_of(ALICE), path, 100)
+    os.close(memory)
+
+
+def test_in_a_folder_of_everybody_root_reads_no_more_than_everybody_may(open_folder: Path) -> None:
+    secret = _file(open_folder, mode=0o600)
+    shared = open_folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "log").write_text("log")
+    (shared / "link").symlink_to(secret)
+    assert LocalHost().read(f"{shared}/log") == "log"
+    with pytest.raises(Unavailable, match="cannot be read by"):
+        LocalHost().read(f"{shared}/link")

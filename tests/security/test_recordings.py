@@ -90,7 +90,10 @@ def compare_with_its_recordings(name: str, folder: Path) -> None:
     assert redaction.redacted(files)[0] == redacted
 
 
-FEW = [name for number, name in enumerate(NODES) if name.startswith("simulated") or number % 12 == 0]
+ODD = ("library-cut-short", "npu-smi-hangs", "example-healthy-user-install")
+"""An empty file, a tool that hangs, and a user called `dev`."""
+
+FEW = [name for number, name in enumerate(NODES) if name.startswith("simulated") or name in ODD or number % 12 == 0]
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -93,6 +93,34 @@ def test_an_import_that_holds_the_interpreter_is_under_the_limit_too(written: Ca
     assert "could not determine: the time limit of 1 s has passed" in facts.stderr
 
 
+@pytest.mark.parametrize("words", [("record", "{folder}/node.tar.gz"), ("env",)], ids=["record", "env"])
+def test_a_recording_and_an_environment_have_a_limit_too(
+    written: Callable[[str], str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    told = [word.format(folder=tmp_path) for word in words]
+    done = run(*told, "--simulate", "seed-910b1", "--timeout", "1", "--plugin", written(plugin.HOLD))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("npudoctor: could not determine: the time limit of 1 s has passed\n")
+    assert not (tmp_path / "node.tar.gz").exists()
+
+
+SLEEPS = plugin.CHECK.format(body="import time; time.sleep(60)")
+
+
+def test_a_recording_keeps_what_was_known_when_the_time_was_up_and_setup_goes_on(
+    written: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = written(SLEEPS)
+    began = time.monotonic()
+    words = ("--simulate", "seed-910b1", "--timeout", "2", "--plugin", path)
+    done = run("record", str(tmp_path / "node.tar.gz"), *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "node.tar.gz").exists()
+    done = run("setup", "--dry-run", "--json", *words)
+    assert json.loads(done.stdout)["schema"] == "npudoctor.setup/1"
+    assert time.monotonic() - began < 60
+
+
 def test_the_limit_of_the_configuration_counts_too(written: Callable[[str], str], tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("timeout_s = 1\n")
     quick = ("--simulate", "seed-910b1", "--profile", "quick", "--config", str(tmp_path / "config.toml"))

@@ -222,6 +222,24 @@ def test_of_roots_variables_a_python_of_another_user_gets_no_secret(open_folder:
     assert handed_on(variables, user_of(ALICE))["USER"] == str(ALICE)
 
 
+@pytest.mark.parametrize("name", ["TMPDIR", "TEMP", "TMP"])
+def test_root_makes_no_temporary_file_in_a_folder_of_a_user(
+    open_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _owned(open_folder, "e", 0)
+    path.write_text("#!/bin/sh\nenv\n")
+    for folder, is_kept in (
+        (give(_tool(open_folder / "hers"), ALICE), False),
+        (Path("/tmp"), True),
+        (Path("."), False),
+    ):
+        done = LocalHost(environ={**CLEAN, name: str(folder)}).run_in_target("environment", str(path), timeout=60)
+        assert (f"{name}={folder}\n" in done.stdout) is is_kept
+        monkeypatch.setenv(name, str(folder))
+        assert (f"{name}={folder}\n" in LocalHost().run(["env"]).stdout) is is_kept
+        assert (f"{name}={folder}\n" in LocalHost().run_streaming(["env"], timeout=60).stdout) is is_kept
+
+
 def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, tmp_path: Path) -> None:
     path = _owned(open_folder, "e", ALICE)
     path.write_text(f"#!/bin/sh\ntouch {open_folder}/ran\n")
@@ -243,6 +261,23 @@ def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, t
         done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert done.stdout.startswith(f"no-right {path} cannot be started as {ALICE}"), done.stderr
     assert not (open_folder / "ran").exists()
+
+
+def test_a_python_that_its_user_cannot_start_says_why_it_is_that_user(open_folder: Path) -> None:
+    """As where the driver's libraries belong to HwHiAiUser, and root's Python lies below /root."""
+    private = _owned(open_folder, "private", 0)
+    (open_folder / "private").chmod(0o700)
+    libraries = open_folder / "driver"
+    libraries.mkdir()
+    give(libraries, ALICE)
+    with pytest.raises(Unavailable) as caught:
+        LocalHost(environ={**CLEAN, "LD_LIBRARY_PATH": str(libraries)}).run_in_target(
+            "environment", str(private), timeout=60
+        )
+    assert caught.value.because is Because.NO_RIGHT
+    whose = f"{libraries} belongs to another user ({ALICE})"
+    refused = f"{private} cannot be started as {ALICE}: Permission denied"
+    assert caught.value.reason == f"{refused}, and {whose}; name another Python with --python"
 
 
 def test_what_does_not_start_says_so_as_for_every_other_command(open_folder: Path) -> None:

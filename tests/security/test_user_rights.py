@@ -170,6 +170,26 @@ def _lead_by_pth(scene: Scene) -> tuple[list[str], dict[str, str]]:
     return ["--python", str(prefix / "bin" / "python3")], {}
 
 
+def _lead_by_pth_that_computes_its_path(scene: Scene) -> tuple[list[str], dict[str, str]]:
+    prefix = _venv(scene)
+    give(scene.module(scene.home / "source", "planted.py"), ALICE)
+    scene.home.chmod(0o700)
+    site = next((prefix / "lib").glob("python3*")) / "site-packages"
+    code = f"import sys, os; sys.path.append(os.path.join({str(scene.home.parent)!r}, {NAME!r}, 'source'))"
+    (site / "computed.pth").write_text(f"{code}\nimport planted\n")
+    return ["--python", str(prefix / "bin" / "python3")], {}
+
+
+def _lead_by_pth_that_runs_a_file(scene: Scene) -> tuple[list[str], dict[str, str]]:
+    prefix = _venv(scene)
+    give(scene.module(scene.home / "source", "planted.py"), ALICE)
+    site = next((prefix / "lib").glob("python3*")) / "site-packages"
+    scene.home.chmod(0o700)
+    (site / "run.pth").write_text("import os; exec(open(os.environ['ASCEND_SITE'] + '/planted.py').read())\n")
+    words = ["--python", str(prefix / "bin" / "python3"), "--environment", "process"]
+    return words, {"ASCEND_SITE": f"{scene.home}/source"}
+
+
 def _lead_by_base(scene: Scene) -> tuple[list[str], dict[str, str]]:
     base = scene.python(scene.home / "e")
     (scene.folder / "v" / "bin").mkdir(parents=True)

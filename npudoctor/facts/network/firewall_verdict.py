@@ -14,7 +14,7 @@ _NONE = PortRanges()
 _DEEPEST = 16
 # Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
 _LOOPBACK = r"""\biif(?:name)? "?lo"?(?:\s|$)|(?:^|\s)-i lo(?:\s|$)"""
-_STATES = r"(?i)\bct (?:state|status) (\{[^}]*\}|\S+)|--(?:ctstate|state|ctstatus) (\S+)"
+_STATES = r"(?i)\bct (?:state|status) (\{[^{}]*\}|\S+)|--(?:ctstate|state|ctstatus) (\S+)"
 _OTHER_PROTOCOL = r"(?i)\bicmp|\bigmp|\bsctp\b|\besp\b|\bvrrp\b|\bproto(?:col)? (?:47|50|51|112)\b"
 _REJECTED = ("drop", "reject", "queue")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import marshal
 import os
 import platform
@@ -25,12 +26,16 @@ from typing import TypeVar
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable, User
 from npudoctor.host.live import accounts
+from npudoctor.host.live.opening import opened
 from npudoctor.host.live.trust import foreign_writer, writer_within
 
 Result = TypeVar("Result")
 
 NOBODY = 65534
-"""The group of a user id without an account."""
+"""The group of a user id without an account, and the user who owns nothing."""
+
+NO_ONE = User(name="no one", uid=0xFFFFFFF0, gid=0xFFFFFFF0, gids=(0xFFFFFFF0,), groups=())
+"""A user who owns nothing, and whom nobody else is: `nobody` may own processes of services."""
 
 DEADLINE_S = 10.0
 """How long one call with another user's rights may take: the file may lie on a dead file server."""
@@ -74,7 +79,8 @@ _OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
 def reader_of(path: str) -> int | None:
     """With whose rights root reads a path: the number of the user who could put a link there; None for root's own.
 
-    Where a group could, root reads: system services share folders such as /var/log by a group.
+    Where everybody could, nobody's: no more is read than everybody may read. Where a group could, root reads: system
+    services share folders such as /var/log by a group.
     """
     here = posixpath.normpath(path)
     if os.geteuid() != 0 or (here.startswith(_OF_THE_KERNEL) and not here.startswith("/dev/shm/")):  # noqa: S108
@@ -82,7 +88,7 @@ def reader_of(path: str) -> int | None:
     with contextlib.suppress(OSError):
         found = foreign_writer(path)
         if found is not None:
-            return found.uid
+            return NOBODY if found.is_everybody else found.uid
     return None
 
 
@@ -92,21 +98,43 @@ def open_to_read(path: str, *, flags: int = 0, user: User | None = None) -> int:
     Without one, what another user could replace by a link is opened with that user's rights.
     """
 
-    def opened() -> int:
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags)
+    return _with_rights(user, path, lambda: _open(path, flags), lambda: _open_own(path, flags))
 
-    return _with_rights(user, path, opened)
+
+def _open(path: str, flags: int = 0, folder: int | None = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | flags, dir_fd=folder)
+
+
+def _open_own(path: str, flags: int = 0) -> int:
+    """Open part by part, so that a link such as /proc/self/cwd is followed by its name, which a user may not reach.
+
+    The kernel would follow it to what npudoctor itself has open (proc(5)), whoever owns the folders above.
+    """
+    with opened(path, _anybody) as place:
+        return _open(place.name, flags | os.O_NOFOLLOW, place.folder)
+
+
+def _look_at_own(path: str) -> os.stat_result:
+    with opened(path, _anybody) as place:
+        if place.stat is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return place.stat
+
+
+def _anybody(*_: object) -> None:
+    """Object to nobody: the user's own rights decide what is reached."""
 
 
 def look_at(path: str, *, user: User | None = None) -> os.stat_result:
     """What lies at a path, links followed, with the rights with which `open_to_read` would open it."""
-    return _with_rights(user, path, lambda: os.stat(path))
+    return _with_rights(user, path, lambda: os.stat(path), lambda: _look_at_own(path))
 
 
-def _with_rights(user: User | None, path: str, call: Callable[[], Result]) -> Result:
+def _with_rights(user: User | None, path: str, call: Callable[[], Result], call_own: Callable[[], Result]) -> Result:
+    """What `call` returns, or `call_own` with a user's rights."""
     if user is None and (uid := reader_of(path)) is not None:
         user = user_of(uid)
-    return call() if user is None else call_as(user, call, path)
+    return call() if user is None else call_as(user, call_own, path)
 
 
 class Start:
@@ -192,8 +220,8 @@ def read_as(user: User, path: str, limit: int, *, deadline_s: float = DEADLINE_S
     """
 
     def read() -> bytes:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(handle, "rb", buffering=0) as file:
+        with open(_open_own(path), "rb", buffering=0) as file:
+            handle = file.fileno()
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise Unavailable(f"{path} is not a regular file", because=Because.FAILED)
             pieces = bytearray()

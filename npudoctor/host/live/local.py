@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import json
 import os
 import posixpath
 import signal
@@ -47,6 +48,9 @@ AT_ONCE_BYTES = 1 << 20
 
 SCRIPTS = posixpath.join(posixpath.dirname(npudoctor.__file__), "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
+LOOKING_S = 10.0
+"""How long a Python may take to start where only its .pth files are looked at."""
+
 ALONE = "hccn_tool"
 """The tool that answers "busy" while another call of it runs (its manual: no two at once)."""
 _CALLS = itertools.count(1)
@@ -73,6 +77,7 @@ class LocalHost(Changes):
         self._owner = owner
         self._namer = Namer(environ, owner)
         self._users: dict[str, User] = {}
+        self._why_users: dict[str, str] = {}
         self._judging = threading.Lock()
         self._scripts = Scripts(SCRIPTS)
         self._environ = dict(os.environ) if environ is None else environ
@@ -290,7 +295,13 @@ class LocalHost(Changes):
         environment = {**self.target_environ(python), "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", **(environ or {})}
         script = self._scripts.readable_by(user, f"{name.replace(' ', '_')}.py")
         confined = user if os.geteuid() == 0 else None
-        return self._once([path, "-B", script], f"python {name}", environment, timeout, confined)
+        try:
+            return self._once([path, "-B", script], f"python {name}", environment, timeout, confined)
+        except Unavailable as why:
+            if why.because is Because.NO_RIGHT and (reason := self._why_users.get(path)):
+                more = f"{reason}; name another Python with --python"
+                raise Unavailable(f"{why.reason}, and {more}", because=why.because) from why
+            raise
 
     def target_user(self, python: str) -> User:
         """As whom a target Python runs: the owner of the environment, else whoever decides what it executes."""
@@ -303,8 +314,18 @@ class LocalHost(Changes):
         with self._judging:
             path = os.path.abspath(python) if "/" in python else self.which(python) or python
             if path not in self._users:
-                self._users[path] = python_owner.python_user(path, self._variables) or self.user
+                found = python_owner.who_decides(path, self._variables, self._looked_at)
+                self._users[path], self._why_users[path] = found or (self.user, "")
             return self._users[path]
+
+    def _looked_at(self, python: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+        """What a Python looks at when it starts, found out by a user who owns nothing; nothing where he cannot."""
+        try:
+            script = self._scripts.readable_by(identity.NO_ONE, "site_paths.py")
+            done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=identity.NO_ONE)
+            return tuple(map(str, json.loads(done.stdout.strip().rpartition("\n")[2])))
+        except (Unavailable, ValueError, TypeError):
+            return ()
 
     @property
     def _variables(self) -> Mapping[str, str]:
@@ -313,14 +334,16 @@ class LocalHost(Changes):
     def target_environ(self, python: str) -> Mapping[str, str]:
         """The variables with which a target Python runs: the job's.
 
-        A user who owns no more than the Python gets no secret of root's, and root no PATH that others can write.
+        A user who owns no more than the Python gets no secret of root's, and root no PATH or TMPDIR that others can
+        write.
         """
         user = self.target_user(python)
         if os.geteuid() != 0 or (isinstance(self._owner, User) and self._owner.uid):
             return self._variables
         if user.uid:
             return python_owner.handed_on(self._variables, user)
-        return {**self._variables, "PATH": python_owner.trusted_path(self._variables.get("PATH", os.defpath))}
+        variables = python_owner.trusted_variables(self._variables)
+        return {**variables, "PATH": python_owner.trusted_path(variables.get("PATH", os.defpath))}
 
     def _once(
         self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float, user: User | None = None
@@ -366,7 +389,7 @@ class LocalHost(Changes):
         if user is None or not user.uid:
             tools.must_be_trusted(argv[0])
         if user is None and posixpath.basename(argv[0]).startswith("python"):
-            python_owner.must_be_own(argv[0], environment)  # pip, with npudoctor's own variables
+            python_owner.must_be_own(argv[0], environment, self._looked_at)  # pip, with npudoctor's own variables
         mark = f"{os.getpid()}.{next(_CALLS)}"
         started, since = time.monotonic(), processes.now()
         start = identity.Start(user, argv, {**environment, "NPUDOCTOR_CALL": mark}, locks)
@@ -443,7 +466,8 @@ class LocalHost(Changes):
 
 def own_environment() -> dict[str, str]:
     """The variables of a tool: npudoctor's own, never a job's."""
-    return {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    variables = python_owner.trusted_variables(os.environ) if os.geteuid() == 0 else os.environ
+    return {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
 @contextlib.contextmanager

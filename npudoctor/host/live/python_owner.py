@@ -3,8 +3,10 @@
 Judged are the interpreter with every link and folder on its way, the program that its `#!` line names, the environments
 it belongs to (pyvenv.cfg, its home, lib and what lies in site-packages, the folders that .pth files name), and every
 path that a variable of a loader or of the vendor's software names, with the entries of a folder that PYTHON… or LD_…
-names. Below the entries of site-packages and of each package there, files are not looked at: that would take seconds on
-a large environment.
+names. Where code in a .pth file computes what it leads to, the Python is started as a user who owns nothing, to see
+what it reads; one that this user cannot start, below a private folder of root, is judged without that. Below the
+entries of site-packages and of each package there, files are not looked at: that would take seconds on a large
+environment.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable, User
@@ -41,26 +43,47 @@ _LITERAL = re.compile(r"['\"](/[^'\"\n]{1,4096})['\"]")
 _FILE_LIMIT = 1 << 20
 
 
-def python_user(python: str, variables: Mapping[str, str]) -> User | None:
-    """As whom root runs this Python with these variables of its own: the user who decides what it executes; None: root.
+Start = Callable[[str, Mapping[str, str]], Collection[str]]
+"""Starts a Python as a user who owns nothing, with these variables; the absolute paths that it looks at."""
+
+_PTH_OF_TOOLS = re.compile(
+    r"import (_virtualenv|(__editable__\w+_finder); ?\2\.install\(\)|os; ?var = 'SETUPTOOLS_USE_DISTUTILS'.*)\s*"
+)
+"""What virtualenv and setuptools write: it leads nowhere, or to the folders that the module names."""
+
+
+def python_user(python: str, variables: Mapping[str, str], start: Start | None = None) -> User | None:
+    """As whom root runs this Python with these variables of its own; the rest as `who_decides`."""
+    found = who_decides(python, variables, start)
+    return found[0] if found else None
+
+
+def who_decides(python: str, variables: Mapping[str, str], start: Start | None = None) -> tuple[User, str] | None:
+    """The user who decides what this Python executes with these variables, and why it is that user; None: root.
 
     Raises Unavailable where a group, everybody, or more than one user decides.
     """
     found = _first_writer(python, variables, (), ())
+    led: Collection[str] = ()
+    if found is None and start is not None and _has_code(python, variables):
+        led = start(python, _without_secrets(variables))
+        found = _first_of(led, (), ())
     if found is None:
         return None
+    why = found.reason
     if found.uid is not None:
         owner = user_of(found.uid)
-        found = _first_writer(python, variables, (owner.uid,), (owner.gid,))
+        mine = (owner.uid,), (owner.gid,)
+        found = _first_writer(python, variables, *mine) or _first_of(led, *mine)
         if found is None:
-            return owner
+            return owner, why
     reason = f"{python} is not run by root: {found.reason}; name another Python with --python"
     raise Unavailable(reason, because=Because.NO_RIGHT)
 
 
-def must_be_own(python: str, variables: Mapping[str, str]) -> None:
+def must_be_own(python: str, variables: Mapping[str, str], start: Start | None = None) -> None:
     """Raise Unavailable where root would run a Python in its own name and another user decides what that executes."""
-    if os.geteuid() == 0 and (user := python_user(python, variables)):
+    if os.geteuid() == 0 and (user := python_user(python, variables, start)):
         reason = f"{python} is not run by root: it, or what a variable names, belongs to {user.name}"
         raise Unavailable(reason, because=Because.NO_RIGHT)
 
@@ -73,6 +96,26 @@ def handed_on(variables: Mapping[str, str], user: User) -> dict[str, str]:
     except (OSError, KeyError, ValueError):
         home = "/"
     return {**kept, "USER": user.name, "LOGNAME": user.name, "HOME": home}
+
+
+def _without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of root's variables, what may lead a .pth file somewhere."""
+    return {
+        name: value for name, value in variables.items() if name.startswith(HANDED_ON) or value.startswith(("/", "~"))
+    }
+
+
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+"""Variables that name the folder in which a program makes its temporary files (Python's tempfile takes all three)."""
+
+
+def trusted_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which root runs a program: no temporary folder that another user could replace meanwhile."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name not in TEMPORARY or (value.startswith("/") and _quiet(foreign_writer, value) is None)
+    }
 
 
 def trusted_path(value: str) -> str:
@@ -108,6 +151,33 @@ def _first_writer(
         if found := judge(path, within=True):
             return found
     return None
+
+
+def _first_of(paths: Collection[str], users: Collection[int], groups: Collection[int]) -> Writer | None:
+    """The first who can change one of these paths; what the kernel makes belongs to whoever looks."""
+    judged = (path for path in paths if not path.startswith(("/proc/", "/sys/", "/dev/")))
+    return next((found for path in judged if (found := _quiet(writer_within, path, users, groups))), None)
+
+
+def _has_code(python: str, variables: Mapping[str, str]) -> bool:
+    """Whether a .pth file of this Python holds code that may compute what it leads to."""
+    prefixes = [os.path.realpath(prefix) for prefix in _prefixes(list(_programs(python)))]
+    bases = (variables.get("PYTHONUSERBASE", ""), posixpath.join(variables.get("HOME", "/"), ".local"))
+    return any(
+        line.startswith(("import ", "import\t")) and not _PTH_OF_TOOLS.fullmatch(line)
+        for prefix in dict.fromkeys([*prefixes, *filter(None, bases)])
+        for path in _pth_files(prefix)
+        for line in _lines(path)
+    )
+
+
+def _pth_files(prefix: str) -> Iterator[str]:
+    for library in ("lib", "lib64", "local/lib"):
+        for entry in _entries(f"{prefix}/{library}"):
+            if entry.name.startswith("python3"):
+                for folder in ("site-packages", "dist-packages"):
+                    found = _entries(f"{entry.path}/{folder}")
+                    yield from (one.path for one in found if one.name.endswith(".pth"))
 
 
 def _quiet(judge, path: str, users: Collection[int] = (), groups: Collection[int] = ()) -> Writer | None:  # type: ignore[no-untyped-def]

@@ -27,13 +27,14 @@ _ACL = "system.posix_acl_access"
 class Writer:
     """Somebody else who can change a path: the part of it that they can change, and why, as a full clause.
 
-    `uid` is the owner of that part; None where not its owner but a group or everybody is meant, or where it leads
-    nowhere.
+    `uid` is the owner of that part; None where not its owner but a group or everybody (`is_everybody`) is meant, or
+    where it leads nowhere.
     """
 
     path: str
     uid: int | None
     reason: str
+    is_everybody: bool = False
 
 
 Look = Callable[[str], "FileStat | None"]
@@ -127,7 +128,8 @@ class Trusted:
         sticky = found.kind == "dir" and found.mode & stat.S_ISVTX
         if found.kind == "link" or sticky or not self._others_write(found, acl):
             return None
-        return Writer(path=path, uid=None, reason=f"other users can write {path}; chmod go-w {path}")
+        reason = f"other users can write {path}; chmod go-w {path}"
+        return Writer(path=path, uid=None, reason=reason, is_everybody=bool(found.mode & stat.S_IWOTH))
 
     def _others_write(self, found: FileStat, acl: Callable[[], bool] | None) -> bool:
         if found.mode & stat.S_IWOTH:

@@ -89,7 +89,8 @@ class RecordingHost(ForwardingHost):
 
     def _run(self, key: str, timeout: float, ask: Callable[[], Completed]) -> Completed:
         done = self._noting(failure_key("run", key), key, ask)
-        seconds = min(done.seconds, timeout) if done.timed_out else _in_steps(done.seconds)
+        limit = timeout if self.about.source == "live" else done.seconds  # another recording says how long it waited
+        seconds = min(done.seconds, limit) if done.timed_out else _in_steps(done.seconds)
         self.notes.commands[key] = replace(done, seconds=seconds)
         return done
 
