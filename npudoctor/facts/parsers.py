@@ -37,7 +37,7 @@ def _parser(module: str, name: str) -> Callable[[str], object]:
     def parse(text: str) -> object:
         fact = getattr(importlib.import_module(f"npudoctor.facts.{module}"), name)(text)
         if fact is None:
-            raise ParseError("the text tells of no failure")
+            raise ParseError("the text contains no failure message")
         return to_json(fact)
 
     return parse

@@ -340,4 +340,4 @@ def test_a_crash_of_the_interpreter_is_told() -> None:
         measures={"pci": [{"slot": "0000:c1:00.0", "vendor": "0x19e5", "device": "0xd802"}]},
         options={"role": "full"},
     )
-    assert result.reason is not None and "no working Python" in result.reason
+    assert result.reason is not None and "not a working Python" in result.reason

@@ -219,7 +219,7 @@ def test_the_card_that_computes_wrongly_is_named(node: Nodes) -> None:
 
 def test_what_all_cards_say_is_said_once(node: Nodes) -> None:
     wrong = {"ok": False, "error": "RuntimeError: aclrtSetDevice, error code is 507033"}
-    answer = {"ok": False, "devices": {str(number): wrong for number in range(8)}}
+    answer: dict[str, Any] = {"ok": False, "devices": {str(number): wrong for number in range(8)}}
     finding = one(node(**said(math=answer)).check("python.device-math", profile="full"))
     assert (finding.subject, finding.pitfall) == ("python", "P051")
     assert finding.code == "python.device-math/all-failed"

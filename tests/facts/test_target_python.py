@@ -149,11 +149,11 @@ def test_any_answer_is_understood_or_refused(said: object) -> None:
 @pytest.mark.parametrize(
     ("answer", "because", "words"),
     [
-        (Completed(returncode=None, timed_out=True, seconds=20.0), Because.TIMED_OUT, "did not answer within 20 s"),
+        (Completed(returncode=None, timed_out=True, seconds=20.0), Because.TIMED_OUT, "timed out after 20 s"),
         (Completed(returncode=1, stderr="  def f(a: str):\nSyntaxError: invalid syntax"), Because.FAILED, "older than"),
         (Completed(returncode=127, stderr="libpython3.so: not found"), Because.FAILED, "libpython3.so: not found"),
         (Completed(returncode=0, stdout="hello"), Because.FAILED, "printed nothing"),
-        (Completed(returncode=-11), Because.FAILED, "no working Python"),
+        (Completed(returncode=-11), Because.FAILED, "not a working Python"),
         (Completed(returncode=0, stdout=json.dumps({**SAID, "version": "3.5.2"})), Because.FAILED, "is Python 3.5.2"),
     ],
 )
