@@ -205,15 +205,17 @@ def _not_in_force(
         *as_evidence(imported.attempt if imported is not None else None),
         *_sourcing(startup, script),
     )
-    fix, whose = FixOffer(id="env.profile"), environment.whose
+    fix, of = FixOffer(id="env.profile"), messages.THIS_PROCESS.text()
+    if environment.whose != "process":
+        of = messages.ENVIRONMENT_OF.text(whose=environment.whose)
     if everything:
         return messages.NOT_LOADED.finding(
-            script=script, whose=whose, hint=hint, commands=commands, evidence=evidence, fix=fix
+            script=script, environment=of, hint=hint, commands=commands, evidence=evidence, fix=fix
         )
     return messages.INCOMPLETE.finding(
         variables=[*unset, *lacking],
-        whose=whose,
-        detail=messages.LIBRARIES_NOT_FOUND.text(whose=whose) if "LD_LIBRARY_PATH" in lacking else None,
+        environment=of,
+        detail=messages.LIBRARIES_NOT_FOUND.text(environment=of) if "LD_LIBRARY_PATH" in lacking else None,
         hint=hint,
         commands=commands,
         evidence=evidence,

@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Mapping
 
 from npudoctor.facts import npu_smi
+from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
-from npudoctor.host import STANDARD_PLACES
 from npudoctor.records import dataclass
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
 
@@ -96,10 +96,10 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
 
 def _usual_place(host: Host) -> str | None:
     """Where the tool lies, though it may not be executed."""
-    for place in STANDARD_PLACES[TOOL]:
+    for path in (NPU_SMI, *ELSEWHERE[NPU_SMI]):
         with contextlib.suppress(Unavailable):
-            if host.stat(f"{place}/{TOOL}").kind == "file":
-                return f"{place}/{TOOL}"
+            if host.stat(path).kind == "file":
+                return path
     return None
 
 
