@@ -18,12 +18,12 @@ NOT_INSTALLED = Message(
     "unusual directory, source its set_env.sh and check again.",
 )
 INSTALL_RELEASE = Sentence(
-    "Install toolkit and operator package of the same CANN release: {releases}, to match the installed torch_npu. If "
-    "CANN is in an unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases}, which matches the installed torch_npu. If CANN is in an "
+    "unusual directory, source its set_env.sh and check again."
 )
 INSTALL_RELEASE_OR_NEWER = Sentence(
-    "Install toolkit and operator package of the same CANN release: {releases} or newer, to match the installed "
-    "torch_npu. If CANN is in an unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases} or newer, which matches the installed torch_npu. If "
+    "CANN is in an unusual directory, source its set_env.sh and check again."
 )
 NO_CANN_THERE = Sentence("{path} (no CANN installation)")
 UNREADABLE = Sentence("not readable for this user")

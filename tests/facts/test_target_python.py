@@ -75,7 +75,7 @@ def test_one_that_holds_torch_npu_comes_before_one_that_does_not() -> None:
     )
     found = chosen(host, HOME="/home/dev", PATH="/usr/bin")
     assert found.path == "/home/dev/miniforge3/envs/npu/bin/python"
-    assert "holds torch_npu" in found.why
+    assert "contains torch_npu" in found.why
 
 
 def test_packages_of_another_minor_version_do_not_count() -> None:

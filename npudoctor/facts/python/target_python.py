@@ -133,12 +133,12 @@ def target_python(host: Host, options: Options, environment: JobEnvironment | No
     candidates = list(_candidates(host, variables))
     for path, where in candidates:
         if _holds_torch_npu(host, path):
-            return TargetPython(path=path, why=f"{where}, and it holds torch_npu")
+            return TargetPython(path=path, why=f"{where} and contains torch_npu")
     for path, where in candidates:
         if not _is_own(host, path):
             return TargetPython(path=path, why=where)
     if host.about.own_prefix is None:
-        return TargetPython(path="python3", why="the recording does not say where it lies")
+        return TargetPython(path="python3", why="the recording does not state its path")
     raise Unavailable("no Python other than that of npudoctor found; name one with --python")
 
 
@@ -173,7 +173,7 @@ def _candidates(host: Host, variables: Mapping[str, str]) -> Iterator[tuple[str,
     seen: set[str] = set()
     folders = [folder for folder in variables.get("PATH", "").split(":") if folder.startswith("/")]
     active = [
-        (prefix, f"it is that of the active {kind} environment")
+        (prefix, f"it belongs to the active {kind} environment")
         for kind, name in (("virtual", "VIRTUAL_ENV"), ("conda", "CONDA_PREFIX"))
         if (prefix := variables.get(name, "").rstrip("/"))
     ]
@@ -193,7 +193,7 @@ def _candidates(host: Host, variables: Mapping[str, str]) -> Iterator[tuple[str,
         path = _in_environment(host, prefix) or ""
         if path and not {path, f"{prefix}/bin/python3"} & seen:
             seen.add(path)
-            yield path, "it is that of a conda environment"
+            yield path, "it belongs to a conda environment"
 
 
 def _conda_environments(host: Host, variables: Mapping[str, str]) -> Iterator[str]:
