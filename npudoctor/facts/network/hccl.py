@@ -65,7 +65,7 @@ def parse_port_list(text: str) -> PortRanges:
     for part in bare.split(","):
         match = re.fullmatch("([0-9]+)(?:-([0-9]+))?", part)
         if match is None:
-            raise ParseError(f"{part!r} is not a port or a range of ports such as 60000-60031")
+            raise ParseError(f"{part!r} is neither a port nor a range of ports such as 60000-60031")
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
             raise ParseError(f"the range {part} ends before it starts")

@@ -50,7 +50,7 @@ def parse(text: str) -> tuple[Address, ...]:
     for word in listed:
         address = parse_address(word) if isinstance(word, str) else None
         if address is None:
-            raise ParseError("an entry of host_ip is not an address")
+            raise ParseError("an entry of host_ip is no address")
         found.append(address)
     return tuple(found)
 

@@ -119,7 +119,7 @@ def parse(text: str) -> RankTable:
         rows = [row for group in _list(said, "group_list") for row in _list(group, "instance_list")]
     servers = tuple(map(_server, _rows(rows, "server_list")))
     if not servers:
-        raise ParseError("no server listed")
+        raise ParseError("names no server")
     status = said.get("status")
     return RankTable(
         servers=servers,
@@ -158,7 +158,7 @@ def _device(row: Mapping[str, Any]) -> RankDevice:
     if isinstance(text, str) and text:
         address = parse_address(text)
         if address is None:
-            raise ParseError("a device_ip is not an address")
+            raise ParseError("a device_ip is no address of a device")
     return RankDevice(device_id=_number(row, "device_id"), device_ip=address, rank=_number(row, "rank_id"))
 
 
