@@ -97,7 +97,7 @@ def offer(change: Solution | None) -> FixOffer:
     return FixOffer(id="python.install-pair", params={"torch": change.torch, "torch_npu": change.torch_npu})
 
 
-def fitting(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | None:
+def matching_release(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | None:
     """The torch_npu that matches the installed torch, CANN and Python; None where there is none."""
     if python.torch is None or cann is None:
         return None

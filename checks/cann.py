@@ -25,11 +25,11 @@ from .messages import cann as messages
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
 _OPTIONAL_BELOW = "/tools/aml/"
-_SOMEBODY_S_ROOT = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
+_ROOT_OF_ANY_CANN = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
 
 
 @check("cann.installed", requires=(SoftwareStack,))
-def a_toolkit_is_installed(
+def toolkit_is_installed(
     cann: Cann, platform: Platform, python: PythonEnvironment | None, cards: Chips | None
 ) -> Iterator[Finding]:
     """CANN toolkit installed for this architecture.
@@ -122,7 +122,7 @@ def _half_removed(cann: Cann) -> Finding:
 
 
 @check("cann.environment", after=("cann.installed",), requires=(SoftwareStack,), fix="env.profile")
-def set_env_is_in_force(
+def environment_is_loaded(
     cann: Cann,
     settings: CannSettings,
     paths: JobPaths,
@@ -137,18 +137,18 @@ def set_env_is_in_force(
     and `docker exec` start without them unless a profile sources set_env.sh.
     """
     for name, path in cann.named_in_vain.items():
-        yield _leads_nowhere(name, path, settings)
+        yield _invalid_path(name, path, settings)
     if "ASCEND_HOME_PATH" in cann.named_in_vain:
         return
     opp, expected_opp = paths.entries.get("ASCEND_OPP_PATH", ()), settings.single.get("ASCEND_OPP_PATH")
     if opp and expected_opp and not opp[0].there:
-        yield _leads_nowhere("ASCEND_OPP_PATH", opp[0].text, settings)
+        yield _invalid_path("ASCEND_OPP_PATH", opp[0].text, settings)
     unset = [name for name in settings.single if not environment.filled(name)]
-    lacking = {name: entries for name in settings.lists if (entries := _lacking(name, settings, paths, linker))}
+    lacking = {name: entries for name in settings.lists if (entries := _missing_entries(name, settings, paths, linker))}
     serious = [name for name in unset if name in _NEEDED_SINGLE]
     serious += [name for name, entries in lacking.items() if any(_OPTIONAL_BELOW not in one.text for one in entries)]
     if serious:
-        yield _not_in_force(
+        yield _not_loaded(
             settings,
             environment,
             unset,
@@ -163,7 +163,9 @@ def set_env_is_in_force(
         )
 
 
-def _lacking(name: str, settings: CannSettings, paths: JobPaths, linker: LinkerFolders | None) -> tuple[PathEntry, ...]:
+def _missing_entries(
+    name: str, settings: CannSettings, paths: JobPaths, linker: LinkerFolders | None
+) -> tuple[PathEntry, ...]:
     """The entries of a path list that exist on disk and that the job does not have under any name."""
     have = set(paths.real(name))
     if name == "LD_LIBRARY_PATH" and linker is not None:
@@ -171,7 +173,7 @@ def _lacking(name: str, settings: CannSettings, paths: JobPaths, linker: LinkerF
     return tuple(entry for entry in settings.lists[name] if entry.there and entry.real not in have)
 
 
-def _leads_nowhere(name: str, path: str, settings: CannSettings) -> Finding:
+def _invalid_path(name: str, path: str, settings: CannSettings) -> Finding:
     return messages.INVALID_PATH.finding(
         variable=name,
         path=path,
@@ -182,7 +184,7 @@ def _leads_nowhere(name: str, path: str, settings: CannSettings) -> Finding:
     )
 
 
-def _not_in_force(
+def _not_loaded(
     settings: CannSettings,
     environment: JobEnvironment,
     unset: list[str],
@@ -205,15 +207,17 @@ def _not_in_force(
         *as_evidence(imported.attempt if imported is not None else None),
         *_sourcing(startup, script),
     )
-    fix, whose = FixOffer(id="env.profile"), environment.whose
+    fix, of = FixOffer(id="env.profile"), messages.THIS_PROCESS.text()
+    if environment.whose != "process":
+        of = messages.ENVIRONMENT_OF.text(whose=environment.whose)
     if everything:
         return messages.NOT_LOADED.finding(
-            script=script, whose=whose, hint=hint, commands=commands, evidence=evidence, fix=fix
+            script=script, environment=of, hint=hint, commands=commands, evidence=evidence, fix=fix
         )
     return messages.INCOMPLETE.finding(
         variables=[*unset, *lacking],
-        whose=whose,
-        detail=messages.LIBRARIES_NOT_FOUND.text(whose=whose) if "LD_LIBRARY_PATH" in lacking else None,
+        environment=of,
+        detail=messages.LIBRARIES_NOT_FOUND.text(environment=of) if "LD_LIBRARY_PATH" in lacking else None,
         hint=hint,
         commands=commands,
         evidence=evidence,
@@ -257,7 +261,7 @@ def _places(entries: tuple[PathEntry, ...], settings: CannSettings) -> list[str]
 
 
 @check("cann.single", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,), fix="env.profile")
-def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles | None) -> Iterator[Finding]:
+def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles | None) -> Iterator[Finding]:
     """Environment variables of one CANN only.
 
     Two scripts sourced one after the other mix libraries of two releases: symbols are missing, or worse, they are not.
@@ -305,5 +309,5 @@ def _root_of(entry: PathEntry, cann: Cann) -> str | None:
     """The CANN that an entry lies in, installed or gone; None for what belongs to none, as NNAL and the driver do."""
     if install := cann.holding(entry.real):
         return install.root
-    match = _SOMEBODY_S_ROOT.match(entry.real)
+    match = _ROOT_OF_ANY_CANN.match(entry.real)
     return match[1] if match and not match[1].endswith("/latest") else None

@@ -26,7 +26,7 @@ NEEDING_ATB = ("vllm-ascend", "mindie-llm", "atb-llm")
 
 
 @check("cann.driver", after=("cann.installed", "driver.installed"), requires=(SoftwareStack,))
-def the_driver_fits_this_cann(cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None) -> Iterator[Finding]:
+def driver_matches_cann(cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None) -> Iterator[Finding]:
     """Driver version supported by this CANN.
 
     CANN calls functions that an older driver does not have: `feature is not supported`, 207000, undefined symbols that
@@ -39,14 +39,14 @@ def the_driver_fits_this_cann(cann: Cann, driver: DriverInstall | None, info: Np
     source, stated = _driver(driver, info)
     support = knowledge.compatibility().hdk(install.stated)
     if support is None:
-        yield _unlisted(install, source, stated)
+        yield _not_listed(install, source, stated)
         return
     fit = support.fit(stated)
     older = fit is Fit.UNKNOWN and _is_older(stated, support)
     if (fit is Fit.OUTSIDE or older) and support.confidence is not Confidence.WEAK:
         yield _too_old(install, source, stated, support)
     elif fit in (Fit.OUTSIDE, Fit.UNKNOWN):
-        yield _unlisted(install, source, stated)
+        yield _not_listed(install, source, stated)
 
 
 def _driver(driver: DriverInstall | None, info: NpuSmiInfo | None) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def _too_old(install: CannInstall, source: str, stated: str, support: HdkSupport
     )
 
 
-def _unlisted(install: CannInstall, source: str, stated: str) -> Finding:
+def _not_listed(install: CannInstall, source: str, stated: str) -> Finding:
     return messages.DRIVER_NOT_LISTED.finding(
         driver=stated,
         cann=install.stated,
@@ -104,7 +104,7 @@ def _unlisted(install: CannInstall, source: str, stated: str) -> Finding:
 
 
 @check("cann.nnal", after=("cann.installed",), requires=(SoftwareStack,))
-def nnal_fits(
+def nnal_matches(
     cann: Cann,
     nnal: Nnal | None,
     environment: JobEnvironment | None,
@@ -124,7 +124,7 @@ def nnal_fits(
         yield _missing(cann, named, needing)
         return
     if named is None:
-        yield _not_sourced(nnal, needing)
+        yield _not_loaded(nnal, needing)
         return
     yield from _version(cann, nnal)
     built = named.rstrip("/").rpartition("cxx_abi_")[2]
@@ -150,7 +150,7 @@ def _missing(cann: Cann, named: str | None, needing: list[str]) -> Finding:
     return messages.NNAL_MISSING.finding(package=needing[0], commands=commands, evidence=evidence)
 
 
-def _not_sourced(nnal: Nnal, needing: list[str]) -> Finding:
+def _not_loaded(nnal: Nnal, needing: list[str]) -> Finding:
     return messages.NNAL_NOT_LOADED.finding(
         package=needing[0],
         commands=(f"source {nnal.set_env or SET_ENV}",),
@@ -161,7 +161,7 @@ def _not_sourced(nnal: Nnal, needing: list[str]) -> Finding:
 def _version(cann: Cann, nnal: Nnal) -> Iterator[Finding]:
     install = cann.chosen
     own = install.version if install is not None else None
-    if install is None or own is None or nnal.version is None or _together(own, nnal.version):
+    if install is None or own is None or nnal.version is None or _compatible(own, nnal.version):
         return
     yield messages.NNAL_MISMATCH.finding(
         nnal=nnal.version,
@@ -171,6 +171,6 @@ def _version(cann: Cann, nnal: Nnal) -> Iterator[Finding]:
     )
 
 
-def _together(toolkit: CannVersion, nnal: CannVersion) -> bool:
+def _compatible(toolkit: CannVersion, nnal: CannVersion) -> bool:
     several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
     return toolkit == nnal or (toolkit in several and nnal in several)

@@ -37,9 +37,9 @@ def libraries_can_be_loaded(
     foreign = [one for one in missing if one.passed_over]
     absent = [one for one in missing if one not in of_driver and one not in foreign]
     if foreign:
-        yield _foreign(foreign)
+        yield _wrong_machine(foreign)
     if absent:
-        yield _absent(absent, environment, script, install.stated if install is not None else None)
+        yield _missing(absent, environment, script, install.stated if install is not None else None)
     if of_driver:
         yield _driver_not_on_path(environment)
     if not (libraries.stubs or damaged or missing):
@@ -86,7 +86,7 @@ def _damaged(damaged: list[Library], version: str | None) -> Finding:
     )
 
 
-def _foreign(foreign: list[Library]) -> Finding:
+def _wrong_machine(foreign: list[Library]) -> Finding:
     return messages.WRONG_MACHINE.finding(
         libraries=_names(foreign),
         count=len(foreign),
@@ -98,7 +98,7 @@ def _foreign(foreign: list[Library]) -> Finding:
     )
 
 
-def _absent(absent: list[Library], environment: JobEnvironment, script: str | None, version: str | None) -> Finding:
+def _missing(absent: list[Library], environment: JobEnvironment, script: str | None, version: str | None) -> Finding:
     asked_by, expected = absent[0].asked_by, messages.ON_THE_PATH.text()
     return messages.LIBRARY_MISSING.finding(
         libraries=_names(absent),

@@ -16,7 +16,7 @@ from .messages import cann as messages
 
 
 @check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
-def operators_fit_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterator[Finding]:
+def operators_match_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterator[Finding]:
     """Operator package for this chip and toolkit installed.
 
     The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.
@@ -36,7 +36,7 @@ def operators_fit_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterato
             ),
         )
     toolkit = ops.install.version
-    if toolkit is None or ops.version is None or _go_together(toolkit, ops.version):
+    if toolkit is None or ops.version is None or _compatible(toolkit, ops.version):
         return
     yield messages.OPS_MISMATCH.finding(
         operators=ops.version,
@@ -49,7 +49,7 @@ def operators_fit_toolkit_and_chip(ops: CannOps, cards: Chips | None) -> Iterato
     )
 
 
-def _go_together(toolkit: CannVersion, operators: CannVersion) -> bool:
+def _compatible(toolkit: CannVersion, operators: CannVersion) -> bool:
     several = [CannVersion.parse(text) for text in knowledge.layout().more["cross_compatible_ops"]]
     return toolkit == operators or (toolkit in several and operators in several)
 

@@ -17,7 +17,7 @@ VISIBLE = "ASCEND_VISIBLE_DEVICES"
 
 
 @check("container.devices", tags=(HEALTH,), fix="container.run-command")
-def devices_are_passed_in(
+def devices_are_mapped(
     container: Container,
     nodes: DeviceNodes,
     pci: PciCards | None,

@@ -46,15 +46,15 @@ def driver_files_are_mounted(
         needed = mounted.mount.plain and not mounted.mount.several_nodes
         if mounted.mount.container == NPU_SMI:
             continue  # driver.npu-smi reports it
-        if why := _wrong(mounted):
+        if why := _problem(mounted):
             bad.append((mounted, why))
         elif mounted.kind is None and needed and mounted.mount.runtime:
             bad.append((mounted, "not found"))
-        elif mounted.kind is None and mounted.mount.plain and _counts(mounted, cards):
+        elif mounted.kind is None and mounted.mount.plain and _is_relevant(mounted, cards):
             lacking.append(mounted)
     if bad:
         fatal = not works or any(mounted.mount.container == LIBRARIES for mounted, _ in bad)
-        yield _bad(bad, container, nodes, Severity.ERROR if fatal else Severity.WARNING)
+        yield _wrong_files(bad, container, nodes, Severity.ERROR if fatal else Severity.WARNING)
     elif (other := _other_driver(driver, modules)) is not None:
         yield _of_another_driver(*other, driver, container, nodes)
     for_several = [mounted for mounted in lacking if mounted.mount.several_nodes]
@@ -77,14 +77,14 @@ def driver_files_are_mounted(
         )
 
 
-def _counts(mounted: Mounted, cards: Chips | None) -> bool:
+def _is_relevant(mounted: Mounted, cards: Chips | None) -> bool:
     """False for network files where the NPUs have no network."""
     known = [knowledge.hardware().family(id) for id in cards.families] if cards is not None else []
     without = bool(known) and all(family is not None and family.device_nic is False for family in known)
     return not (mounted.mount.several_nodes and without)
 
 
-def _wrong(mounted: Mounted) -> str | None:
+def _problem(mounted: Mounted) -> str | None:
     """What is wrong with something that exists."""
     if mounted.is_misplaced:
         sentence = messages.DIRECTORY_FOR_FILE if mounted.kind == "dir" else messages.FILE_FOR_DIRECTORY
@@ -96,7 +96,7 @@ def _wrong(mounted: Mounted) -> str | None:
     return None
 
 
-def _bad(
+def _wrong_files(
     bad: list[tuple[Mounted, str]], container: Container, nodes: DeviceNodes | None, severity: Severity
 ) -> Finding:
     evidence = tuple(
@@ -196,9 +196,7 @@ def _offer(nodes: DeviceNodes | None) -> FixOffer:
 
 
 @check("container.runtime", after=("container.devices",))
-def visible_devices_are_in_force(
-    container: Container, nodes: DeviceNodes, environment: JobEnvironment
-) -> Iterator[Finding]:
+def visible_devices_match(container: Container, nodes: DeviceNodes, environment: JobEnvironment) -> Iterator[Finding]:
     """ASCEND_VISIBLE_DEVICES matches the devices of this container.
 
     Only the ascend runtime reads this variable, when the container is created. With another runtime it has no effect:

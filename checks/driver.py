@@ -26,7 +26,7 @@ _UPGRADE = (
     "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --upgrade",
     "reboot",
 )
-_ELSEWHERE = {
+_PITFALLS = {
     "device_occupied": "P010",
     "board_type_unavailable": "P009",
     "library_missing": "P060",
@@ -93,7 +93,7 @@ def _missing(container: Container | None, mounts: ContainerMounts | None) -> Fin
     evidence = (
         Evidence(
             source="PATH and the usual places",
-            expected=" or ".join(_PLACES),
+            expected=", ".join(_PLACES),
             actual=messages.SMI_IS_A_DIRECTORY.text(path=NPU_SMI) if is_folder else "not found",
         ),
     )
@@ -121,7 +121,7 @@ def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None) -> 
         commands = ("npu-smi info  # on the host", "docker ps  # on the host", "ls -l /dev/davinci*")
     source = f"{answer.path or 'npu-smi'} info"
     evidence = (Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line),)
-    pitfall = _ELSEWHERE.get(failure.cause if failure else "", "P009" if container else "P031")
+    pitfall = _PITFALLS.get(failure.cause if failure else "", "P009" if container else "P031")
     if failure is None or code is None:
         return messages.SMI_FAILED.finding(
             reason=reason, hint=hint, commands=commands, evidence=evidence, pitfall=pitfall
@@ -205,7 +205,7 @@ def driver_is_installed_and_loaded(
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
-def driver_accepts_the_firmware(match: FirmwareMatch) -> Iterator[Finding]:
+def driver_matches_firmware(match: FirmwareMatch) -> Iterator[Finding]:
     """Driver and firmware versions match.
 
     Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
@@ -244,7 +244,7 @@ def driver_accepts_the_firmware(match: FirmwareMatch) -> Iterator[Finding]:
     after=("npu.present", "container.devices", "driver.installed"),
     fix="driver.grant-access",
 )
-def this_user_may_open_the_cards(
+def device_nodes_are_accessible(
     access: DeviceAccess, record: InstallRecord | None, container: Container | None
 ) -> Iterator[Finding]:
     """NPU device nodes accessible to this user.

@@ -23,7 +23,7 @@ _MOST = 20_000
 
 
 @check("driver.rebooted", after=("container.devices", "driver.installed"), requires=(DriverStack,))
-def loaded_modules_are_the_installed_ones(
+def loaded_modules_match_driver(
     driver: DriverInstall, modules: LoadedModules, container: Container | None
 ) -> Iterator[Finding]:
     """Loaded kernel modules match the installed driver.
@@ -65,7 +65,7 @@ def _version(text: str | None) -> DriverVersion | None:
 
 
 @check("driver.next-boot", after=("container.devices", "driver.installed"), requires=(DriverStack,))
-def next_kernel_has_the_driver(boot: NextBoot, modules: LoadedModules | None) -> Iterator[Finding]:
+def next_kernel_has_modules(boot: NextBoot, modules: LoadedModules | None) -> Iterator[Finding]:
     """Driver modules for the kernel that boots next.
 
     A system update installs a new kernel without driver modules. After the next reboot no NPU is available.
@@ -175,7 +175,7 @@ KINDS = (
 @check(
     "driver.kernel-log", profile="standard", after=("container.devices", "driver.installed"), requires=(DriverStack,)
 )
-def kernel_log_is_quiet(log: KernelLog, cards: Chips | None) -> Iterator[Finding]:
+def kernel_log_shows_no_fault(log: KernelLog, cards: Chips | None) -> Iterator[Finding]:
     """No NPU fault in the kernel log in the last 7 days.
 
     The kernel log usually reports a lost NPU or a failed link before jobs fail.

@@ -19,7 +19,7 @@ from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Unavailable, check
 
 from ._causes import as_evidence
-from ._pairing import Needed, commands, cuda_build, fitting, offer, smallest_change, torch_needed
+from ._pairing import Needed, commands, cuda_build, matching_release, offer, smallest_change, torch_needed
 from .messages import python as messages
 
 
@@ -141,7 +141,7 @@ def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann
         )
 
 
-def _beside(release: TorchNpuRelease | None, change: Solution | None) -> FixOffer:
+def _offer_of(release: TorchNpuRelease | None, change: Solution | None) -> FixOffer:
     """The fix that installs this torch_npu with the torch that is installed, or else the change."""
     if release is None:
         return offer(change)
@@ -149,7 +149,7 @@ def _beside(release: TorchNpuRelease | None, change: Solution | None) -> FixOffe
 
 
 def _no_torch_npu(python: PythonEnvironment, target: TargetPython, cann: str | None) -> Finding:
-    release = fitting(python, cann)
+    release = matching_release(python, cann)
     change = smallest_change(python, cann) if release is None else None
     torch = python.torch.version if python.torch else None
     install = list(commands(change, python)) if change else []
@@ -165,12 +165,12 @@ def _no_torch_npu(python: PythonEnvironment, target: TargetPython, cann: str | N
         hint=hint,
         commands=(*install, "npudoctor check --python /path/to/python  # if another environment is used"),
         evidence=(Evidence(source=python.executable, expected="torch_npu", actual="not installed"),),
-        fix=_beside(release, change),
+        fix=_offer_of(release, change),
     )
 
 
 @check("python.pairing", requires=(SoftwareStack,), fix="python.install-pair")
-def torch_and_torch_npu_fit(
+def torch_and_torch_npu_match(
     pair: TorchPair, python: PythonEnvironment, cann: Cann | None, imported: TorchNpuImport | None
 ) -> Iterator[Finding]:
     """torch and torch_npu versions match.
@@ -214,7 +214,9 @@ def _not_a_pair(
 
 
 @check("python.cann-pairing", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-pair")
-def torch_npu_and_cann_fit(python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None) -> Iterator[Finding]:
+def torch_npu_and_cann_match(
+    python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None
+) -> Iterator[Finding]:
     """torch_npu and CANN versions match.
 
     Each torch_npu is built and tested for one CANN and declares which others it supports. With any other, symbols are
@@ -235,7 +237,7 @@ def torch_npu_and_cann_fit(python: PythonEnvironment, cann: Cann, imported: Torc
         assert row is not None
         yield _wrong_cann(python, row, installed.stated, table, imported)
     else:
-        yield _perhaps(python.torch_npu.version, row, installed.stated, fit, table)
+        yield _not_proven(python.torch_npu.version, row, installed.stated, fit, table)
 
 
 def _far_apart(row: TorchNpuRelease, cann: CannVersion | None) -> bool:
@@ -279,7 +281,7 @@ def _wrong_cann(
     )
 
 
-def _perhaps(version: str, row: TorchNpuRelease | None, cann: str, fit: Fit, table: Compatibility) -> Finding:
+def _not_proven(version: str, row: TorchNpuRelease | None, cann: str, fit: Fit, table: Compatibility) -> Finding:
     evidence = (Evidence(source=f"compatibility table as of {table.as_of}", actual=fit.value),)
     if row is not None and fit in (Fit.COMPATIBLE, Fit.UNPAIRED):
         message = messages.COMPATIBLE if fit is Fit.COMPATIBLE else messages.UNPAIRED

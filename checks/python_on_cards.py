@@ -17,14 +17,14 @@ from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Unavailable
 from ._causes import NO_CANN, WRONG_PACKAGES, as_sentence, cause_of
 from .messages import python as messages
 
-_NO_CARD = ("npu.present", "container.devices", "driver.installed", "driver.access", "env.visible-devices")
+_NO_DEVICE = ("npu.present", "container.devices", "driver.installed", "driver.access", "env.visible-devices")
 _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-torch-npu")
 
 
 @check(
     "python.devices",
     profile="standard",
-    after=(*_NO_CARD, *_NO_IMPORT),
+    after=(*_NO_DEVICE, *_NO_IMPORT),
     requires=(SoftwareStack,),
     explained_by=(
         "npu.count",
@@ -35,7 +35,7 @@ _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-t
         "container.driver-files",
     ),
 )
-def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Finding]:
+def devices_are_found(imported: TorchNpuImport, job: JobCards) -> Iterator[Finding]:
     """Devices found by torch_npu.
 
     They are those of the node, or those that ASCEND_RT_VISIBLE_DEVICES names. A job with one process per device fails
@@ -74,7 +74,7 @@ def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Find
             symptom=True,
         )
     else:
-        yield from _named_otherwise(attempt.devices, job)
+        yield from _name_mismatch(attempt.devices, job)
 
 
 def _no_answer(error: str) -> Finding:
@@ -98,7 +98,7 @@ def _fix_of(cause: Pitfall | None) -> str | None:
     return messages.KNOWN_FIX.text(fix=cause.fix[0]) if cause and cause.fix else None
 
 
-def _named_otherwise(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
+def _name_mismatch(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
     """Reported where the name that the runtime gives a chip is of another family than npu-smi's: one is wrong."""
     hardware = knowledge.hardware()
     for card, name in zip(job.chips, names, strict=False):
@@ -116,12 +116,12 @@ def _named_otherwise(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]
 @check(
     "python.device-math",
     profile="full",
-    after=(*_NO_CARD, *_NO_IMPORT, "python.packages", "python.devices", "cann.ops", "cann.libraries", "cann.driver"),
+    after=(*_NO_DEVICE, *_NO_IMPORT, "python.packages", "python.devices", "cann.ops", "cann.libraries", "cann.driver"),
     requires=(SoftwareStack,),
     thresholds=(FIRST, NEXT),
     explained_by=("npu.health", "npu.ecc"),
 )
-def cards_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> Iterator[Finding]:
+def devices_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> Iterator[Finding]:
     """Test computation on every idle device.
 
     A small matrix product is compared with that of the CPU. No query shows as much: that the device opens, that its

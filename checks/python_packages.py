@@ -20,7 +20,7 @@ _INSTALL_PACKAGES = FixOffer(id="python.install-packages")
 
 
 @check("python.packages", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-packages")
-def packages_of_the_compiler_are_there(python: PythonEnvironment, cann: Cann) -> Iterator[Finding]:
+def compiler_packages_are_installed(python: PythonEnvironment, cann: Cann) -> Iterator[Finding]:
     """Packages of the CANN operator compiler installed.
 
     The compiler starts this Python in the background. A missing package, or a numpy that this CANN does not support,
@@ -59,10 +59,10 @@ def packages_of_the_compiler_are_there(python: PythonEnvironment, cann: Cann) ->
             fix=_INSTALL_PACKAGES,
         )
     else:
-        yield from _documented_window(numpy.version, installed.stated)
+        yield from _documented_range(numpy.version, installed.stated)
 
 
-def _documented_window(numpy: str, cann: str | None) -> Iterator[Finding]:
+def _documented_range(numpy: str, cann: str | None) -> Iterator[Finding]:
     support = knowledge.compatibility().python(cann) if cann else None
     window = required([f"numpy{support.numpy}"], "numpy") if support is not None and support.numpy else None
     with contextlib.suppress(ParseError):

@@ -67,8 +67,8 @@ def release_has_no_known_defect(
 
 
 @check("python.conflicts", requires=(SoftwareStack,))
-def nothing_disturbs_torch_npu(python: PythonEnvironment) -> Iterator[Finding]:
-    """Packages that conflict with torch_npu.
+def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
+    """No packages that conflict with torch_npu.
 
     Libraries use such packages if they find them, and fail on the NPU where they would have worked without them.
     """

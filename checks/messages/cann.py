@@ -18,12 +18,12 @@ NOT_INSTALLED = Message(
     "unusual directory, source its set_env.sh and check again.",
 )
 INSTALL_RELEASE = Sentence(
-    "Install toolkit and operator package of the same CANN release: {releases}, to match the installed torch_npu. If "
-    "CANN is in an unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases}, which matches the installed torch_npu. If CANN is in an "
+    "unusual directory, source its set_env.sh and check again."
 )
 INSTALL_RELEASE_OR_NEWER = Sentence(
-    "Install toolkit and operator package of the same CANN release: {releases} or newer, to match the installed "
-    "torch_npu. If CANN is in an unusual directory, source its set_env.sh and check again."
+    "Install toolkit and operator package of CANN {releases} or newer, which matches the installed torch_npu. If "
+    "CANN is in an unusual directory, source its set_env.sh and check again."
 )
 NO_CANN_THERE = Sentence("{path} (no CANN installation)")
 UNREADABLE = Sentence("not readable for this user")
@@ -62,7 +62,7 @@ INVALID_PATH = Message(
 NOT_LOADED = Message(
     "cann.environment/not-loaded",
     summary="CANN environment not loaded: {script} was not sourced",
-    detail="Variables set by set_env.sh are missing ({whose}). `import torch_npu` fails: libhccl.so or "
+    detail="Variables set by set_env.sh are missing from {environment}. `import torch_npu` fails: libhccl.so or "
     "libascendcl.so not found.",
     hint="Source the script in the shell, profile or service that starts the job, after everything else that sets "
     "these variables.",
@@ -71,14 +71,16 @@ NOT_LOADED = Message(
 INCOMPLETE = Message(
     "cann.environment/incomplete",
     summary="CANN environment incomplete: {variables}",
-    detail="Variables set by set_env.sh were replaced later instead of extended ({whose}).",
+    detail="Variables set by set_env.sh were replaced in {environment} instead of extended.",
     hint="Source the script in the shell, profile or service that starts the job, after everything else that sets "
     "these variables.",
     pitfall="P037",
 )
+THIS_PROCESS = Sentence("this process")
+ENVIRONMENT_OF = Sentence("the environment of the job ({whose})")
 LIBRARIES_NOT_FOUND = Sentence(
-    "Variables set by set_env.sh are missing ({whose}). `import torch_npu` fails: libhccl.so or libascendcl.so not "
-    "found."
+    "Variables set by set_env.sh are missing from {environment}. `import torch_npu` fails: libhccl.so or "
+    "libascendcl.so not found."
 )
 STARTUP_FILE_NOT_READ = Sentence(
     "{path} sources the script, but this environment did not read that file: services, cron, `docker exec` and "

@@ -131,7 +131,7 @@ NOT_LISTED = Message(
 
 PACKAGES_MISSING = Message(
     "python.packages/missing",
-    summary="{count:package|packages} missing, required by the CANN operator compiler: {packages}",
+    summary="{count:package|packages} of the CANN operator compiler missing: {packages}",
     detail="torch_npu does not declare {count:it|them}, and the error names none: GEInitialize failed, code 500001.",
     hint="Install {count:it|them} in this Python.",
     pitfall="P006",

@@ -21,7 +21,7 @@ def lines_of(text: str) -> list[str]:
     A text far longer than any that the tools print raises ParseError; a line far too long reads as blank.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise ParseError(f"the text is too long, {len(text)} characters")
+        raise ParseError(f"text too long: {len(text)} characters")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = (_COLOUR.sub("", text) if "\x1b" in text else text).split("\n")
     return [line if len(line) <= _LONGEST_LINE else "" for line in lines]

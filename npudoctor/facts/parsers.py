@@ -41,7 +41,7 @@ def _as_json(parse: Callable[[str], object]) -> Callable[[str], object]:
     def parsed(text: str) -> object:
         fact = parse(text)
         if fact is None:
-            raise ParseError("the text tells of no failure")
+            raise ParseError("the text contains no failure message")
         return to_json(fact)
 
     return parsed

@@ -54,7 +54,7 @@ def test_torch_npu_without_cann_has_one_error(node: Nodes) -> None:
 def test_the_cann_that_torch_npu_pairs_with_is_named(node: Nodes, torch_npu: str, version: str, operators: str) -> None:
     python = {"torch_npu": torch_npu, "version": "3.11.7"}
     finding = only(node(cann={"installed": False}, python=python).check("cann.installed"))
-    assert finding.hint is not None and f" {version}, to match the installed torch_npu" in finding.hint
+    assert finding.hint is not None and f"CANN {version}, which matches the installed torch_npu" in finding.hint
     assert operators in finding.commands[1]
 
 

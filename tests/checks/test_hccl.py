@@ -101,9 +101,9 @@ def test_legal_port_variables_pass(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("HCCL_IF_BASE_PORT", "sixty", "no number"),
+        ("HCCL_IF_BASE_PORT", "sixty", "not a number"),
         ("HCCL_IF_BASE_PORT", "1000", "not between 1024 and 65520"),
-        ("HCCL_HOST_SOCKET_PORT_RANGE", "60000-50000", "backwards"),
+        ("HCCL_HOST_SOCKET_PORT_RANGE", "60000-50000", "ends before it starts"),
         ("HCCL_HOST_SOCKET_PORT_RANGE", "60000-60010,60005", "overlaps"),
         ("HCCL_NPU_SOCKET_PORT_RANGE", "16666;16667", "neither a port"),
     ],

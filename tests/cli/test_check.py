@@ -60,7 +60,7 @@ def test_text_json_and_exit_code_agree_on_the_contract(
 
 def test_the_first_line_names_the_cause(npudoctor: Command) -> None:
     first = npudoctor("check", "--simulate", "new-node").out.splitlines()[0]
-    assert first.startswith("✖ CANN's environment is not in force")
+    assert first.startswith("✖ CANN environment not loaded: ")
     assert "(cann.environment)" in npudoctor("check", "--simulate", "new-node").out.split("\n\n")[0]
 
 

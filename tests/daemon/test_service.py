@@ -123,13 +123,13 @@ def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -
     tool = node / "bin" / "npu-smi"
     good = tool.read_text()
     tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 & wait; sleep 1000\n")
-    running.until(lambda: "did not answer" in str(running.get("/readyz").json()["reason"]))
+    running.until(lambda: "timed out" in str(running.get("/readyz").json()["reason"]))
     assert running.get("/livez").status_code == 200
     assert running.get("/v1/issues").json()["undetermined"]
     running.until(lambda: running.get("/readyz").json()["interval_s"] > 1)
     assert state.read(str(tmp_path / "state.json"))._asdict()["undetermined"]  # type: ignore[union-attr]
     tool.unlink()
-    running.until(lambda: "not installed" in str(running.get("/readyz").json()["reason"]))
+    running.until(lambda: "npu-smi not found" in str(running.get("/readyz").json()["reason"]))
     tool.write_text(good)
     tool.chmod(0o755)
     running.until(lambda: running.get("/readyz").status_code == 200)

@@ -110,7 +110,7 @@ def test_compose_takes_its_files(name: str) -> None:
     [
         ("seed-910b1", [], 0, "changed=0"),
         ("in-service", [], 0, "changed=0"),
-        ("new-node", [], 2, "torch_npu 2.6.0 needs torch 2.6.0"),
+        ("new-node", [], 2, "torch_npu 2.6.0 requires torch 2.6.0"),
         ("new-node", ["--check"], 0, "changed=1"),
         ("sick-cards", [], 2, "910B3 reports Alarm"),
     ],

@@ -188,7 +188,7 @@ def test_a_container_without_npu_smi_is_judged_by_its_nodes(docker: Docker, imag
     assert done.returncode == 0
     bare = docker("run", "--rm", "--network=none", image, "healthcheck", check=False)
     assert bare.returncode == 1
-    assert bare.stdout.startswith("unhealthy: no card was passed into this container")
+    assert bare.stdout.startswith("unhealthy: no NPU device is mapped into this container")
 
 
 def test_the_daemon_of_the_image_answers_to_its_own_health_check(docker: Docker, image: str, cards: Cards) -> None:

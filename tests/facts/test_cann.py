@@ -199,7 +199,7 @@ def test_nnal_is_found_beside_the_toolkit_or_where_the_variable_says() -> None:
     assert found.set_env == "/usr/local/Ascend/nnal/atb/set_env.sh"
     named = nnal.function(host, find(host), JobEnvironment({"ATB_HOME_PATH": f"{root}/atb/cxx_abi_1"}))
     assert (named.root, named.in_force) == (root, True)
-    with pytest.raises(Unavailable, match="NNAL is not installed"):
+    with pytest.raises(Unavailable, match="NNAL not installed"):
         nnal.function(FakeHost(), Cann(named_in_vain={}), None)
 
 

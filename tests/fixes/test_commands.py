@@ -85,7 +85,7 @@ def test_what_was_cut_off_is_undone_before_the_next_fix(
         (["--set", "a=b"], 2, "--set goes with one fix"),
         (["hccl.reserve-ports", "--set", "ports"], 2, "write key=value"),
         (["hccl.reserve-ports", "--set", "port=1", "--yes"], 7, "port is not known; it takes ports"),
-        (["hccl.reserve-ports", "--set", "ports=abc", "--yes"], 7, "is no port"),
+        (["hccl.reserve-ports", "--set", "ports=abc", "--yes"], 7, "is not a port"),
         (["hccl.reserve-ports", "--all-safe"], 2, "one of them"),
         (["npu.release", "--yes"], 7, "$ npudoctor fix npu.release --simulate new-node --set pids=4711"),
         (["npu.release", "--set", "pids=1,x"], 7, "valid integer"),

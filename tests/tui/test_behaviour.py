@@ -192,7 +192,7 @@ def test_a_recorded_node_offers_no_change(tmp_path: Path) -> None:
     play("new-node", save)
 
     async def look(app: DoctorApp, pilot: Driver) -> None:
-        await until(pilot, lambda: "RECORDED" in text(app) and "CANN's environment is not in force" in text(app))
+        await until(pilot, lambda: "RECORDED" in text(app) and "CANN environment not loaded" in text(app))
         await press(pilot, "f")
         await until(pilot, lambda: isinstance(app.screen, FixDialog))
         await until(pilot, lambda: fixing.RECORDED in text(app))
@@ -342,7 +342,7 @@ def test_the_broken_joint_of_the_versions_is_marked_and_its_fix_one_key_away() -
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "4")
         await until(pilot, lambda: "✖ torch" in text(app))
-        await until(pilot, lambda: "needs torch" in " ".join(text(app).split()))
+        await until(pilot, lambda: "requires torch" in " ".join(text(app).split()))
         await press(pilot, "c")
         await until(pilot, lambda: "torch==2.6.0" in app.clipboard)
         await press(pilot, "f")
@@ -405,7 +405,7 @@ def test_a_node_that_changes_is_seen_as_it_is_now(tmp_path: Path) -> None:
             tool.unlink()
         await press(pilot, "r")
         await settled(app, pilot)
-        await until(pilot, lambda: "not installed" in text(app))
+        await until(pilot, lambda: "npu-smi not found" in text(app))
         await press(pilot, "2")
         await until(pilot, lambda: "npu-smi is not installed" in text(app))
 

@@ -66,7 +66,7 @@ def cann_libraries(
 ) -> CannLibraries:
     """From the headers of the libraries, beginning with those that every job loads, and what these need."""
     if cann.chosen is None:
-        raise Unavailable("no CANN is installed", blocked_by="cann.installed")
+        raise Unavailable("CANN not installed", blocked_by="cann.installed")
     linking = _Linking(host, paths, linker)
     wanted: list[tuple[str, str | None, tuple[str, ...]]] = [(name, None, ()) for name in CORE]
     if driver is not None and driver.libraries:

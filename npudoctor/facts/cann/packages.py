@@ -67,7 +67,7 @@ def cann_ops(host: Host, cann: Cann) -> CannOps:
     """From the package's install record, its version file, and the folders of compiled kernels."""
     install = cann.chosen
     if install is None:
-        raise Unavailable("no CANN is installed", blocked_by="cann.installed")
+        raise Unavailable("CANN not installed", blocked_by="cann.installed")
     socs = tuple(_kernel_folders(host, install.root))
     package, stated, source = None, None, None
     for path in _records(host, install.root):
@@ -167,7 +167,7 @@ def nnal(host: Host, cann: Cann, environment: JobEnvironment | None) -> Nnal:
                     filter(host.exists, (f"{posixpath.dirname(root)}/set_env.sh", f"{root}/set_env.sh")), None
                 ),
             )
-    raise Unavailable("NNAL is not installed")
+    raise Unavailable("NNAL not installed")
 
 
 def _atb_version(host: Host, root: str) -> CannVersion | None:

@@ -84,7 +84,7 @@ def cann_settings(host: Host, cann: Cann) -> CannSettings:
     """From set_env.sh read as text; what it was not understood to say is filled up from the usual set."""
     install = cann.chosen
     if install is None:
-        raise Unavailable("no CANN is installed", blocked_by="cann.installed")
+        raise Unavailable("CANN not installed", blocked_by="cann.installed")
     usual = usual_exports(install, host.about.machine)
     said = Exports({}, complete=False)
     if install.set_env:

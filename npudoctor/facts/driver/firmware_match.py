@@ -54,7 +54,7 @@ def firmware_match(
     with contextlib.suppress(ParseError):
         ranges = file.accepted_firmware if file else ()
     if not flags and not (ranges and versions):
-        raise Unavailable("neither the boards nor the version files say which firmware the driver accepts")
+        raise Unavailable("firmware required by the driver unknown: neither npu-smi nor the version files state it")
     return FirmwareMatch(
         flags=flags,
         versions=versions,

@@ -109,7 +109,7 @@ def parse_modules(text: str) -> frozenset[str]:
         if not fields or fields[:2] == ["Module", "Size"]:
             continue
         if len(fields) < 3 or not fields[1].isdigit():
-            raise ParseError("this is no list of kernel modules", line_number=number, line=line)
+            raise ParseError("not a list of kernel modules", line_number=number, line=line)
         names.add(fields[0])
     return frozenset(names)
 

@@ -76,9 +76,9 @@ def newest(releases: tuple[str, ...]) -> str | None:
 def next_boot(host: Host, platform: Platform, container: Container | None) -> NextBoot:
     """From grub's environment and menu, else the newest kernel in /boot."""
     if container is not None:
-        raise NotApplicable("a container has no kernel of its own")
+        raise NotApplicable("a container uses the kernel of its host")
     if platform.kernel is None:
-        raise Unavailable("the running kernel is not known", because=Because.NOT_RECORDED)
+        raise Unavailable("running kernel unknown", because=Because.NOT_RECORDED)
     release, source = _chosen(host)
     kernels = dict.fromkeys((release, platform.kernel))
     return NextBoot(
@@ -113,10 +113,10 @@ def _chosen(host: Host) -> tuple[str, str]:
         if by_title or entries:
             return (by_title or [entries[number][1]])[0], path
     if refused is not None:
-        raise Unavailable(f"which kernel boots next is not shown: {refused.reason}", because=Because.NO_RIGHT)
+        raise Unavailable(f"next kernel unknown: {refused.reason}", because=Because.NO_RIGHT)
     best = newest(images)
     if best is None:
-        raise Unavailable(f"{BOOT} holds no kernel")
+        raise Unavailable(f"no kernel found in {BOOT}")
     return best, f"the newest kernel in {BOOT}"
 
 

@@ -117,7 +117,7 @@ def parse_entries(text: str) -> dict[str, str | None]:
         if entry:
             found.setdefault(entry[1].lower(), word(entry[2]))
     if not found:
-        raise refusal("this is not a file of keys and values", lines_of(text))
+        raise refusal("not a file of keys and values", lines_of(text))
     return found
 
 
@@ -176,7 +176,7 @@ def parse_version_cfg(text: str) -> VersionCfg:
     running = {key.removesuffix("_running_version"): value for key, value in found.items() if "_running_version" in key}
     installed = [value for key, value in found.items() if key.endswith("_installed_version")]
     if not running and not installed:
-        raise refusal("this is not a version.cfg of CANN", lines_of(text))
+        raise refusal("not a version.cfg of CANN", lines_of(text))
     first = next((running[name] for name in ("toolkit", "runtime", *running) if running.get(name)), None)
     build, version = next(iter(_bracketed(first)), (None, None))
     versions = dict.fromkeys(version for value in installed for _, version in _bracketed(value))

@@ -28,7 +28,7 @@ def parse(count: str, maximum: str) -> Conntrack:
     """Read nf_conntrack_count and nf_conntrack_max."""
     for text in (count, maximum):
         if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
-            raise ParseError("this is no number of connections", line_number=1, line=text[:80])
+            raise ParseError("not a number of connections", line_number=1, line=text[:80])
     return Conntrack(int(count), int(maximum))
 
 
@@ -39,5 +39,5 @@ def conntrack(host: Host) -> Conntrack:
         return parse(host.read(COUNT_FILE), host.read(MAX_FILE))
     except Unavailable as why:
         if why.because is Because.ABSENT:
-            raise Unavailable(f"the kernel tracks no connections here: {why.reason}") from why
+            raise Unavailable(f"connection tracking is off: {why.reason}") from why
         raise

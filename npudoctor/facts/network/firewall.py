@@ -31,7 +31,7 @@ def parse_state(text: str) -> bool:
     """Read the output of `firewall-cmd --state`."""
     words = text.split()
     if "running" not in words:
-        raise ParseError("this is not the state of firewalld", line_number=1, line=text[:80])
+        raise ParseError("not the state of firewalld", line_number=1, line=text[:80])
     return "not" not in words
 
 
@@ -79,13 +79,13 @@ def _said(host: Host, command: tuple[str, ...]) -> str:
 
 def _check(done: Completed, command: str) -> None:
     if done.timed_out:
-        raise Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
+        raise Unavailable(f"`{command}` timed out after {done.seconds:.3g} s", because=Because.TIMED_OUT)
     text = done.stderr or done.stdout
     if done.returncode:
         said = next((line.strip()[:160] for line in text.splitlines() if line.strip()), "it printed nothing")
         denied = re.search(_DENIED, text)
         because = Because.NO_RIGHT if denied else Because.FAILED
-        raise Unavailable(f"`{command}` {'needs root' if denied else 'failed'}: {said}", because=because)
+        raise Unavailable(f"`{command}` {'requires root' if denied else 'failed'}: {said}", because=because)
 
 
 def _state(done: Completed) -> str:

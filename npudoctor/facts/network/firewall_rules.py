@@ -75,7 +75,7 @@ def parse_nft(text: str) -> tuple[FirewallChain, ...]:
         elif blocks[-1:] == ["chain"] and said and not said.startswith("#"):
             rules.append(_nft_rule(said))
         elif said and not blocks and not said.startswith("#"):
-            raise refusal("this is not what nft list ruleset prints", lines, number)
+            raise refusal("not the output of nft list ruleset", lines, number)
     return tuple(chains)
 
 
@@ -127,9 +127,9 @@ def parse_iptables(text: str) -> tuple[FirewallChain, ...]:
             policies.setdefault(words[1], None)
             rules.setdefault(words[1], []).append(_iptables_rule(line.strip()))
         elif words and not line.startswith("#"):
-            raise refusal("this is not what iptables -S prints", lines, number)
+            raise refusal("not the output of iptables -S", lines, number)
     if not policies:
-        raise refusal("this is not what iptables -S prints", lines)
+        raise refusal("not the output of iptables -S", lines)
     return tuple(
         _chain("iptables", "filter", name, _HOOKS.get(name), policy, rules.get(name, []))
         for name, policy in policies.items()

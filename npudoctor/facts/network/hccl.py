@@ -38,7 +38,7 @@ class HcclPorts:
 def parse_base_port(text: str) -> int:
     """Read HCCL_IF_BASE_PORT: digits, 1024 to 65520."""
     if not re.fullmatch("[0-9]+", text):
-        raise ParseError(f"{text!r} is no number")
+        raise ParseError(f"{text!r} is not a number")
     known = knowledge.hccl().ports
     if not known.base_min <= int(text) <= known.base_max:
         raise ParseError(f"{text} is not between {known.base_min} and {known.base_max}")
@@ -68,7 +68,7 @@ def parse_port_list(text: str) -> PortRanges:
             raise ParseError(f"{part!r} is neither a port nor a range of ports such as 60000-60031")
         first, last = int(match[1]), int(match[2] or match[1])
         if first > last:
-            raise ParseError(f"the range {part} runs backwards")
+            raise ParseError(f"the range {part} ends before it starts")
         if first < 1 or last > LAST_PORT:
             raise ParseError(f"{part} is not between 1 and {LAST_PORT}")
         if any(first <= b and a <= last for a, b in spans):

@@ -42,10 +42,10 @@ def parse(text: str) -> tuple[Address, ...]:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise ParseError(f"it is not JSON (line {getattr(problem, 'lineno', 1)})") from None
+        raise ParseError(f"not JSON (line {getattr(problem, 'lineno', 1)})") from None
     listed = said.get("host_ip") if isinstance(said, dict) else None
     if not isinstance(listed, list) or not listed:
-        raise ParseError("it has no list host_ip")
+        raise ParseError("no list host_ip")
     found = []
     for word in listed:
         address = parse_address(word) if isinstance(word, str) else None

@@ -27,7 +27,7 @@ def parse(text: str, name: str) -> OwnName:
         if len(fields) > 1 and wanted.intersection(field.lower() for field in fields[1:]):
             address = parse_address(fields[0])
             if address is None:
-                raise ParseError("this line begins with no address", line_number=number, line=line)
+                raise ParseError("line does not start with an address", line_number=number, line=line)
             return OwnName(name=name, address=address, line_number=number)
     return OwnName(name=name)
 

@@ -82,7 +82,7 @@ def parse(rows: Iterable[Mapping[str, Any]]) -> Interfaces:
         try:
             addresses = tuple(ip_interface(str(text)) for text in row.get("addresses") or ())
         except ValueError as problem:
-            raise ParseError(f"the interface {row.get('name')} has an address that is none: {problem}") from problem
+            raise ParseError(f"invalid address on interface {row.get('name')}: {problem}") from problem
         found.append(
             Interface(
                 name=str(row.get("name")),
@@ -100,7 +100,7 @@ def interfaces(host: Host) -> Interfaces:
     """From the kernel."""
     rows = host.measure("interfaces")
     if rows is None:
-        raise Unavailable("the network interfaces are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("network interfaces unknown", because=Because.NOT_RECORDED)
     return parse(rows)
 
 
@@ -127,7 +127,7 @@ def parse_routes(text: str) -> Routes:
             target, flags, mask = (int(fields[place], 16) for place in (1, 3, 7))
             network = IPv4Network((struct.pack("<I", target), str(IPv4Address(struct.pack("<I", mask)))))
         except (ValueError, IndexError, struct.error) as problem:
-            raise ParseError("this is no row of /proc/net/route", line_number=number, line=line) from problem
+            raise ParseError("not a row of /proc/net/route", line_number=number, line=line) from problem
         if flags & 1:
             found.append((network, fields[0]))
     return Routes(tuple(found))

@@ -44,7 +44,7 @@ class PortRanges:
             match = _PART.fullmatch(part)
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
             if first > last or last > LAST_PORT:
-                raise ParseError(f"{part!r} is no port and no range of ports", line_number=1, line=text)
+                raise ParseError(f"{part!r} is not a port or a range of ports", line_number=1, line=text)
             spans.append((first, last))
         return cls.of(*spans)
 
@@ -90,7 +90,7 @@ def parse_port_range(text: str) -> PortRanges:
     """Read ip_local_port_range: two numbers, the first and the last."""
     numbers = [int(word) for word in text.split() if re.fullmatch("[0-9]{1,5}", word)]
     if len(numbers) != 2 or len(text.split()) != 2 or max(numbers) > LAST_PORT:
-        raise ParseError("ip_local_port_range does not hold two ports", line_number=1, line=text)
+        raise ParseError("ip_local_port_range does not contain two ports", line_number=1, line=text)
     return PortRanges.of((numbers[0], numbers[1]))
 
 
@@ -168,7 +168,7 @@ def parse_proc_net_tcp(text: str) -> tuple[Socket, ...]:
                 Socket(protocol="tcp", address=_address(address), port=int(port, 16), status=_STATES[fields[3].upper()])
             )
         except (ValueError, KeyError) as problem:
-            raise ParseError("this is no row of /proc/net/tcp", line_number=number, line=line) from problem
+            raise ParseError("not a row of /proc/net/tcp", line_number=number, line=line) from problem
     return tuple(found)
 
 
@@ -191,7 +191,7 @@ def sockets(host: Host) -> Sockets:
             raise
     else:
         if rows is None:
-            raise Unavailable("the sockets are not known", because=Because.NOT_RECORDED)
+            raise Unavailable("sockets unknown", because=Because.NOT_RECORDED)
         return parse_sockets(rows)
     found = parse_proc_net_tcp(host.read("/proc/net/tcp"))
     with contextlib.suppress(Unavailable):

@@ -111,15 +111,15 @@ def parse(text: str) -> RankTable:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise ParseError(f"it is not JSON (line {getattr(problem, 'lineno', 1)})") from None
+        raise ParseError(f"not JSON (line {getattr(problem, 'lineno', 1)})") from None
     if not isinstance(said, dict):
-        raise ParseError("it is no JSON object")
+        raise ParseError("not a JSON object")
     rows = said.get("server_list")
     if rows is None:
         rows = [row for group in _list(said, "group_list") for row in _list(group, "instance_list")]
     servers = tuple(map(_server, _rows(rows, "server_list")))
     if not servers:
-        raise ParseError("it names no server")
+        raise ParseError("names no server")
     status = said.get("status")
     return RankTable(
         servers=servers,
@@ -130,16 +130,16 @@ def parse(text: str) -> RankTable:
 
 def _list(row: Any, key: str) -> list[Any]:
     if not isinstance(row, dict) or not isinstance(row.get(key), list):
-        raise ParseError(f"it has no list {key}")
+        raise ParseError(f"no list {key}")
     return list(row[key])
 
 
 def _rows(rows: object, key: str) -> Iterator[Mapping[str, Any]]:
     if not isinstance(rows, list):
-        raise ParseError(f"its {key} is no list")
+        raise ParseError(f"{key} is not a list")
     for row in rows:
         if not isinstance(row, dict):
-            raise ParseError(f"an entry of its {key} is no object")
+            raise ParseError(f"an entry of {key} is not an object")
         yield row
 
 
@@ -172,7 +172,7 @@ def _number(row: Mapping[str, Any], key: str) -> int | None:
         or not str(value).isdecimal()
         or len(str(value)) > 9
     ):
-        raise ParseError(f"{key} is no number")
+        raise ParseError(f"{key} is not a number")
     return int(value)
 
 
@@ -181,9 +181,9 @@ def rank_table_file(host: Host, environment: JobEnvironment) -> RankTableFile:
     """From the file that RANK_TABLE_FILE names."""
     path = environment.filled(VARIABLE)
     if path is None:
-        raise NotApplicable(f"no rank table is named: {VARIABLE} is not set")
+        raise NotApplicable(f"no rank table: {VARIABLE} is not set")
     if not path.startswith("/"):
-        return RankTableFile(path=path, problem="it is no absolute path")
+        return RankTableFile(path=path, problem="not an absolute path")
     target = host.read_link(path)
     try:
         kind = host.stat(path).kind

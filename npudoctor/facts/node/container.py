@@ -80,7 +80,7 @@ def parse_device_rules(text: str) -> DeviceRules:
             continue
         match = re.fullmatch(r"\s*([abc])\s+(\*|[0-9]+):(\*|[0-9]+)\s+([rwm]+)\s*", line)
         if match is None:
-            raise ParseError("this is no rule of a device list", line_number=number, line=line)
+            raise ParseError("not a rule of a device list", line_number=number, line=line)
         major, minor = (None if part == "*" else int(part) for part in (match[2], match[3]))
         found.append(DeviceRule(match[1], major, minor, match[4]))
     return DeviceRules(tuple(found))

@@ -33,7 +33,7 @@ def parse(text: str) -> ContainerEngine:
     except (ValueError, RecursionError) as problem:
         raise ParseError(f"{PATH} is not JSON: {problem}") from None
     if not isinstance(said, dict):
-        raise ParseError(f"{PATH} holds no settings", line_number=1, line=text[:80])
+        raise ParseError(f"no settings in {PATH}", line_number=1, line=text[:80])
     shm = said.get("default-shm-size")
     return ContainerEngine(
         default_runtime=_text(said.get("default-runtime")),
@@ -65,5 +65,5 @@ def _limits(given: Mapping[str, Any]) -> tuple[int, int] | None:
 def container_engine(host: Host, container: Container | None) -> ContainerEngine:
     """From the daemon's file; inside a container there is none of the host's."""
     if container is not None:
-        raise NotApplicable("a container does not see the settings of its engine")
+        raise NotApplicable("container engine settings are not visible inside a container")
     return parse(host.read(PATH))

@@ -44,7 +44,7 @@ def card_presence(
         in_container=container is not None,
     )
     if found.nodes is None and not found.cards:
-        raise Unavailable("neither PCI bus nor /dev nor npu-smi could be asked for cards", because=Because.NOT_RECORDED)
+        raise Unavailable("NPUs unknown: PCI bus, /dev and npu-smi are not readable", because=Because.NOT_RECORDED)
     return found
 
 
@@ -119,7 +119,7 @@ def software_stack(found: Presence | None, role: Role) -> SoftwareStack:
         raise NotApplicable("containers bring their own CANN: this node is driver-only (see --role)")
     if found is not None and not found.cards and not found.software:
         cause = "container.devices" if found.in_container else "npu.present"
-        raise Unavailable("no Ascend card and no Ascend software here", blocked_by=cause)
+        raise Unavailable("no Ascend NPU or software found", blocked_by=cause)
     return SoftwareStack()
 
 
@@ -133,7 +133,7 @@ def driver_stack(found: Presence) -> DriverStack:
     """Not where there is neither a card nor a driver."""
     if not found.cards and not found.driver:
         cause = "container.devices" if found.in_container else "npu.present"
-        raise Unavailable("no Ascend card and no driver here", blocked_by=cause)
+        raise Unavailable("no Ascend NPU or driver found", blocked_by=cause)
     return DriverStack()
 
 
@@ -152,4 +152,4 @@ def service(holders: CardHolders | None, found: CardPresence | None) -> Service:
         return Service(holders.in_service, tuple(sorted(holders.pids)))
     if found is not None and not found.cards:
         return Service(False)
-    raise Unavailable("who holds the cards is not known: npu-smi gave no table")
+    raise Unavailable("processes on the NPUs unknown: npu-smi printed no table")

@@ -46,10 +46,12 @@ def parse_groups(text: str) -> Mapping[int, str]:
 def device_access(host: Host, nodes: DeviceNodes, pci: PciCards | None) -> DeviceAccess:
     """From what stat says of the nodes."""
     if not nodes.cards and not nodes.managers:
-        raise Unavailable("there are no device nodes of the Ascend driver")
+        raise Unavailable("no device nodes of the Ascend driver found")
     known = (*nodes.cards, *nodes.managers)
     if host.about.source != "live" and host.user.uid != 0 and any(node.stands_in for node in known):
-        raise Unavailable("the rights on the device nodes are not in this recording", because=Because.NOT_RECORDED)
+        raise Unavailable(
+            "the access rights of the device nodes are not in this recording", because=Because.NOT_RECORDED
+        )
     denied = tuple(node for node in known if not node.usable)
     gid = next((node.stat.gid for node in denied if node.stat is not None), None)
     groups: Mapping[int, str] = {}

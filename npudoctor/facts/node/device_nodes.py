@@ -91,7 +91,8 @@ def cannot_reach_cards(user: User, nodes: DeviceNodes | None) -> str | None:
     denied = [node for node in known if not _may_use(user, node.stat)]
     if not denied or len(denied) < len(known):
         return None
-    return f"{user.name}, as whom this Python runs, may not open {denied[0].path}; name another Python with --python"
+    path = denied[0].path
+    return f"this Python runs as user {user.name}, who has no access to {path}; name another one with --python"
 
 
 def _may_use(user: User, found: FileStat | None) -> bool:

@@ -164,7 +164,7 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         elif kind == "ended":
             end = event
     if plan is None:
-        raise ParseError("no smoke run begins in it")
+        raise ParseError("not the output of a smoke run")
     for name in ("losses", "step_s"):
         found[name] = {rank: tuple(values) for rank, values in sorted(found[name].items())}
     return SmokeRun(
@@ -207,41 +207,41 @@ def parse(text: str) -> SmokeRun:
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
-            raise ParseError("this is no event of a smoke run", line_number=number, line=line) from None
+            raise ParseError("not an event of a smoke run", line_number=number, line=line) from None
         if not isinstance(event, dict):
-            raise ParseError("this is no event of a smoke run", line_number=number, line=line)
+            raise ParseError("not an event of a smoke run", line_number=number, line=line)
         events.append(event)
     try:
         return of_events(events)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         if isinstance(problem, ParseError):
             raise
-        raise ParseError(f"an event lacks what it should have: {problem}") from None
+        raise ParseError(f"incomplete event: {problem}") from None
 
 
 @probe_on_cards
 def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     """From `npudoctor smoke` on the idle cards; only in profile full, for it touches them."""
     if options.profile != "full":
-        raise NotApplicable("the smoke run touches the cards: add --profile full, or run `npudoctor smoke`")
+        raise NotApplicable("the smoke run uses the NPUs: add --profile full, or run `npudoctor smoke`")
     done = told(host, python)
     try:
         return parse(done.stdout)
     except ParseError as problem:
         said = (done.stderr.strip().splitlines() or [str(problem)])[-1].removeprefix("npudoctor: ")
         because = Because.ABSENT if done.returncode == 3 else Because.FAILED
-        raise Unavailable(f"the smoke run was not made: {said}", because=because) from None
+        raise Unavailable(f"smoke run not started: {said}", because=because) from None
 
 
 def told(host: Host, python: TargetPython) -> Completed:
     """What `npudoctor smoke` prints there, one event a line: made now, or as it was recorded."""
     live = host.about.source == "live"
     if live and host.rooted:
-        raise NotApplicable("what lies below --root has no cards of its own to train on")
+        raise NotApplicable("a node below --root has no NPUs to train on")
     own = os.path.join(os.path.dirname(sys.executable), "npudoctor")
     command = [own if live and os.path.exists(own) else "npudoctor"]
     command += ["smoke", "--format", "jsonl", "--python", python.path, "--environment", host.about.environment]
     done = host.run(command, timeout=RUN_TIMEOUT_S)
     if done.timed_out:
-        raise Unavailable(f"the smoke run did not end within {RUN_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
+        raise Unavailable(f"smoke run timed out after {RUN_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
     return done

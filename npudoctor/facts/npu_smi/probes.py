@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 
 from npudoctor.facts import npu_smi
+from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
 from npudoctor.records import record
 from npudoctor.sdk import (
-    STANDARD_PLACES,
     Because,
     Completed,
     Host,
@@ -104,10 +104,10 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
 
 def _usual_place(host: Host) -> str | None:
     """Where the tool lies, though it may not be executed."""
-    for place in STANDARD_PLACES[TOOL]:
+    for path in (NPU_SMI, *ELSEWHERE[NPU_SMI]):
         with contextlib.suppress(Unavailable):
-            if host.stat(f"{place}/{TOOL}").kind == "file":
-                return f"{place}/{TOOL}"
+            if host.stat(path).kind == "file":
+                return path
     return None
 
 

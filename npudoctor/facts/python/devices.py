@@ -84,7 +84,7 @@ def parse_math(text: str) -> DeviceMath:
         said = json.loads(lines[-1] if lines else text)
         cards = {int(number): _card(one) for number, one in said["devices"].items()}
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as problem:
-        raise ParseError(f"no results of cards came out of it: {problem}", line_number=1, line=text[:200]) from None
+        raise ParseError(f"no device results in the output: {problem}", line_number=1, line=text[:200]) from None
     error = said.get("error")
     return DeviceMath(cards, error if isinstance(error, str) and error and not cards else None)
 
@@ -120,13 +120,13 @@ def device_math(
 ) -> DeviceMath:
     """By a product on each card that is idle; what holds a card, or memory of it, is left alone."""
     if options.profile != "full":
-        raise NotApplicable("only profile full computes on cards: add --profile full")
+        raise NotApplicable("only profile full computes on NPUs: add --profile full")
     if not imported.attempt.ok:
-        raise Unavailable("torch_npu does not import there", blocked_by="python.import-torch-npu")
+        raise Unavailable("torch_npu cannot be imported", blocked_by="python.import-torch-npu")
     if not imported.attempt.device_count:
-        raise Unavailable("torch_npu sees no device there", blocked_by="python.devices")
+        raise Unavailable("torch_npu finds no device", blocked_by="python.devices")
     if info is None and host.about.source == "live":
-        raise Unavailable("which cards are idle is not known: npu-smi gave no table", blocked_by="driver.npu-smi")
+        raise Unavailable("idle NPUs unknown: npu-smi printed no table", blocked_by="driver.npu-smi")
     count = min(len(job.chips), imported.attempt.device_count)
     busy = list(_busy(job.chips[:count], holders)) if info is not None else []
     idle = [number for number in range(count) if number not in busy]
@@ -141,7 +141,7 @@ def device_math(
     limit_s = _START_S + waves * (first_s + next_s)
     done = host.run_in_target("device-math", python.path, timeout=limit_s, environ=asked)
     if done.timed_out:
-        raise Unavailable(f"the cards did not answer within {limit_s:g} s", because=Because.TIMED_OUT)
+        raise Unavailable(f"NPUs timed out after {limit_s:g} s", because=Because.TIMED_OUT)
     return parse_math(done.stdout)
 
 

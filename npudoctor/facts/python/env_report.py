@@ -34,5 +34,5 @@ def parse_env_report(text: str) -> dict[str, str]:
             if name and value and value not in ("N/A", "Could not collect"):
                 found.setdefault(name, value if name == "os" else value.split()[0])
     if not _TELLING & found.keys():
-        raise refusal("this is not a report of collect_env", lines)
+        raise refusal("not a report of collect_env", lines)
     return found

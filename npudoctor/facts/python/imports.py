@@ -114,7 +114,7 @@ def parse_attempt(done: Completed, what: str) -> ImportAttempt:
         return ImportAttempt(ok=False, signal=_signal(-done.returncode), **rest)
     if said is None:
         if not done.returncode:
-            raise ParseError(f"{what} said nothing that npudoctor understands", line_number=1, line=done.stdout[:80])
+            raise ParseError(f"{what}: output not understood", line_number=1, line=done.stdout[:80])
         return ImportAttempt(ok=False, error=rest["last_line"] or f"exit status {done.returncode}", **rest)
     count = said.get("device_count")
     names = said.get("devices")
@@ -174,7 +174,7 @@ def _truth(value: object) -> bool | None:
 
 def _not_in_quick(options: Options) -> None:
     if options.profile == "quick":
-        raise NotApplicable("profile quick imports nothing")
+        raise NotApplicable("not part of profile quick: it imports nothing")
 
 
 def _attempt(host: Host, name: str, python: str, options: Options) -> ImportAttempt:
@@ -195,7 +195,7 @@ def torch_import(
     """By importing it there; a second time without autoloading only where the first fails."""
     _not_in_quick(options)
     if environment.torch is None:
-        raise Unavailable("torch is not installed there", blocked_by="python.torch")
+        raise Unavailable("torch not installed in this Python", blocked_by="python.torch")
     plain = _attempt(host, "import torch", python.path, options)
     if plain.ok:
         return TorchImport(plain)
@@ -221,7 +221,7 @@ def torch_npu_import(
     if user.uid != host.user.uid and (reason := cannot_reach_cards(user, nodes)):
         raise Unavailable(reason, because=Because.NO_RIGHT)
     if environment.torch is None:
-        raise Unavailable("torch is not installed there", blocked_by="python.torch")
+        raise Unavailable("torch not installed in this Python", blocked_by="python.torch")
     if environment.torch_npu is None:
-        raise Unavailable("torch_npu is not installed there", blocked_by="python.torch-npu")
+        raise Unavailable("torch_npu not installed in this Python", blocked_by="python.torch-npu")
     return TorchNpuImport(_attempt(host, "import torch_npu", python.path, options))

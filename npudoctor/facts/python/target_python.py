@@ -88,9 +88,9 @@ def parse_environment(text: str) -> PythonEnvironment:
     try:
         said = json.loads(lines[-1] if lines else text)
     except (ValueError, RecursionError) as problem:
-        raise ParseError(f"no JSON object came out of it: {problem}", line_number=1, line=text[:200]) from None
+        raise ParseError(f"no JSON object in the output: {problem}", line_number=1, line=text[:200]) from None
     if not isinstance(said, dict) or not re.match(r"\d+\.\d+", str(said.get("version", ""))):
-        raise ParseError("it does not name the version of a Python", line_number=1, line=text[:200])
+        raise ParseError("no Python version in the output", line_number=1, line=text[:200])
     distributions = said.get("distributions")
     return PythonEnvironment(
         executable=str(said.get("executable") or "python3"),
@@ -133,13 +133,13 @@ def target_python(host: Host, options: Options, environment: JobEnvironment | No
     candidates = list(_candidates(host, variables))
     for path, where in candidates:
         if _holds_torch_npu(host, path):
-            return TargetPython(path=path, why=f"{where}, and it holds torch_npu")
+            return TargetPython(path=path, why=f"{where} and contains torch_npu")
     for path, where in candidates:
         if not _is_own(host, path):
             return TargetPython(path=path, why=where)
     if host.about.own_prefix is None:
-        return TargetPython(path="python3", why="the recording does not say where it lies")
-    raise Unavailable("no Python but npudoctor's own is found here; name one with --python")
+        return TargetPython(path="python3", why="the recording does not state its path")
+    raise Unavailable("no Python other than that of npudoctor found; name one with --python")
 
 
 def _named(host: Host, name: str) -> str:
@@ -173,7 +173,7 @@ def _candidates(host: Host, variables: Mapping[str, str]) -> Iterator[tuple[str,
     seen: set[str] = set()
     folders = [folder for folder in variables.get("PATH", "").split(":") if folder.startswith("/")]
     active = [
-        (prefix, f"it is that of the active {kind} environment")
+        (prefix, f"it belongs to the active {kind} environment")
         for kind, name in (("virtual", "VIRTUAL_ENV"), ("conda", "CONDA_PREFIX"))
         if (prefix := variables.get(name, "").rstrip("/"))
     ]
@@ -193,7 +193,7 @@ def _candidates(host: Host, variables: Mapping[str, str]) -> Iterator[tuple[str,
         path = _in_environment(host, prefix) or ""
         if path and not {path, f"{prefix}/bin/python3"} & seen:
             seen.add(path)
-            yield path, "it is that of a conda environment"
+            yield path, "it belongs to a conda environment"
 
 
 def _conda_environments(host: Host, variables: Mapping[str, str]) -> Iterator[str]:
@@ -249,7 +249,7 @@ def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
     """From a script of the standard library that the target Python runs; nothing heavy is imported there."""
     done = host.run_in_target("environment", python.path, timeout=TARGET_TIMEOUT_S)
     if done.timed_out:
-        raise Unavailable(f"{python.path} did not answer within {TARGET_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
+        raise Unavailable(f"{python.path} timed out after {TARGET_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
     if "SyntaxError" in done.stderr and not done.stdout.strip():
         raise Unavailable(
             f"{python.path} is older than Python 3.6; name a newer one with --python", because=Because.FAILED
@@ -258,7 +258,7 @@ def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
         found = parse_environment(done.stdout)
     except ParseError:
         last = (done.stderr.strip().splitlines() or ["it printed nothing that npudoctor understands"])[-1]
-        raise Unavailable(f"{python.path} is no working Python: {last[:160]}", because=Because.FAILED) from None
+        raise Unavailable(f"{python.path} is not a working Python: {last[:160]}", because=Because.FAILED) from None
     if found.release < (3, 6):
         raise Unavailable(
             f"{python.path} is Python {found.version}; name a newer one with --python", because=Because.FAILED
@@ -279,7 +279,7 @@ class TorchPair:
 def torch_pair(environment: PythonEnvironment) -> TorchPair:
     """Both, or the check that says what is missing."""
     if environment.torch is None:
-        raise Unavailable("torch is not installed there", blocked_by="python.torch")
+        raise Unavailable("torch not installed in this Python", blocked_by="python.torch")
     if environment.torch_npu is None:
-        raise Unavailable("torch_npu is not installed there", blocked_by="python.torch-npu")
+        raise Unavailable("torch_npu not installed in this Python", blocked_by="python.torch-npu")
     return TorchPair(environment.torch, environment.torch_npu)

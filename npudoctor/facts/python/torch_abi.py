@@ -25,7 +25,7 @@ def parse(text: str) -> bool:
     """Read the flag that torch hands to those who compile against it."""
     flag = re.search(r"_GLIBCXX_USE_CXX11_ABI=([01])", text)
     if flag is None:
-        raise ParseError("it does not name the C++ ABI", line_number=1, line=text[:80])
+        raise ParseError("no C++ ABI in the text", line_number=1, line=text[:80])
     return flag[1] == "1"
 
 
@@ -38,4 +38,4 @@ def torch_abi(host: Host, python: PythonEnvironment, imported: TorchImport | Non
             return TorchAbi(parse(host.read(path)), path)
     if imported is not None and imported.plain.cxx11_abi is not None:
         return TorchAbi(imported.plain.cxx11_abi, imported.plain.what)
-    raise Unavailable("the C++ ABI of torch is written nowhere")
+    raise Unavailable("C++ ABI of torch unknown")

@@ -34,7 +34,7 @@ def parse_cpus(text: str) -> frozenset[int]:
         match = _PART.fullmatch(part.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last >= MOST_CPUS:
-            raise ParseError(f"{part!r} is no list of processors", line_number=1, line=text)
+            raise ParseError(f"{part!r} is not a list of processors", line_number=1, line=text)
         found.update(range(first, last + 1))
     return frozenset(found)
 
@@ -55,5 +55,5 @@ def cpu(host: Host) -> Cpu:
     """From the kernel."""
     found = host.measure("cpu")
     if found is None:
-        raise Unavailable("the processors are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("processors unknown", because=Because.NOT_RECORDED)
     return parse(found)

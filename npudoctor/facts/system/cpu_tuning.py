@@ -26,7 +26,7 @@ def parse_huge_pages(text: str) -> str:
     """The mode that is in force: `madvise` of `always [madvise] never`."""
     chosen = re.search(r"\[(\w+)\]", text)
     if chosen is None:
-        raise ParseError("no mode is marked as the one in force", line_number=1, line=text[:80])
+        raise ParseError("no mode is marked as active", line_number=1, line=text[:80])
     return chosen[1]
 
 
@@ -44,5 +44,5 @@ def cpu_tuning(host: Host, cpu: Cpu | None) -> CpuTuning:
     with contextlib.suppress(Unavailable):
         huge_pages = parse_huge_pages(host.read(HUGE_PAGES))
     if not governors and huge_pages is None:
-        raise Unavailable("the kernel shows neither a governor of the processors nor huge pages")
+        raise Unavailable("CPU governor and huge pages unknown")
     return CpuTuning(governors=governors, huge_pages=huge_pages)

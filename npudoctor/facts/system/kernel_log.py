@@ -37,7 +37,7 @@ def parse(text: str) -> KernelLog:
 def kernel_log(host: Host, container: Container | None = None) -> KernelLog:
     """From `journalctl -k`; unavailable where this user sees nothing of it, and in a container, which has none."""
     if container is not None:
-        raise NotApplicable("a container does not see the kernel log of its host")
+        raise NotApplicable("the kernel log of the host is not visible inside a container")
     done = host.run(COMMAND)
     if reason := _why_nothing(done):
         raise reason
@@ -47,14 +47,14 @@ def kernel_log(host: Host, container: Container | None = None) -> KernelLog:
 def _why_nothing(done: Completed) -> Unavailable | None:
     command = " ".join(COMMAND)
     if done.timed_out:
-        return Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
+        return Unavailable(f"`{command}` timed out after {done.seconds:.3g} s", because=Because.TIMED_OUT)
     text = done.stdout + done.stderr
     seen = parse(done.stdout).seen
     if not seen and re.search(_HIDDEN, text):
-        return Unavailable("this user may not read the kernel log", because=Because.NO_RIGHT)
+        return Unavailable("this user has no access to the kernel log", because=Because.NO_RIGHT)
     if not seen and "No journal files were found" in text:
-        return Unavailable("no journal of the kernel is kept here")
+        return Unavailable("no kernel journal on this node")
     if done.returncode:
-        said = next((line.strip()[:160] for line in text.splitlines() if line.strip()), "it printed nothing")
+        said = next((line.strip()[:160] for line in text.splitlines() if line.strip()), "no output")
         return Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)
     return None

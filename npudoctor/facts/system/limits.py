@@ -56,7 +56,7 @@ def _limit(found: Mapping[str, Any], name: str) -> Limit | None:
     if pair is None:
         return None
     if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(number, int) for number in pair):
-        raise ParseError(f"the limit {name} is no pair of numbers: {pair!r}")
+        raise ParseError(f"limit {name} is not a pair of numbers: {pair!r}")
     return Limit(pair[0], pair[1])
 
 
@@ -65,7 +65,7 @@ def limits(host: Host) -> Limits:
     """Those of this process, which a job started here would inherit."""
     found = host.measure("limits")
     if found is None:
-        raise Unavailable("the limits of a process are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("process limits unknown", because=Because.NOT_RECORDED)
     for path in PIDS_FILES:
         with contextlib.suppress(Unavailable):
             return parse(found, host.read(path))

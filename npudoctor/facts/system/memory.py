@@ -35,7 +35,7 @@ def memory(host: Host) -> Memory:
     """From the kernel, and from the control group of version 2 or 1."""
     found = host.measure("memory")
     if not found:
-        raise Unavailable("the size of the host's memory is not known", because=Because.NOT_RECORDED)
+        raise Unavailable("host memory size unknown", because=Because.NOT_RECORDED)
     limit = None
     for path in LIMIT_FILES:
         with contextlib.suppress(Unavailable):

@@ -77,7 +77,7 @@ def _from_sysfs(host: Host) -> Iterator[dict[str, str]]:
         slots = host.list_dir(DEVICES)
     except Unavailable as why:
         if why.because is Because.ABSENT:
-            raise Unavailable(f"this node shows no PCI bus: {why.reason}") from why
+            raise Unavailable(f"no PCI bus: {why.reason}") from why
         raise
     for slot in slots:
         with contextlib.suppress(Unavailable):

@@ -63,14 +63,14 @@ def parse_speed(text: str) -> float | None:
     """Read current_link_speed or max_link_speed: `16.0 GT/s PCIe`; None where the kernel writes that it is unknown."""
     found = re.match(r"\s*([0-9]{1,4}(?:\.[0-9]{1,3})?)\s*GT/s", text)
     if found is None and not re.match(r"\s*Unknown", text, re.IGNORECASE):
-        raise ParseError("this is no speed of a PCIe link", line_number=1, line=text[:80])
+        raise ParseError("not a PCIe link speed", line_number=1, line=text[:80])
     return float(found[1]) if found else None
 
 
 def parse_width(text: str) -> int | None:
     """Read current_link_width or max_link_width; 0 and 255 stand for unknown."""
     if not re.fullmatch(r"[0-9]{1,3}", text.strip()):
-        raise ParseError("this is no width of a PCIe link", line_number=1, line=text[:80])
+        raise ParseError("not a PCIe link width", line_number=1, line=text[:80])
     width = int(text)
     return width if 0 < width < 255 else None
 
@@ -81,7 +81,7 @@ def parse_errors(text: str) -> int:
         row[1]: int(row[2]) for line in text.splitlines() if (row := re.fullmatch(r"\s*(\w+)\s+([0-9]{1,18})\s*", line))
     }
     if not counts:
-        raise ParseError("this is no count of PCIe errors", line_number=1, line=text[:80])
+        raise ParseError("not a count of PCIe errors", line_number=1, line=text[:80])
     return next((count for name, count in counts.items() if name.startswith("TOTAL_")), sum(counts.values()))
 
 
@@ -89,11 +89,11 @@ def parse_errors(text: str) -> int:
 def pcie_links(host: Host, cards: PciCards) -> PcieLinks:
     """From the folders of the cards below /sys/bus/pci/devices."""
     if not cards.cards:
-        raise Unavailable("there is no Ascend card on the PCI bus")
+        raise Unavailable("no Ascend NPU on the PCI bus")
     links = tuple(_link(host, f"{DEVICES}/{card.slot}", card.slot) for card in cards.cards)
     if all(link == PcieLink(slot=link.slot) for link in links):
         path = f"{DEVICES}/{links[0].slot}/current_link_speed"
-        raise Unavailable(f"{path} says nothing of the link: {host.read(path).strip()[:80]}", because=Because.FAILED)
+        raise Unavailable(f"no link state in {path}: {host.read(path).strip()[:80]}", because=Because.FAILED)
     return PcieLinks(links)
 
 

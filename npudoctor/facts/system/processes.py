@@ -109,5 +109,5 @@ def processes(host: Host) -> Processes:
     """From the kernel; npudoctor itself is not among them."""
     rows = host.measure("processes")
     if rows is None:
-        raise Unavailable("the processes are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("processes unknown", because=Because.NOT_RECORDED)
     return parse(rows)

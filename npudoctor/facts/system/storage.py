@@ -108,7 +108,7 @@ def mounts(host: Host) -> Mounts:
     """From the mount table."""
     rows = host.measure("mounts")
     if rows is None:
-        raise Unavailable("the mounted file systems are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("mounted file systems unknown", because=Because.NOT_RECORDED)
     return parse_mounts(rows)
 
 
@@ -117,7 +117,7 @@ def disks(host: Host, mounts: Mounts | None) -> Disks:
     """From the kernel, without asking the servers of network file systems."""
     rows = host.measure("disks")
     if rows is None:
-        raise Unavailable("the room on the file systems is not known", because=Because.NOT_RECORDED)
+        raise Unavailable("free space of the file systems unknown", because=Because.NOT_RECORDED)
     return parse_disks(rows, mounts or Mounts(()))
 
 
@@ -134,13 +134,13 @@ class SharedMemory:
 def shared_memory(host: Host, mounts: Mounts) -> SharedMemory:
     """From the mount on /dev/shm, or on what this is a link to."""
     if not mounts.mounts:
-        raise Unavailable("the mounted file systems are not known", because=Because.NOT_RECORDED)
+        raise Unavailable("mounted file systems unknown", because=Because.NOT_RECORDED)
     mount = mounts.at(SHARED_MEMORY) or mounts.at(real_path(host, SHARED_MEMORY))
     if mount is None:
         return SharedMemory(0, 0, mounted=False)
     total = mount.total_bytes if mount.total_bytes is not None else _size_option(mount.options)
     if total is None:
-        raise Unavailable("the size of /dev/shm is not known", because=Because.NOT_RECORDED)
+        raise Unavailable("size of /dev/shm unknown", because=Because.NOT_RECORDED)
     return SharedMemory(total, mount.free_bytes)
 
 
@@ -179,7 +179,7 @@ def log_folder(host: Host, environment: JobEnvironment) -> LogFolder:
     """From the folder itself; links are not followed."""
     path = log_path(environment)
     if path is None:
-        raise Unavailable("HOME is not set, so the folder of the logs is not known")
+        raise Unavailable("log directory unknown: HOME is not set")
     size = files = 0
     waiting = [path]
     while waiting:
