@@ -6,6 +6,7 @@ These models are the JSON contract `npudoctor.report/1`: fields may be added in 
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,10 +110,16 @@ class Model(BaseModel):
 
     def __new__(cls, **fields: Any) -> Self:
         """Refuse an unknown field; what is read from JSON does not come through here with any."""
-        known = {name for field, info in cls.model_fields.items() for name in (field, info.alias)}
-        if unknown := sorted(fields.keys() - known):
+        if unknown := sorted(fields.keys() - _names_in(cls)):
             raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
         return super().__new__(cls)
+
+
+@functools.cache
+def _names_in(model: type[Model]) -> frozenset[str]:
+    """By which names the fields of a model may be given."""
+    fields = model.model_fields.items()
+    return frozenset(name for field, info in fields for name in (field, info.alias) if name)
 
 
 class Evidence(Model):

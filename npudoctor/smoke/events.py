@@ -249,7 +249,7 @@ class SmokeReport(Model):
     logs: Line | None = None
     results: tuple[Result, ...] = ()
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 class Done(Model):
