@@ -1,4 +1,4 @@
-"""The host ports of HCCL are free."""
+"""HCCL host ports free."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from npudoctor.facts.system.processes import Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, check
 
 from ._owners import Owner, free_base, need_several, owners, tell_of_the_rest
+from .messages import hccl as messages
 
 
 @check("hccl.ports-free", tags=(PREFLIGHT,), requires=(DriverStack,), after=("hccl.base-port",), fix="npu.release")
@@ -29,9 +30,9 @@ def ports_are_free(
     sight: JobsInSight | None,
     options: Options,
 ) -> Iterator[Finding]:
-    """Nobody holds a host port of HCCL.
+    """HCCL host ports free.
 
-    Rank 0 of every communicator listens on one; a job that finds it taken ends with EJ0003 or EI0019.
+    Rank 0 of every communicator listens on one of them; a job that finds it in use fails with EJ0003 or EI0019.
     """
     need_several(cards, container)
     base = free_base(sockets, kernel, ports.possible, knowledge.hccl().ports.full_count)
@@ -46,26 +47,30 @@ def ports_are_free(
 
 
 def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity) -> Finding:
-    many = len(owner.ports) > 1
-    detail = "A job that starts now and needs them ends with EJ0003 or EI0019."
+    count = len(owner.ports)
+    detail = None
     if owner.of_live_job:
-        detail = "A job that runs on the cards explains this. Another one beside it needs ports of its own."
+        detail = messages.TAKEN_BY_LIVE_JOB.text()
     elif not owner.listens:
-        detail += " The kernel gives such ports away unless they are reserved: see hccl.ports-reserved."
+        detail = messages.TAKEN_BY_CONNECTION.text(count=count)
     first, last = min(ports.possible), max(ports.possible)
     move = (f"export {BASE_PORT}={base}  # or move HCCL to free ports",) if base is not None else ()
     orphan = owner.process is not None and owner.process.ppid == 1 and owner.process.name.startswith("python")
-    return Finding(
+    return messages.PORT_TAKEN.finding(
+        ports=owner.ports,
+        count=count,
+        how=owner.how,
         severity=severity,
-        summary=f"HCCL's port{'s' if many else ''} {owner.ports} {'are' if many else 'is'} taken {owner.how}",
         detail=detail,
-        hint="End it if it is left over from a job, or give this job a base port of its own.",
         commands=(f"ss -tanp '( sport >= :{first} and sport <= :{last} )'", *owner.look, *move),
         evidence=(
-            Evidence(source="sockets", expected=f"{ports.possible} free", actual=f"{owner.ports} held by {owner}"),
+            Evidence(
+                source="sockets",
+                expected=messages.FREE_PORTS.text(ports=ports.possible),
+                actual=messages.HELD_PORTS.text(ports=owner.ports, owner=owner),
+            ),
             *owner.evidence,
         ),
         fix=FixOffer(id="npu.release", params={"pids": [owner.pid]}) if orphan and not owner.of_live_job else None,
-        pitfall="P003",
         of_live_job=owner.of_live_job,
     )

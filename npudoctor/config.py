@@ -32,7 +32,7 @@ class ConfigError(ValueError):
 
 
 class Silence(BaseModel):
-    """A check, or all checks of a tag, of which a site does not want to hear, through the day `until` or for good."""
+    """A check, all checks of a tag, or a kind of finding by its code, silenced through the day `until` or for good."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -60,10 +60,11 @@ class Web(BaseModel):
 class Config(BaseModel):
     """What a site may decide. Times are in seconds.
 
-    `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks and
-    tags whose findings count for nothing, `severity` the severity that the findings of a check get. `thresholds` are
-    read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and `auto_fix` are
-    sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only `npudoctor web` reads.
+    `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks,
+    tags and codes of findings that count for nothing, `severity` the severity that the findings of a check get.
+    `thresholds` are read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and
+    `auto_fix` are sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only
+    `npudoctor web` reads.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -202,8 +203,12 @@ def _section_is_right(path: str, name: str, data: object) -> None:
         raise ConfigError(f"{path}: in [{name}]: {explain(problem, model)}") from problem
 
 
-def names_are_known(config: Config, catalog: Collection[Check], where: str, *, complete: bool = True) -> None:
-    """Raise ConfigError for a check, tag or threshold that is not among these checks; `where` is the file.
+def names_are_known(
+    config: Config, catalog: Collection[Check], where: str, *, codes: Collection[str] = (), complete: bool = True
+) -> None:
+    """Raise ConfigError for a check, tag, finding or threshold that these do not have; `where` is the file.
+
+    `codes` are those of the findings.
 
     Where a plug-in is broken, what may be its is let pass: that it is broken is reported, and matters more.
     """
@@ -211,7 +216,7 @@ def names_are_known(config: Config, catalog: Collection[Check], where: str, *, c
     tags = {tag for check in catalog for tag in check.tags}
     thresholds = {one.name for check in catalog for one in check.thresholds}
     for key, names, known, what in (
-        ("silence", [one.id for one in config.silence], checks | tags, "check or tag"),
+        ("silence", [one.id for one in config.silence], checks | tags | set(codes), "check, tag or finding"),
         ("severity", config.severity, checks, "check"),
         ("thresholds", config.thresholds, thresholds, "threshold"),
     ):

@@ -24,7 +24,7 @@ from npudoctor.findings import (
     Severity,
     Skip,
     Status,
-    as_the_site_wants,
+    apply_site_policy,
     count,
     judge,
     status_of,
@@ -145,7 +145,7 @@ class _Run:
     def _add_check(self, check: Check) -> None:
         if check.id in self._graph:
             return
-        causes = (*check.after, *check.yields_to)
+        causes = (*check.after, *check.explained_by)
         before = [self.catalog.checks[id] for id in causes if id in self.catalog.checks]
         facts = [*check.requires, *(need.fact for need in needs_of(check))]
         if PREFLIGHT in check.tags and Service in self.catalog.probes:
@@ -169,7 +169,7 @@ class _Run:
         """What computes on cards goes one after another, and after the checks whose errors would make it idle."""
         earlier: set[_Node] = set()
         for fact in sorted(filter(self._is_on_cards, self._graph), key=lambda fact: self.catalog.probes[fact].name):
-            causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.yields_to)}
+            causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.explained_by)}
             self._graph[fact] |= {id for id in causes if id in self._graph} | earlier
             earlier.add(fact)
 
@@ -180,7 +180,7 @@ class _Run:
         """The checks of this run that ask for a fact, without those that stand behind another of them."""
         asking = {node for node, before in self._graph.items() if isinstance(node, str) and fact in before}
         checks = [self.catalog.checks[id] for id in self.catalog.checks if id in asking]
-        return [check for check in checks if asking.isdisjoint((*check.after, *check.yields_to))]
+        return [check for check in checks if asking.isdisjoint((*check.after, *check.explained_by))]
 
     def _unknown(self, facts: Iterable[type]) -> list[type]:
         """Those that have to be obtained; what the person who asked has decided is known from the start."""
@@ -228,7 +228,7 @@ class _Run:
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
             if check.id not in self.results:
-                yield Finished(self._keep(check.id, _skipped(check, reason, because=because)))
+                yield Finished(self._keep(check.id, _skipped(check, Unavailable(reason, because=because))))
 
     def _work(self, node: _Node) -> Any:
         if isinstance(node, str):
@@ -241,7 +241,7 @@ class _Run:
 
     def _keep(self, id: str, result: Result) -> Result:
         said = self.selection
-        return self.results.setdefault(id, as_the_site_wants(result, said.severities, said.silenced))
+        return self.results.setdefault(id, apply_site_policy(result, said.severities, said.silenced))
 
     def _obtain(self, fact: type) -> Any:
         probe = self.catalog.probes.get(fact)
@@ -280,7 +280,7 @@ class _Run:
 
     def _judge(self, check: Check) -> Result:
         if blocker := self._blocker(check.after):
-            return _skipped(check, f"see {blocker}", blocked_by=blocker)
+            return _skipped(check, Unavailable(f"see {blocker}", blocked_by=blocker))
         began = time.monotonic()
         findings: list[Finding] = []
         reason = None
@@ -291,17 +291,17 @@ class _Run:
                 findings.append(self._settled(finding))  # noqa: PERF401 - what came before an exception counts
         except Unavailable as why:
             if not findings:
-                return _skipped(check, why.reason, because=why.because, blocked_by=why.blocked_by)
+                return _skipped(check, why)
             reason = why.reason
         except _Crashed as crashed:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
             return _crashed(check, _crash(problem), findings)
         symptoms = [finding for finding in findings if finding.symptom]
-        if symptoms and (cause := self._blocker(check.yields_to)):
+        if symptoms and (cause := self._blocker(check.explained_by)):
             findings = [finding for finding in findings if not finding.symptom]
             if not findings:
-                return _skipped(check, f"{symptoms[0].summary}: see {cause}", blocked_by=cause)
+                return _skipped(check, Unavailable(f"{symptoms[0].summary}: see {cause}", blocked_by=cause))
         duration_s = round(time.monotonic() - began, 6)
         return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
@@ -387,12 +387,13 @@ def _ended(check: Check, status: Status, **rest: Any) -> Result:
     return Result(check=check.id, title=check.title, tags=check.tags, status=status, **rest)
 
 
-def _skipped(check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None) -> Result:
-    if blocked_by:
-        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.BLOCKED, blocked_by=blocked_by)
-    if because is Because.NOT_APPLICABLE:
-        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.NOT_APPLICABLE)
-    return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.COULD_NOT_LOOK, because=because)
+def _skipped(check: Check, why: Unavailable) -> Result:
+    rest: dict[str, Any] = {"skip": Skip.COULD_NOT_LOOK, "because": why.because}
+    if why.blocked_by:
+        rest = {"skip": Skip.BLOCKED, "blocked_by": why.blocked_by}
+    elif why.because is Because.NOT_APPLICABLE:
+        rest = {"skip": Skip.NOT_APPLICABLE}
+    return _ended(check, Status.SKIPPED, reason=why.reason, reported_by=why.reported_by, **rest)
 
 
 def _crashed(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:

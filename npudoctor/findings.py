@@ -109,14 +109,30 @@ class FixOffer(Model):
         return all_visible(params)
 
 
+class Silenced(Model):
+    """A site's decision to silence a check or a code: why, and the last day on which it holds (None: for good)."""
+
+    reason: Line | None = None
+    until: datetime.date | None = None
+
+    def __str__(self) -> str:
+        until = f" until {self.until}" if self.until else ""
+        return f"silenced{until}" + (f": {self.reason}" if self.reason else " by this site's configuration")
+
+
 class Finding(Model):
     """One thing that is wrong, or worth knowing, about one subject of the node.
 
-    `subject` is `host`, `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`. `of_live_job` marks what a running
-    job explains: while the node is in service the engine reports it as info (see `--expect-idle`). `symptom` marks
-    what an error of a check in `yields_to` explains: it is then not reported beside its cause.
+    `code` is its id below its check, `npu.health/alarm`, with `params` for its texts: code that reads a finding reads
+    these and never a sentence. It is None where a plug-in makes findings without `Message`. `subject` is `host`,
+    `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`. `silenced` is set where the site has silenced this code:
+    the finding is kept, and decides nothing. `of_live_job` marks what a running job explains: while the node is in
+    service the engine reports it as info (see `--expect-idle`). `symptom` marks what an error of a check in
+    `explained_by` explains: it is then not reported beside its cause.
     """
 
+    code: Line | None = None
+    params: Annotated[dict[str, Any], BeforeValidator(all_visible)] = Field(default_factory=dict)
     subject: Line = "host"
     severity: Severity = Severity.ERROR
     summary: Line
@@ -127,6 +143,7 @@ class Finding(Model):
     fix: FixOffer | None = None
     pitfall: Line | None = None
     links: tuple[Line, ...] = ()
+    silenced: Silenced | None = None
     of_live_job: bool = Field(default=False, exclude=True)
     symptom: bool = Field(default=False, exclude=True)
 
@@ -136,22 +153,12 @@ class Finding(Model):
         return {"id": value} if isinstance(value, str) else value
 
 
-class Silenced(Model):
-    """A site's decision not to hear of a check: why, and the last day on which it holds (None: for good)."""
-
-    reason: Line | None = None
-    until: datetime.date | None = None
-
-    def __str__(self) -> str:
-        until = f" until {self.until}" if self.until else ""
-        return f"silenced{until}" + (f": {self.reason}" if self.reason else " by this site's configuration")
-
-
 class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
     `silenced` is set where the site does not want to hear of this check: its findings are kept, and decide nothing.
-    `because` says what kept a `could-not-look` from looking. `duration_s` is in seconds.
+    `because` says what kept a `could-not-look` from looking; `reported_by` is the check that reports that failure as a
+    finding. `duration_s` is in seconds.
     """
 
     check: Line
@@ -162,17 +169,21 @@ class Result(Model):
     skip: Skip | None = None
     because: Because | None = None
     blocked_by: Line | None = None
+    reported_by: Line | None = None
     duration_s: float = 0.0
     findings: tuple[Finding, ...] = ()
     silenced: Silenced | None = None
     detail: Lines | None = None
 
     @property
+    def open_findings(self) -> tuple[Finding, ...]:
+        """The findings that the site has not silenced."""
+        return () if self.silenced else tuple(finding for finding in self.findings if not finding.silenced)
+
+    @property
     def worst(self) -> Severity | None:
         """The severity of the worst finding that counts; None without one."""
-        if self.silenced:
-            return None
-        return max((finding.severity for finding in self.findings), default=None)
+        return max((finding.severity for finding in self.open_findings), default=None)
 
     @property
     def leaves_undetermined(self) -> bool:
@@ -230,21 +241,32 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return Status.OK if worst is Severity.INFO else Status(worst.value)
 
 
-def as_the_site_wants(result: Result, severities: Mapping[str, Severity], silences: Mapping[str, Silenced]) -> Result:
-    """The result with its site's severity for what is above info, and marked where its id or a tag is silenced."""
+def apply_site_policy(result: Result, severities: Mapping[str, Severity], silences: Mapping[str, Silenced]) -> Result:
+    """The result with its site's severity for what is above info, and marked where the site has silenced it.
+
+    A silence names the check, one of its tags, or the code of a finding.
+    """
     severity = severities.get(result.check)
     silenced = next((silences[name] for name in (result.check, *result.tags) if name in silences), None)
-    if severity is None and silenced is None:
+    quiet = {finding.code for finding in result.findings if finding.code in silences}
+    if severity is None and silenced is None and not quiet:
         return result
-    findings, status = result.findings, result.status
-    if severity is not None:
-        findings = tuple(
-            finding if finding.severity is Severity.INFO else finding.model_copy(update={"severity": severity})
-            for finding in findings
+    findings = tuple(
+        finding.model_copy(
+            update={
+                "severity": finding.severity if severity is None or finding.severity is Severity.INFO else severity,
+                "silenced": silences.get(finding.code or ""),
+            }
         )
+        for finding in result.findings
+    )
+    status = result.status
     if status not in (Status.SKIPPED, Status.CRASHED):
-        status = status_of(findings)
-        status = Status.SILENCED if silenced and status is not Status.OK else status
+        status = status_of(finding for finding in findings if not finding.silenced)
+        if status is Status.OK and quiet:  # whatever is above info is silenced by its code
+            silenced = next(finding.silenced for finding in findings if finding.silenced)
+        if silenced and status_of(findings) is not Status.OK:
+            status = Status.SILENCED
     return result.model_copy(update={"findings": findings, "status": status, "silenced": silenced})
 
 

@@ -22,7 +22,7 @@ from npudoctor.findings import Result, Status
 from npudoctor.host.live.safe_files import Unreadable, read_trusted, why_untrusted
 from npudoctor.knowledge import table
 from npudoctor.records import dataclass, field, replace
-from npudoctor.sdk import Check, Fix, Probe
+from npudoctor.sdk import Check, Fix, Message, Probe
 
 ENTRY_POINTS = "npudoctor.plugins"
 FOLDER = "/etc/npudoctor/checks.d"
@@ -35,11 +35,15 @@ GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container
 
 @dataclass(frozen=True)
 class Catalog:
-    """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load."""
+    """All checks by id in the order of a report, all probes by the fact that they provide, and what failed to load.
+
+    `messages` holds what the checks can find, by code, in the order of the checks.
+    """
 
     checks: Mapping[str, Check]
     probes: Mapping[type, Probe]
     fixes: Mapping[str, Fix] = field(default_factory=dict)
+    messages: Mapping[str, Message] = field(default_factory=dict)
     broken: tuple[Result, ...] = ()
 
     def alone(self, *ids: str) -> Catalog:
@@ -50,6 +54,10 @@ class Catalog:
             for id, check in chosen.items()
         }
         return replace(self, checks=kept, broken=())
+
+    def messages_of(self, check: Check) -> tuple[Message, ...]:
+        """What a check can find."""
+        return tuple(message for message in self.messages.values() if message.check == check.id)
 
 
 class PluginRefused(Exception):
@@ -62,7 +70,7 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     broken: list[Result] = []
     for name, where, loading in _sources(files, folder):
         try:
-            found += [item for module in loading() for item in _items(module)]
+            found += [item for module in loading() for item in _offered(module)]
         except (Exception, SystemExit) as problem:
             import traceback
 
@@ -75,13 +83,12 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     return assemble(found, broken)
 
 
-def _items(module: ModuleType) -> Iterator[object]:
-    """What a module defines; of a tuple its items, so that probes can be made from a table."""
-    for value in list(vars(module).values()):
-        if isinstance(value, tuple):
-            yield from value
-        else:
-            yield value
+def _offered(module: ModuleType) -> Iterator[object]:
+    """What a module defines, with the values of its dictionaries: one of messages has the same for several checks."""
+    for name, value in vars(module).items():
+        yield value
+        if isinstance(value, dict) and not name.startswith("_"):
+            yield from value.values()
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
@@ -89,6 +96,7 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
     checks: dict[str, Check] = {}
     probes: dict[type, Probe] = {}
     fixes: dict[str, Fix] = {}
+    messages: dict[str, Message] = {}
     problems = list(broken)
     for item in found:
         if isinstance(item, Check):
@@ -97,12 +105,16 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
         elif isinstance(item, Fix):
             if fixes.setdefault(item.id, item) is not item:
                 problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is left out"))
+        elif isinstance(item, Message):
+            if messages.setdefault(item.code, item) is not item:
+                problems.append(_broken(item.code, f"the message {item.code} is defined twice; the second is left out"))
         elif isinstance(item, Probe) and probes.setdefault(item.provides, item) is not item:
             problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is left out"))
     return Catalog(
         checks={check.id: check for check in sorted(checks.values(), key=_place)},
         probes=probes,
         fixes=dict(sorted(fixes.items())),
+        messages={code: message for code, message in messages.items() if message.check in checks},
         broken=tuple(problems),
     )
 

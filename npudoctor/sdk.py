@@ -22,6 +22,7 @@ from typing import Any, overload
 
 from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
 from npudoctor.host import (
+    STANDARD_PLACES,
     Completed,
     FileStat,
     Host,
@@ -37,9 +38,10 @@ from npudoctor.host import (
 )
 from npudoctor.injection import Need, hint_of, is_fact
 from npudoctor.injection import needs_of as _needs
+from npudoctor.messages import Message, Sentence
 from npudoctor.records import dataclass, field, replace
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -117,7 +119,7 @@ class Check:
     requires: tuple[type, ...]
     fix: str | None
     thresholds: tuple[Threshold, ...] = ()
-    yields_to: tuple[str, ...] = ()
+    explained_by: tuple[str, ...] = ()
     function: Callable[..., Iterator[Finding]]
 
     @cached_property
@@ -204,11 +206,19 @@ class Fix:
     id: str
     title: str
     why: str
-    mends: tuple[str, ...]
+    resolves: tuple[str, ...]
     risk: Risk
     effect: Effect
     root: bool
     function: Callable[..., Iterator[Step | Note]]
+
+    @property
+    def mends(self) -> tuple[str, ...]:
+        """The name of `resolves` in 0.1."""
+        import warnings
+
+        warnings.warn("Fix.mends is called resolves", DeprecationWarning, stacklevel=2)
+        return self.resolves
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
@@ -229,19 +239,28 @@ class Fix:
 def fix(
     id: str,
     *,
-    mends: tuple[str, ...],
+    resolves: tuple[str, ...] | None = None,
     risk: Risk = Risk.ASK,
     effect: Effect = Effect.NOW,
     root: bool = False,
+    mends: tuple[str, ...] | None = None,
 ) -> Callable[[Callable[..., Iterator[Step | Note]]], Fix]:
     """Make a fix of a generator that reads facts (and the host) and yields steps; it never writes.
 
-    `mends` are the checks that are run again to prove it; `root` says whether only root can apply it.
+    `resolves` are the checks that are run again to verify it; `root` says whether only root can apply it. `mends` is
+    the name of `resolves` in 0.1. Raises TypeError without it.
     """
+    if mends is not None:
+        import warnings  # a built-in fix never pays for it
+
+        warnings.warn(f"{id}: write resolves instead of mends", DeprecationWarning, stacklevel=2)
+    checks = mends if resolves is None else resolves
+    if checks is None:
+        raise TypeError(f"{id}: @fix requires resolves, the checks that the fix resolves; () for none")
 
     def made(function: Callable[..., Iterator[Step | Note]]) -> Fix:
         title, why = _described(id, function)
-        return Fix(id=id, title=title, why=why, mends=mends, risk=risk, effect=effect, root=root, function=function)
+        return Fix(id=id, title=title, why=why, resolves=checks, risk=risk, effect=effect, root=root, function=function)
 
     return made
 
@@ -265,13 +284,14 @@ def check(
     requires: tuple[type, ...] = (),
     fix: str | None = None,
     thresholds: tuple[Threshold, ...] = (),
+    explained_by: tuple[str, ...] = (),
     yields_to: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Make a check of a generator over facts.
 
     `after` names the checks whose error makes this one pointless: it is then skipped, blocked by the cause.
-    `yields_to` names those whose error explains what this one finds: it looks all the same, and where it finds nothing
-    but what is marked `symptom`, it is skipped, blocked by the cause.
+    `explained_by` names those whose error explains what this one finds: it runs all the same, and where it finds
+    nothing but what is marked `symptom`, it is skipped, blocked by the cause. `yields_to` is its name in 0.1.
     `requires` are facts that must be known although the check does not read them. `fix` is the fix that its
     findings usually offer; `thresholds` are the limits that it reads, which a site may set. The id's subject is
     always one of the tags. Raises ValueError for an id that is not `subject.thing`, an unknown profile, or a
@@ -279,6 +299,10 @@ def check(
     """
     if profile not in PROFILES:
         raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
+    if yields_to:
+        import warnings  # a built-in check never pays for it
+
+        warnings.warn(f"{id}: write explained_by instead of yields_to", DeprecationWarning, stacklevel=2)
 
     def made(function: Callable[..., Iterator[Finding]]) -> Check:
         title, why = _described(id, function)
@@ -292,7 +316,7 @@ def check(
             requires=requires,
             fix=fix,
             thresholds=thresholds,
-            yields_to=yields_to,
+            explained_by=explained_by or yields_to,
             function=function,
         )
 
@@ -321,10 +345,24 @@ def probe_on_cards(function: Callable[..., Any]) -> Probe:
     return Probe(function, probe(function).provides, on_cards=True)
 
 
+_RENAMED = {"others_hand": "untrusted_writer"}
+"""Names of 0.1."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    warnings.warn(f"{name} is called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]
+
+
 __all__ = [
     "HEALTH",
     "PREFLIGHT",
     "PROFILES",
+    "STANDARD_PLACES",
     "Because",
     "Check",
     "Completed",
@@ -339,6 +377,7 @@ __all__ = [
     "Host",
     "KeepPackages",
     "MakeFolder",
+    "Message",
     "MutableHost",
     "Need",
     "NotApplicable",
@@ -355,6 +394,7 @@ __all__ = [
     "RemoveLogs",
     "Risk",
     "Run",
+    "Sentence",
     "SetSysctl",
     "Severity",
     "Step",
@@ -367,11 +407,11 @@ __all__ = [
     "ask_each",
     "check",
     "fix",
-    "others_hand",
     "probe",
     "probe_on_cards",
     "real_path",
     "run_each",
     "text_of",
+    "untrusted_writer",
     "writing",
 ]

@@ -130,7 +130,7 @@ def _must_name_what_is_there(config: site_config.Config, known: Known, path: str
     """Raise UsageError where the configuration names an unknown check or fix, or a fix that is not safe."""
     checks = cast("Collection[Check]", known.checks)  # the same names under the same attributes
     try:
-        site_config.names_are_known(config, checks, path, complete=known.complete)
+        site_config.names_are_known(config, checks, path, codes=known.codes, complete=known.complete)
     except site_config.ConfigError as problem:
         raise UsageError(str(problem)) from problem
     if mistake := config.policy.mistake(known.fixes, known.safe):

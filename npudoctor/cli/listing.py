@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the same as --format json: with tags, thresholds and why each check matters",
     )
     parser.add_argument("--fixes", action="store_true", help="the fixes instead: id, risk, title, parameters")
+    parser.add_argument("--findings", action="store_true", help="with the codes of what each check can find")
     node.add_config(parser)
     node.add_plugin(parser)
 
@@ -47,13 +48,15 @@ def run(args: argparse.Namespace) -> int:
         write(pages.catalogue(catalog))
         return 0
     if args.format == "json":
-        write(json.dumps([_entry(check, silenced) for check in checks], indent=2) + "\n")
+        write(json.dumps([_entry(check, catalog, silenced) for check in checks], indent=2) + "\n")
         return 0
     width = max((len(check.id) for check in checks), default=0)
     for check in checks:
         fix = f"  [fix: {check.fix}]" if check.fix else ""
         said = f"  [{quiet}]" if (quiet := _silence_of(check, silenced)) else ""
         write(f"{check.id:<{width}}  {check.profile:<8}  {check.title}{fix}{said}\n")
+        for message in catalog.messages_of(check) if args.findings else ():
+            write(f"  {message.severity.value:<7}  {message.code}\n")
     return 0
 
 
@@ -79,7 +82,7 @@ def _silence_of(check: Check, silenced: Mapping[str, Silenced]) -> Silenced | No
     return next((silenced[name] for name in (check.id, *check.tags) if name in silenced), None)
 
 
-def _entry(check: Check, silenced: Mapping[str, Silenced]) -> dict[str, object]:
+def _entry(check: Check, catalog: Catalog, silenced: Mapping[str, Silenced]) -> dict[str, object]:
     quiet = _silence_of(check, silenced)
     return {
         "id": check.id,
@@ -91,6 +94,15 @@ def _entry(check: Check, silenced: Mapping[str, Silenced]) -> dict[str, object]:
         "fix": check.fix,
         "thresholds": [
             {"name": one.name, "default": one.usual, "unit": one.unit, "reason": one.reason} for one in check.thresholds
+        ],
+        "findings": [
+            {
+                "code": message.code,
+                "severity": message.severity.value,
+                "summary": message.summary,
+                "params": sorted(message.parameters),
+            }
+            for message in catalog.messages_of(check)
         ],
         "silenced": quiet.model_dump(mode="json") if quiet else None,
     }

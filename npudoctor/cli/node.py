@@ -95,7 +95,9 @@ def compare_names(args: argparse.Namespace, config: site.Config, catalog: Catalo
     """Raise UsageError for a name that the catalogue lacks; say what the site should know of its configuration."""
     where = site.find(args.config) or ""
     try:
-        site.names_are_known(config, catalog.checks.values(), where, complete=not catalog.broken)
+        site.names_are_known(
+            config, catalog.checks.values(), where, codes=catalog.messages, complete=not catalog.broken
+        )
     except site.ConfigError as problem:
         raise UsageError(str(problem)) from problem
     for remark in config.remarks():

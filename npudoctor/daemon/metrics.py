@@ -81,7 +81,7 @@ def _checks(results: Iterable[Result]) -> Iterator[Metric]:
             continue
         status.add_metric([result.check, ALL], _code(result))
         worst: dict[str, int] = {}
-        for one in result.findings:
+        for one in result.open_findings:
             if one.severity > Severity.INFO:
                 worst[one.subject] = max(worst.get(one.subject, 0), CODES[one.severity.value])
         for subject, code in sorted(worst.items()):

@@ -28,12 +28,13 @@ class CheckNames(Answer):
 
 
 class Known(Answer):
-    """The catalogue by name: checks in the order of a report, fixes, and those of them that are safe.
+    """The catalogue by name: checks in the order of a report, codes, fixes, and which fixes are safe.
 
     `complete` is False where a plug-in could not be loaded.
     """
 
     checks: tuple[CheckNames, ...] = ()
+    codes: tuple[str, ...] = ()
     complete: bool = False
     fixes: tuple[str, ...] = ()
     safe: tuple[str, ...] = ()

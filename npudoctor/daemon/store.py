@@ -99,7 +99,7 @@ class Store:
         before = self._last_change()
         with self._connection:
             loud = [result for result in report.results if not result.silenced]
-            found = {(result.check, one.subject): one for result in loud for one in _grave(result.findings)}
+            found = {(result.check, one.subject): one for result in loud for one in _grave(result.open_findings)}
             for (check, subject), finding in found.items():
                 self._seen(check, subject, finding, depth, now)
             for result in report.results:

@@ -119,6 +119,7 @@ def known(catalog: Catalog) -> Known:
             )
             for check in catalog.checks.values()
         ),
+        codes=tuple(catalog.messages),
         complete=not catalog.broken,
         fixes=tuple(catalog.fixes),
         safe=tuple(fix.id for fix in catalog.fixes.values() if fix.risk is Risk.SAFE),

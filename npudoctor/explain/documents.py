@@ -51,6 +51,10 @@ def of_check(check: Check, catalog: Catalog) -> Document:
         "thresholds": [
             {"name": one.name, "default": one.usual, "unit": one.unit, "reason": one.reason} for one in check.thresholds
         ],
+        "findings": [
+            {"code": message.code, "severity": message.severity.value, "summary": message.summary}
+            for message in catalog.messages_of(check)
+        ],
         "pitfalls": [_pitfall(pitfall, catalog) for pitfall in topics.pitfalls_of(check)],
     }
 

@@ -47,6 +47,8 @@ def _section(check: Mapping[str, Any]) -> Iterator[str]:
         yield f"- mended by `npudoctor fix {check['fix']}`: {check['fix_title'][0].lower()}{check['fix_title'][1:]}"
     for limit in check["thresholds"]:
         yield f"- limit `{limit['name']}`, {limit['default']:g} {limit['unit']}: {limit['reason']}"
+    for found in check["findings"]:
+        yield f"- finds `{found['code']}` ({found['severity']}): {found['summary']}"
     for pitfall in check["pitfalls"]:
         yield f"- {pitfall['id']} {pitfall['title']}: {_mend(pitfall['mend'])}"
     yield ""

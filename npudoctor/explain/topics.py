@@ -27,7 +27,7 @@ class Unknown(Exception):
 def find(name: str, catalog: Catalog) -> Topic:
     """The check, pitfall or code that is called so, in any usual spelling; raises Unknown."""
     text = name.strip()
-    known = catalog.checks.get(text) or _pitfall(text) or code(text)
+    known = catalog.checks.get(text.partition("/")[0]) or _pitfall(text) or code(text)
     if known is None:
         raise Unknown(_nearest(text, catalog))
     return known

@@ -16,7 +16,7 @@ def first(report: Report) -> tuple[Result, str] | None:
                     return result, about(finding)
     for result in report.results:
         if result.leaves_undetermined:
-            return _told_of(result, report) or (result, f"could not determine: {result.reason}")
+            return _reported_elsewhere(result, report) or (result, f"could not determine: {result.reason}")
     if report.verdict is Verdict.UNDETERMINED:
         shown = {result.check for result in report.results}
         skipped = [result for result in report.results if result.status is Status.SKIPPED]
@@ -27,12 +27,11 @@ def first(report: Report) -> tuple[Result, str] | None:
     return None
 
 
-def _told_of(unknown: Result, report: Report) -> tuple[Result, str] | None:
-    """The finding that says why a check could not be judged: a tool's own failure, found by another check."""
+def _reported_elsewhere(unknown: Result, report: Report) -> tuple[Result, str] | None:
+    """The finding of another check about the failure that kept this one from a verdict."""
     for result in report.results:
-        for finding in worth(result):
-            if unknown.reason and finding.summary.startswith(unknown.reason):
-                return result, about(finding)
+        if result.check == unknown.reported_by:
+            return next(((result, about(finding)) for finding in worth(result)), None)
     return None
 
 
@@ -49,7 +48,7 @@ def about(finding: Finding) -> str:
 
 def worth(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
     """The findings that somebody should act on; none of a check that the site has silenced."""
-    return [] if result.silenced else [finding for finding in result.findings if finding.severity >= least]
+    return [finding for finding in result.open_findings if finding.severity >= least]
 
 
 def line(report: Report, *, room: int) -> str:

@@ -18,7 +18,7 @@ LOGS = Path(__file__).resolve().parents[1] / "core" / "data" / "logs"
 def test_a_check_says_why_how_and_what_to_do(npudoctor: Command) -> None:
     ran = npudoctor("explain", "hccl.ports-free")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("hccl.ports-free  Nobody holds a host port of HCCL\n")
+    assert ran.out.startswith("hccl.ports-free  HCCL host ports free\n")
     for piece in ("why ", "EJ0003", "profile quick; judges ", "P003", "$ export HCCL_IF_BASE_PORT=60100"):
         assert piece in ran.out, piece
 

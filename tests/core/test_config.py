@@ -55,12 +55,12 @@ def test_a_silence_has_a_reason_and_a_last_day(tmp_path: Path) -> None:
 
 
 UNKNOWN = {
-    'silence = ["system.dsik"]': "silence: there is no check or tag 'system.dsik'; did you mean system.disk?",
-    'silence = ["hcll"]': "silence: there is no check or tag 'hcll'; did you mean hccl?",
+    'silence = ["system.dsik"]': "silence: there is no check, tag or finding 'system.dsik'; did you mean system.disk?",
+    'silence = ["hcll"]': "silence: there is no check, tag or finding 'hcll'; did you mean hccl?",
     '[severity]\n"npu.helth" = "info"': "severity: there is no check 'npu.helth'; did you mean npu.health?",
     "[thresholds]\ntemperature_warn_celcius = 70": "there is no threshold 'temperature_warn_celcius'; did you mean "
     "temperature_warn_celsius?",
-    'silence = ["zzzzzzzzzz"]': "there is no check or tag 'zzzzzzzzzz'; `npudoctor list` shows all",
+    'silence = ["zzzzzzzzzz"]': "there is no check, tag or finding 'zzzzzzzzzz'; `npudoctor list` shows all",
 }
 
 
