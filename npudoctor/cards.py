@@ -30,8 +30,7 @@ def problems(results: Iterable[Result], subject: str) -> tuple[Problem, ...]:
     found = [
         Problem(finding.severity, result.check, finding.summary)
         for result in results
-        if not result.silenced
-        for finding in result.findings
+        for finding in result.open_findings
         if finding.severity is not Severity.INFO
         and (finding.subject == subject or subject.startswith(f"{finding.subject}/"))
     ]

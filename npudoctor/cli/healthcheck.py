@@ -179,7 +179,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
                 done = event
     results = {result.check: result for result in done.report.results}
     for result in results.values():
-        for finding in () if result.silenced else result.findings:
+        for finding in result.open_findings:
             if finding.severity is Severity.ERROR:
                 about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
                 return False, f"unhealthy: {about}{finding.summary} ({result.check})"

@@ -43,7 +43,7 @@ def _of_cause(check: str, report: Report) -> str | None:
 def node_problem(report: Report) -> str | None:
     """What is wrong with the cards' health whichever card it is; None where nothing is."""
     for result in health_results(report):
-        for finding in () if result.silenced else result.findings:
+        for finding in result.open_findings:
             if finding.severity is Severity.ERROR and not finding.subject.startswith("npu:"):
                 return f"{finding.summary} ({result.check})"
     return None

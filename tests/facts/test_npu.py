@@ -119,7 +119,7 @@ def test_a_failure_is_blamed_on_the_rights_only_where_they_are_denied(denied: bo
     assert caught.value.blocked_by == ("driver.access" if denied else None)
 
 
-(boards,) = (probe for probe in PROBES if probe.name == "npu_smi.boards")
+boards = PROBES["boards"]
 
 
 def test_every_npu_s_board_is_asked_and_a_failing_one_left_out() -> None:

@@ -82,7 +82,7 @@ PAGES = (
     Page("optics", "optical", parse_optical, Optical),
     Page("routes", "route", parse_route, Routes),
 )
-PROBES = tuple(page.probe() for page in PAGES)
+PROBES = {page.name: page.probe() for page in PAGES}
 
 
 def ask(host: Host, options: Options, devices: NetworkDevices, query: str) -> PerPort[Any]:

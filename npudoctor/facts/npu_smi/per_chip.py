@@ -126,7 +126,7 @@ PAGES = (
     Page("chip_numbers", "phyid-remap", physical_chips, parse_phyid_remap, PhyIdRemap, of_the_moment=True),
     Page("flash", "flash", npus, parse_flash, Flash, of_the_moment=True),
 )
-PROBES = tuple(page.probe() for page in PAGES)
+PROBES = {page.name: page.probe() for page in PAGES}
 
 
 def ask(host: Host, options: Options, query: str, places: Places, parse: Callable[[str], P]) -> PerChip[P]:
