@@ -173,7 +173,7 @@ def test_the_hook_of_a_venv_is_sourced_when_it_is_activated(node: Machine, train
     script = f". /opt/train/bin/activate; {check}; code=$?; deactivate; exit $code"
     assert node.run("bash", "-c", script, environ={"PATH": f"/usr/local/bin:{os.defpath}"}).returncode == 0
     assert node.run("bash", "-c", check, environ={"PATH": f"/usr/local/bin:{os.defpath}"}).returncode == 1
-    assert "nothing is changed" in node.npudoctor(*fix).stdout
+    assert "changes nothing" in node.npudoctor(*fix).stdout
     assert node.npudoctor("undo").returncode == 0
     assert node.state("/opt/train/bin") == before
 
@@ -226,7 +226,7 @@ def test_limits_hold_at_a_login_through_pam(node: Machine, same_after: None) -> 
     before = node.run("su", "-", "dev", "-c", "ulimit -Hn").stdout
     done = node.npudoctor(*asked)
     assert (done.returncode, "not proved" in done.stderr) == (0, True)
-    assert "nothing is changed" in node.npudoctor(*asked).stdout
+    assert "changes nothing" in node.npudoctor(*asked).stdout
     if "pam_limits" in node.shell("cat /etc/pam.d/su /etc/pam.d/common-session 2>/dev/null || true"):
         assert node.run("su", "-", "dev", "-c", "ulimit -Hn").stdout == "15000\n"
     assert node.npudoctor("undo").returncode == 0
