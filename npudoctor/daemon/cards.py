@@ -1,4 +1,4 @@
-"""What is known of each chip after a look: the table of npu-smi, its pages card by card, and how checks judge it."""
+"""The state of each chip after a run: npu-smi's table, its per-chip pages, and the findings."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from npudoctor.findings import Report, Severity, Status
 
 MIB = 1 << 20
 COUNTED = (ChipEcc, CardLinks)
-"""The facts for which each card is asked by itself."""
+"""The facts read chip by chip."""
 
 Facts = Mapping[type, Any]
-"""Facts by their type; what could not be had is another type's, or missing."""
+"""Facts by type; an unavailable fact is of another type, or missing."""
 
 
 def known(facts: Facts, kind: type) -> Any:
-    """The fact, None where something else stands in its place."""
+    """The fact, None where it is unavailable."""
     found = facts.get(kind)
     return found if isinstance(found, kind) else None
 
 
 def read(report: Report, facts: Facts) -> tuple[Card, ...]:
-    """Every chip as of this look, without what it tells only when it is asked by itself."""
+    """Every chip as of this run, without per-chip readings."""
     info, cards = known(facts, NpuSmiInfo), known(facts, Cards)
     devices = _devices(info, known(facts, DeviceNodes))
     rows = {subject_of(chip, info.npus): chip for chip in info.npus} if info else {}
@@ -57,7 +57,7 @@ def read(report: Report, facts: Facts) -> tuple[Card, ...]:
 
 
 def counted(facts: Facts) -> dict[str, Counted]:
-    """What each chip has told when it was asked by itself."""
+    """The per-chip readings."""
     links, pages = known(facts, CardLinks), known(facts, ChipEcc)
     subjects = [*(pages.by_subject if pages else ()), *(links.subjects.values() if links else ())]
     return {one: Counted(link=_link(one, links), ecc=_ecc(one, pages)) for one in dict.fromkeys(subjects)}
