@@ -53,7 +53,7 @@ def slow(host: Host) -> Slow:
 
 @probe
 def odd(host: Host) -> Odd:
-    raise RuntimeError("nobody foresaw this")
+    raise RuntimeError("a surprise")
 
 
 @check("npu.present", tags=("health",))
@@ -373,7 +373,7 @@ def test_two_checks_of_one_id_and_checks_that_wait_for_each_other_are_reported()
 
     twice = plugins.assemble([cards, present, again])
     assert twice.broken[0].reason == (
-        f"the check npu.present is defined twice; {again.function.__module__}.again is left out"
+        f"the check npu.present is defined twice; {again.function.__module__}.again is ignored"
     )
     circular = run(files=NODE, catalog=plugins.assemble([cards, first, second]))
     assert all("wait for each other" in (result.reason or "") for result in circular.results)
