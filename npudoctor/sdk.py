@@ -1,15 +1,15 @@
-"""All that a plug-in may import: decorators for checks and probes, and the words that they speak.
+"""The public interface for plug-ins: decorators for checks, probes and fixes, and their types.
 
-A check judges facts and yields findings; a probe obtains one fact from the node:
+A check evaluates facts and yields findings; a probe obtains one fact from the node:
 
     @probe
     def memory(host: Host) -> Memory: ...
 
     @check("host.swap", tags=("host",))
-    def swap_is_off(memory: Memory) -> Iterator[Finding]: ...
+    def swap(memory: Memory) -> Iterator[Finding]: ...
 
-The types of the parameters say which facts are needed (`Memory | None` makes one optional); the first line of the
-docstring is the title, phrased as what holds when all is well, and the rest says why it matters.
+The types of the parameters are the required facts (`Memory | None` makes one optional). The first line of the docstring
+is the title: a noun phrase of at most 60 characters that says what is checked. The rest says why it matters.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs,
 from npudoctor.steps.units import SystemdUnit
 
 PROFILES = ("quick", "standard", "full")
-"""What a run may cost, from cheap to dear; each holds the ones before it."""
+"""The profiles by cost, cheapest first; each includes the previous ones."""
 
 PREFLIGHT = "preflight"
-"""Tag of the checks for what a job needs free: what a live job explains is info while the node is in service."""
+"""Tag of checks for resources that a job needs free: those of a live job are info while the node is in service."""
 
 HEALTH = "health"
-"""Tag of the checks that `npudoctor healthcheck` judges."""
+"""Tag of the checks used by `npudoctor healthcheck`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the person who asked has decided; a fact like any other, so checks and probes may take it.
+    """The options of a run; a fact like any other, so checks and probes may require it.
 
-    `python` is the interpreter to examine, None to look for it. `role` is auto, full or driver-only. `settings` holds
+    `python` is the interpreter to inspect, None to detect it. `role` is auto, full or driver-only. `settings` holds
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
     tool.
     """
@@ -73,18 +73,18 @@ class Options:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A limit that a site may set by name in its configuration, with the default that holds otherwise.
+    """A limit that a site may set by name in its configuration, with its default.
 
-    It stands beside the check that reads it and is named in its `thresholds`, which documents it and makes its name
-    known:
+    It is defined beside the check that reads it and listed in its `thresholds`, which documents it and makes its name
+    valid:
 
         SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within two seconds")
 
         @check("driver.npu-smi", thresholds=(SLOW,))
-        def npu_smi_answers(answer: NpuSmiAnswer, options: Options) -> Iterator[Finding]:
+        def npu_smi(answer: NpuSmiAnswer, options: Options) -> Iterator[Finding]:
             if answer.seconds > SLOW.of(options): ...
 
-    `default` is a number, or a function that looks one up in the knowledge tables; `reason` says why it is that one.
+    `default` is a number, or a function that reads one from the knowledge tables; `reason` says why.
     The name is in snake case and ends with the unit.
     """
 
@@ -106,7 +106,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Need:
-    """One fact that a check or a probe takes."""
+    """One fact required by a check or a probe."""
 
     parameter: str
     fact: type
@@ -143,7 +143,7 @@ def _need(name: str, hint: Any) -> Need:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Check:
-    """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
+    """One check with a stable id. Made by `@check`; importing a module registers nothing."""
 
     id: str
     title: str
@@ -168,7 +168,7 @@ class Check:
         return self.id.partition(".")[0]
 
     def __call__(self, *facts: Any, **named: Any) -> Iterator[Finding]:
-        """Judge these facts."""
+        """Evaluate these facts."""
         return self.function(*facts, **named)
 
 
@@ -176,7 +176,7 @@ class Check:
 class Probe:
     """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
 
-    `on_cards`: it computes on the cards, made by `@probe_on_cards`.
+    `on_cards`: it opens devices, made by `@probe_on_cards`.
     """
 
     function: Callable[..., Any]
@@ -210,7 +210,7 @@ def needs_of(item: Check | Probe) -> tuple[Need, ...]:
 
 
 class Risk(str, Enum):
-    """SAFE: reversible, and harms no one else's work; done by `--all-safe`. ASK: a person decides each time."""
+    """SAFE: reversible, affects no running job; applied by `--all-safe`. ASK: needs confirmation."""
 
     SAFE = "safe"
     ASK = "ask"
@@ -226,7 +226,7 @@ class Effect(str, Enum):
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a fix can be told. A fix has its own subclass, a record with a default for each field, among its needs.
+    """The parameters of a fix. A fix requires its own subclass, a record with a default for each field.
 
     The fields are text, numbers, flags, and tuples or mappings of these; the runner validates what it is given.
     """
@@ -252,7 +252,7 @@ class Fix:
 
     @cached_property
     def parameters(self) -> type[Parameters]:
-        """What it can be told."""
+        """The type of its parameters."""
         told = (need.fact for need in self.needs if issubclass(need.fact, Parameters))
         return next(told, Parameters)
 
@@ -271,7 +271,7 @@ def fix(
 ) -> Callable[[Callable[..., Iterator[Step | Note]]], Fix]:
     """Make a fix of a generator that reads facts (and the host) and yields steps; it never writes.
 
-    `mends` are the checks that are run again to prove it; `root` says whether only root can apply it.
+    `mends` are the checks that are run again to verify it; `root` says whether only root can apply it.
     """
 
     def made(function: Callable[..., Iterator[Step | Note]]) -> Fix:
@@ -284,10 +284,10 @@ def fix(
 def _described(id: str, function: Callable[..., Any]) -> tuple[str, str]:
     subject, dot, thing = id.partition(".")
     if not (subject and dot and thing):
-        raise ValueError(f"{id!r} is no id: write subject.thing, as in npu.health")
+        raise ValueError(f"expected an id such as npu.health (subject.thing), found {id!r}")
     title, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
     if not title:
-        raise ValueError(f"{id}: the docstring is the title; it is missing")
+        raise ValueError(f"{id}: docstring missing; its first line is the title")
     return title.rstrip("."), why.strip()
 
 
@@ -348,7 +348,7 @@ def probe(function: Callable[..., Any]) -> Probe:
 
 
 def probe_on_cards(function: Callable[..., Any]) -> Probe:
-    """Make a probe that computes on the cards: one runs at a time, and none whose checks stand behind an error."""
+    """Make a probe that opens devices: one runs at a time, and none whose checks are blocked by an error."""
     return Probe(function, probe(function).provides, on_cards=True)
 
 
