@@ -10,7 +10,7 @@ ARG BASE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY pyproject.toml requirements.lock MANIFEST.in README.md LICENSE ./
+COPY pyproject.toml setup.cfg requirements.lock MANIFEST.in README.md LICENSE ./
 COPY npudoctor npudoctor
 COPY checks checks
 COPY fixes fixes

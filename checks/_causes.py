@@ -1,4 +1,4 @@
-"""What a failure inside the target Python may be put down to, and how it is told."""
+"""Known causes of a failure inside the target Python, and its evidence."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ BEHIND_AN_IMPORT = (
 
 
 def cause_of(text: str, check: str) -> Pitfall | None:
-    """The known pitfall that a message shows: no mere consequence, and one that this check foresees, where there is a
-    choice: what others foresee they have looked for."""
+    """The known pitfall that a message shows.
+
+    Of several, one that is no mere consequence and that this check detects: other checks have looked for theirs.
+    """
     found = knowledge.pitfalls().match(text)
     order = sorted(found, key=lambda pitfall: (pitfall.consequence, check not in pitfall.foreseen_by))
     return next(iter(order), None)
+
+
+def as_sentence(text: str) -> str:
+    """A clause of the knowledge as a sentence."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def as_evidence(attempt: ImportAttempt | None) -> Iterator[Evidence]:
     """A failed import, as evidence of a cause; nothing where it was not tried, or works."""
     if attempt is not None and not attempt.ok:
         text = attempt.error or attempt.failure
-        yield Evidence(source=f"{attempt.what} in a fresh process", expected="no error", actual=first_line(text, 400))
+        yield Evidence(source=f"{attempt.what} in a new process", expected="no error", actual=first_line(text, 400))

@@ -1,4 +1,4 @@
-"""Cards that one source knows and another does not: which they are, by the names that npu-smi would give them."""
+"""NPUs that one source lists and another does not: which they are, by the names that npu-smi would give them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import Evidence, Finding
+
+from .messages import npu as messages
 
 TABLE = "npu-smi info"
 
@@ -77,46 +79,44 @@ def _not_started(lost: Sequence[PciCard], numbers: Sequence[int], info: NpuSmiIn
 
 
 def _lost(cards: Sequence[PciCard], subject: str) -> Finding:
-    slots = ", ".join(card.slot for card in cards)
-    node = cards[0].numa_node if len(cards) == 1 else None
-    place = f" on NUMA node {node}" if node is not None else ""
-    one = f"the card in PCI slot {slots}{place} is on the bus, and npu-smi does not show it"
-    return Finding(
+    slots = [card.slot for card in cards]
+    return messages.NOT_IN_NPU_SMI.finding(
         subject=subject,
-        summary=one if len(cards) == 1 else f"npu-smi does not show it; on the bus, and without a row, are {slots}",
-        detail="The driver could not start this card, or has lost it: jobs on all cards of the node will fail.",
-        hint="Read what the kernel says of this slot; a reboot starts the card again, and one that stays away needs "
-        "to be reseated or replaced. Until then, leave it out with ASCEND_RT_VISIBLE_DEVICES.",
+        slots=slots,
+        count=len(slots),
         commands=(
             f"dmesg | grep -i {' '.join(f'-e {card.slot}' for card in cards)} -e davinci -e devdrv",
             *(f"lspci -vv -s {card.slot}" for card in cards),
         ),
         evidence=(
-            *(
-                Evidence(
-                    source=f"{DEVICES}/{card.slot}", actual=f"device {card.device}, driver {card.driver or 'none'}"
-                )
-                for card in cards
+            *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_described(card)) for card in cards),
+            Evidence(
+                source=TABLE,
+                expected=messages.ROW_WITH_BUS_ID.text(slots=[slot.upper() for slot in slots]),
+                actual=messages.NONE.text(),
             ),
-            Evidence(source=TABLE, expected=f"a row with Bus-Id {slots.upper()}", actual="none"),
         ),
-        pitfall="P052",
     )
+
+
+def _described(card: PciCard) -> str:
+    driver = card.driver or messages.NONE.text()
+    if card.numa_node is None:
+        return messages.PCI_DEVICE.text(device=card.device, driver=driver)
+    return messages.PCI_DEVICE_NEAR.text(device=card.device, driver=driver, node=card.numa_node)
 
 
 def _off_the_bus(chip: Chip, info: NpuSmiInfo) -> Finding:
     slot = normal_address(chip.bus_id or "")
-    return Finding(
+    return messages.OFF_THE_BUS.finding(
         subject=subject_of(chip, info.npus),
-        summary=f"npu-smi shows a card in PCI slot {slot}, which is gone from the bus",
-        detail="The card has dropped off the PCI bus while the driver still knows it; what runs on it hangs or fails.",
-        hint="Drain the node and power it off and on; a card that drops again needs to be reseated or replaced.",
+        npu=chip.npu_id,
+        slot=slot,
         commands=(f"dmesg | grep -i -e {slot} -e davinci -e AER", "lspci -nn -d 19e5:"),
         evidence=(
-            Evidence(source=TABLE, actual=f"NPU {chip.npu_id}, Bus-Id {chip.bus_id}"),
-            Evidence(source=DEVICES, expected=slot, actual="not there"),
+            Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=chip.npu_id, bus_id=chip.bus_id)),
+            Evidence(source=DEVICES, expected=slot, actual=messages.NONE.text()),
         ),
-        pitfall="P052",
     )
 
 
@@ -131,23 +131,27 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
     if fewer and set(odd) <= gone and len(odd) == rows - there:
         return
     named = len(odd) == abs(there - rows)
-    paths = ", ".join(f"/dev/davinci{number}" for number in odd)
-    summary = (
-        f"npu-smi shows {rows} chips, and {there} of them have a device node"
-        if fewer
-        else f"{there} cards have a device node, and npu-smi shows {rows} of them"
+    commands = ("ls -l /dev/davinci*", "npu-smi info", "dmesg | grep -i -e davinci -e devdrv")
+    evidence = (
+        Evidence(source=TABLE, actual=messages.CHIPS.text(count=rows)),
+        Evidence(
+            source="/dev/davinci*",
+            expected=messages.DEVICE_NODES.text(count=rows),
+            actual=messages.DEVICE_NODES.text(count=there),
+        ),
     )
-    subjects = [_subject(number, info) or "host" for number in odd] if named else ["host"]
-    for subject in dict.fromkeys(subjects):
-        yield Finding(
+    if not named:
+        yield messages.NODES_MISMATCH.finding(chips=rows, nodes=there, commands=commands, evidence=evidence)
+        return
+    paths = [f"/dev/davinci{number}" for number in odd]
+    message = messages.NODE_MISSING if fewer else messages.NODE_WITHOUT_CHIP
+    for subject in dict.fromkeys(_subject(number, info) or "host" for number in odd):
+        yield message.finding(
             subject=subject,
-            summary=summary + (f": {'without' if fewer else 'not'} {paths}" if named else ""),
-            detail="A chip without a node cannot be opened by any job; a node without a chip answers none.",
-            hint="Read what the kernel says of the card; into a container pass exactly the cards that it is to use.",
-            commands=("ls -l /dev/davinci*", "npu-smi info", "dmesg | grep -i -e davinci -e devdrv"),
-            evidence=(
-                Evidence(source=TABLE, actual=f"{rows} chips"),
-                Evidence(source="/dev/davinci*", expected=f"{rows} nodes", actual=f"{there} nodes"),
-            ),
-            pitfall="P052",
+            count=len(odd),
+            chips=rows,
+            nodes=there,
+            paths=paths,
+            commands=commands,
+            evidence=evidence,
         )

@@ -12,6 +12,8 @@ from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Evidence, NotApplicable, Unavailable
 
+from .messages import hccl as messages
+
 _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 
@@ -31,16 +33,22 @@ class Owner:
 
     def __str__(self) -> str:
         if self.pid is None:
-            return "a process that this user cannot see"
+            return messages.HIDDEN_PROCESS.text()
         if self.process is None:
-            return f"process {self.pid}"
-        user = f", {self.process.username}" if self.process.username else ""
-        return f"{self.process.name or 'a process'} (pid {self.pid}{user})"
+            return messages.PROCESS.text(pid=self.pid)
+        name, user = self.process.name, self.process.username
+        if not name:
+            return messages.UNNAMED_PROCESS.text(pid=self.pid)
+        if not user:
+            return messages.NAMED_PROCESS.text(name=name, pid=self.pid)
+        return messages.PROCESS_OF_USER.text(name=name, pid=self.pid, user=user)
 
     @property
     def how(self) -> str:
-        """The owner as the end of a sentence that says that a port is taken."""
-        return f"by {self}" if self.listens else f"by an outgoing connection of {self}"
+        """The owner as the end of a sentence that says that a port is in use."""
+        if self.listens:
+            return messages.BY_PROCESS.text(owner=self)
+        return messages.BY_CONNECTION.text(owner=self)
 
     @property
     def look(self) -> tuple[str, ...]:
@@ -50,7 +58,9 @@ class Owner:
     @property
     def evidence(self) -> tuple[Evidence, ...]:
         """Its command line, where it is visible."""
-        return (Evidence(source=f"process {self.pid}", actual=self.process.command),) if self.process else ()
+        return (
+            (Evidence(source=messages.PROCESS.text(pid=self.pid), actual=self.process.command),) if self.process else ()
+        )
 
 
 def need_several(cards: Cards | None, container: Container | None) -> None:
@@ -58,8 +68,8 @@ def need_several(cards: Cards | None, container: Container | None) -> None:
     if cards is None or cards.count > 1:
         return
     if cards.count == 1:
-        raise NotApplicable("one chip needs no host ports for HCCL")
-    raise Unavailable("no card is here", blocked_by="container.devices" if container else "npu.present")
+        raise NotApplicable(messages.ONE_CHIP.text())
+    raise Unavailable(messages.NO_CHIP.text(), blocked_by="container.devices" if container else "npu.present")
 
 
 def owners(
@@ -90,10 +100,8 @@ def tell_of_the_rest(doubtful: Sequence[Owner], sight: JobsInSight | None) -> No
     """Raise where somebody holds ports who may be a job at work: not seeing it is no reason to accuse it."""
     if doubtful:
         first = doubtful[0]
-        raise Unavailable(
-            f"port {first.ports} is held by {first}, and nobody can tell whether that is a job at work on the cards: "
-            f"{sight.reason if sight else ''}"
-        )
+        reason = sight.reason if sight else ""
+        raise Unavailable(messages.PERHAPS_OF_JOB.text(ports=first.ports, owner=first, reason=reason))
 
 
 def _like_a_job(pid: int | None, processes: Processes | None) -> bool:

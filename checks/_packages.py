@@ -1,23 +1,33 @@
-"""How CANN's packages are called."""
+"""The names of CANN installations and packages."""
 
 from __future__ import annotations
 
 import contextlib
 
 from npudoctor import knowledge
+from npudoctor.facts.cann.toolkits import CannInstall
 from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 
+from .messages import cann as messages
+
+
+def title(install: CannInstall) -> str:
+    """An installation by version and directory: CANN 8.2.RC1 in /usr/local/Ascend/ascend-toolkit/8.2.RC1."""
+    if install.stated is None:
+        return messages.CANN_OF_UNKNOWN_VERSION.text(root=install.root)
+    return messages.CANN_IN.text(version=install.stated, root=install.root)
+
 
 def package_tag(cards: Cards | None) -> str | None:
-    """The chip of these cards as package names spell it; None where it is not known, or no package is made for it."""
+    """The chip of these cards as package names spell it; None where it is unknown or has no package."""
     family = knowledge.hardware().family(cards.family or "") if cards is not None else None
     return family.package_tag if family is not None else None
 
 
 def operators_package(version: str, tag: str | None) -> str:
-    """The package of the operators: kernels up to 8.3, ops from 8.5 on."""
+    """The name of the operator package: kernels up to 8.3, ops from 8.5 on."""
     chip = tag or "<chip>"
     with contextlib.suppress(ParseError):
         if CannVersion.parse(version).release < (8, 5):

@@ -1,4 +1,4 @@
-"""The smallest change that makes torch, torch_npu, CANN and Python fit each other."""
+"""The smallest change after which torch, torch_npu, CANN and Python match."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.records import dataclass
 from npudoctor.sdk import FixOffer, ParseError
 
+from .messages import python as messages
+
 _CUDA = re.compile(r"cu\d|cuda", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """The torch that a torch_npu needs: `version` without a local part, and who says so."""
+    """The torch that a torch_npu requires: `version` without a local part, and `reason`, a sentence that says why."""
 
     version: str
-    source: str
+    reason: str
     by_wheel: bool
 
 
 def torch_needed(torch_npu: Distribution, machine: str | None) -> Needed:
-    """The torch that goes with a torch_npu: by its own wheel, else by the table, else by the rule of its numbers."""
+    """The torch that a torch_npu requires: by its wheel, else by the table, else by its version number."""
     requirement = required(torch_npu.requires, "torch", machine)
     if requirement is not None and requirement.pinned is not None:
         version = requirement.pinned.partition("+")[0]
-        return Needed(version=version, source=f"the wheel's own metadata ({requirement})", by_wheel=True)
+        reason = messages.REQUIRED_BY_WHEEL.text(requirement=requirement)
+        return Needed(version=version, reason=reason, by_wheel=True)
     table = knowledge.compatibility()
     if row := table.release(torch_npu.version):
-        return Needed(version=row.torch, source=f"the table of torch_npu as of {table.as_of}", by_wheel=False)
+        reason = messages.REQUIRED_BY_TABLE.text(as_of=table.as_of)
+        return Needed(version=row.torch, reason=reason, by_wheel=False)
     base = ".".join(torch_npu.base_version.split(".")[:3])
-    return Needed(version=base, source="the rule that torch_npu X.Y.Z needs torch X.Y.Z", by_wheel=False)
+    return Needed(version=base, reason=messages.REQUIRED_BY_RULE.text(), by_wheel=False)
 
 
 def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | None:
@@ -57,7 +61,7 @@ def smallest_change(python: PythonEnvironment, cann: str | None) -> Solution | N
 
 
 def _accepts(python: PythonEnvironment) -> bool | None:
-    """Whether the wheel's own requirement accepts the torch that is here; None where it has none."""
+    """Whether the wheel's requirement accepts the installed torch; None where it has none."""
     if python.torch is None or python.torch_npu is None:
         return None
     requirement = required(python.torch_npu.requires, "torch", python.machine)
@@ -94,7 +98,7 @@ def offer(change: Solution | None) -> FixOffer:
 
 
 def fitting(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | None:
-    """The torch_npu to install beside the torch that is there, for this CANN and Python; None where there is none."""
+    """The torch_npu that matches the installed torch, CANN and Python; None where there is none."""
     if python.torch is None or cann is None:
         return None
     releases = knowledge.compatibility().releases_for_cann(cann, python=python.version)
@@ -102,7 +106,7 @@ def fitting(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | No
 
 
 def cuda_build(python: PythonEnvironment) -> tuple[str, str] | None:
-    """Where it is said that torch is a CUDA build, and what stands there; None for one for the CPU."""
+    """The place that shows that torch is a CUDA build, and its text; None for a CPU build."""
     torch = python.torch
     if torch is None:
         return None

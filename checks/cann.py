@@ -1,4 +1,4 @@
-"""CANN: there, in force for a job, and one and not two."""
+"""CANN: installation, environment of a job, and mixtures of several installations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import TorchNpuImport
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.system.platform import Platform
+from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence
-from ._packages import operators_package, package_tag
+from ._packages import operators_package, package_tag, title
+from .messages import cann as messages
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
@@ -30,22 +32,20 @@ _SOMEBODY_S_ROOT = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^
 def a_toolkit_is_installed(
     cann: Cann, platform: Platform, python: PythonEnvironment | None, cards: Cards | None
 ) -> Iterator[Finding]:
-    """A CANN toolkit is installed, whole, and for this machine's architecture.
+    """CANN toolkit installed for this architecture.
 
-    torch_npu is a thin layer above it and cannot even be imported without it.
+    torch_npu is a thin layer above CANN and cannot be imported without it.
     """
     install = cann.chosen
     if install is None:
-        wanted, chip = _paired_cann(python), package_tag(cards)
-        yield _half_removed(cann) if cann.dead_links else _not_installed(cann, wanted, chip)
+        yield _half_removed(cann) if cann.dead_links else _not_installed(cann, _paired(python), package_tag(cards))
         return
     arch = _ARCHITECTURES.get((install.arch or "").lower(), (install.arch or "").lower())
     machine = _ARCHITECTURES.get(platform.machine, platform.machine)
     if arch and machine and arch != machine:
-        yield Finding(
-            summary=f"{install.title} is for {arch}, this machine is {machine}",
-            detail="None of its libraries can be loaded.",
-            hint=f"Install the package whose name ends in linux-{machine}.run.",
+        yield messages.WRONG_ARCHITECTURE.finding(
+            arch=arch,
+            machine=machine,
             commands=(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install",),
             evidence=(Evidence(source=install.info_path or install.root, expected=machine, actual=arch),),
         )
@@ -53,15 +53,15 @@ def a_toolkit_is_installed(
         usual = link.path.rpartition("/")[2] in ("cann", "latest")
         used = any(f"{path}/".startswith(f"{link.path}/") for path in cann.named_in_vain.values())
         if used or (usual and link.path.startswith(_prefix(install))):
-            yield Finding(
-                severity=Severity.ERROR if used else Severity.WARNING,
-                summary=f"{link.path} leads to {link.target}, which is gone",
-                detail=("The variables of the job go through it" if used else "Scripts and profiles may go through it")
-                + f"; the CANN that is left is {install.title}.",
-                hint=f"Let it lead to {install.root}, or remove it.",
+            yield messages.BROKEN_LINK.finding(
+                severity=Severity.ERROR if used else None,
+                path=link.path,
+                target=link.target,
+                root=install.root,
+                remaining=title(install),
+                detail=messages.BROKEN_LINK_OF_JOB.text(remaining=title(install)) if used else None,
                 commands=(f"ln -sfn {install.root} {link.path}",),
-                evidence=(Evidence(source=link.path, expected="a CANN", actual=f"-> {link.target}"),),
-                pitfall="P092",
+                evidence=(Evidence(source=link.path, expected=messages.A_CANN.text(), actual=f"-> {link.target}"),),
             )
 
 
@@ -69,54 +69,55 @@ def _prefix(install: CannInstall) -> str:
     return re.sub(r"/(ascend-toolkit/[^/]+|cann-[^/]+)$", "/", install.root)
 
 
-def _paired_cann(python: PythonEnvironment | None) -> str | None:
-    """The CANN that the installed torch_npu pairs with, as the table says it; None where it does not."""
+def _paired(python: PythonEnvironment | None) -> TorchNpuRelease | None:
+    """The row of the installed torch_npu, where it names a CANN or a guess of one."""
     torch_npu = python.torch_npu if python is not None else None
     row = knowledge.compatibility().release(torch_npu.version) if torch_npu is not None else None
-    if row is None or not (row.cann or row.cann_guess):
-        return None
-    if row.cann:
-        return row.cann[0]
-    return " or ".join(row.cann_guess) + (" or newer" if row.cann_guess_or_newer else "")
+    return row if row is not None and (row.cann or row.cann_guess) else None
 
 
-def _not_installed(cann: Cann, wanted: str | None, chip: str | None) -> Finding:
-    version = wanted if wanted is not None and " " not in wanted and "X" not in wanted else "<version>"
-    pair = f"CANN {wanted}, which pairs with the installed torch_npu" if wanted else "the one that torch_npu pairs with"
+def _not_installed(cann: Cann, paired: TorchNpuRelease | None, chip: str | None) -> Finding:
+    releases: tuple[str, ...] = ()
+    hint = None
+    if paired is not None:
+        releases = paired.cann[:1] or paired.cann_guess
+        newer = not paired.cann and paired.cann_guess_or_newer
+        sentence = messages.INSTALL_RELEASE_OR_NEWER if newer else messages.INSTALL_RELEASE
+        hint = sentence.text(releases=releases)
+    exact = len(releases) == 1 and "X" not in releases[0]
+    version = releases[0] if exact else "<version>"
     usual = ", ".join(place for place in cann.looked_in if place.endswith("/Ascend"))
-    evidence = [
-        Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest or cann", actual="neither")
-    ]
-    evidence += [
-        Evidence(source=name, expected="a CANN", actual=f"{path}, which is none")
-        for name, path in cann.named_in_vain.items()
-    ]
-    evidence += [Evidence(source=path, actual="may not be read by this user") for path in cann.unreadable[:3]]
-    return Finding(
-        summary="no CANN toolkit is installed",
-        detail="torch_npu loads its libraries (libhccl.so, libascendcl.so); without them `import torch_npu` fails.",
-        hint=f"Install toolkit and operators of one release: {pair}. If a CANN lies in an unusual place, source its "
-        "set_env.sh and check again.",
+    return messages.NOT_INSTALLED.finding(
+        hint=hint,
         commands=(
             f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install",
             f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install",
         ),
-        evidence=tuple(evidence),
+        evidence=(
+            Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest, cann", actual="not found"),
+            *(
+                Evidence(source=name, expected=messages.A_CANN.text(), actual=messages.NO_CANN_THERE.text(path=path))
+                for name, path in cann.named_in_vain.items()
+            ),
+            *(Evidence(source=path, actual=messages.UNREADABLE.text()) for path in cann.unreadable[:3]),
+        ),
     )
 
 
 def _half_removed(cann: Cann) -> Finding:
     link = cann.dead_links[0]
-    return Finding(
-        summary=f"CANN is half removed: {link.path} leads to {link.target}, which is gone",
-        detail="An uninstall or an upgrade has left the link behind; set_env.sh sets paths that do not exist.",
-        hint="Install the toolkit again, or remove what is left.",
+    return messages.HALF_REMOVED.finding(
+        path=link.path,
+        target=link.target,
         commands=(f"ls -l {link.path}", "./Ascend-cann-toolkit_<version>_linux-$(arch).run --install"),
         evidence=tuple(
-            Evidence(source=dead.path, expected="a CANN", actual=f"-> {dead.target}, which does not exist")
+            Evidence(
+                source=dead.path,
+                expected=messages.A_CANN.text(),
+                actual=messages.LINKS_TO_MISSING.text(target=dead.target),
+            )
             for dead in cann.dead_links
         ),
-        pitfall="P092",
     )
 
 
@@ -130,10 +131,10 @@ def set_env_is_in_force(
     startup: StartupFiles | None,
     imported: TorchNpuImport | None,
 ) -> Iterator[Finding]:
-    """The variables of CANN's set_env.sh are in force for a job.
+    """CANN environment loaded.
 
-    CANN finds its libraries, operators and compiler by variables only. A new shell, a service, cron and `docker exec`
-    start without them unless a profile sources the script.
+    CANN finds its libraries, operators and compiler only through environment variables. A new shell, a service, cron
+    and `docker exec` start without them unless a profile sources set_env.sh.
     """
     for name, path in cann.named_in_vain.items():
         yield _leads_nowhere(name, path, settings)
@@ -157,10 +158,8 @@ def set_env_is_in_force(
             everything="ASCEND_HOME_PATH" in unset and "LD_LIBRARY_PATH" in lacking,
         )
     elif unset or lacking:
-        yield Finding(
-            severity=Severity.INFO,
-            summary=f"{', '.join([*unset, *lacking])} lack something that set_env.sh sets and most jobs can do without",
-            evidence=tuple(_missing_evidence(settings, environment, unset, lacking)),
+        yield messages.OPTIONAL_MISSING.finding(
+            variables=[*unset, *lacking], evidence=tuple(_missing_evidence(settings, environment, unset, lacking))
         )
 
 
@@ -173,14 +172,13 @@ def _lacking(name: str, settings: CannSettings, paths: JobPaths, linker: LinkerF
 
 
 def _leads_nowhere(name: str, path: str, settings: CannSettings) -> Finding:
-    return Finding(
-        summary=f"{name} names {path}, which is no CANN",
-        detail="It was removed, moved, or cannot be read by this user. CANN ends with E20002 or finds no operators.",
-        hint=f"Source the script of the CANN that is here: {settings.install.title}.",
+    return messages.INVALID_PATH.finding(
+        variable=name,
+        path=path,
+        installed=title(settings.install),
         commands=(f"source {settings.script}",) if settings.script else (),
         evidence=(Evidence(source=name, expected=settings.install.names[0], actual=path),),
         fix=FixOffer(id="env.profile"),
-        pitfall="P066",
     )
 
 
@@ -194,42 +192,33 @@ def _not_in_force(
     *,
     everything: bool,
 ) -> Finding:
-    whose = "this process" if environment.whose == "process" else f"the job ({environment.whose})"
-    names = ", ".join(lacking)
-    pitfall = "P001" if everything else "P036" if list(lacking) == ["PYTHONPATH"] else "P037"
     script = settings.script or f"{settings.install.names[0]}/set_env.sh"
     sourced = startup.of(script, *(f"{name}/set_env.sh" for name in settings.install.names)) if startup else ()
-    hint = "Source the script in the shell, profile or service that starts the job, after everything else that sets "
-    hint += "these variables."
+    hint = None
     if sourced and everything:
-        hint = f"{sourced[0].path} sources it, but this environment has not been through it: services, cron, `docker "
-        hint += "exec` and commands over ssh read no start-up file, or not that one. Source it where the job starts."
+        hint = messages.STARTUP_FILE_NOT_READ.text(path=sourced[0].path)
     elif sourced:
-        hint = (
-            f"{sourced[0].path} sources it; something behind line {sourced[0].line_number}, or in a later file, sets "
+        hint = messages.OVERWRITTEN_LATER.text(path=sourced[0].path, line=sourced[0].line_number)
+    commands = (f"source {script}", *(() if sourced else (f"echo 'source {script}' >> ~/.bashrc",)))
+    evidence = (
+        *_missing_evidence(settings, environment, unset, lacking),
+        *as_evidence(imported.attempt if imported is not None else None),
+        *_sourcing(startup, script),
+    )
+    fix, whose = FixOffer(id="env.profile"), environment.whose
+    if everything:
+        return messages.NOT_LOADED.finding(
+            script=script, whose=whose, hint=hint, commands=commands, evidence=evidence, fix=fix
         )
-        hint += "these variables anew. Extend them there: `export LD_LIBRARY_PATH=…:$LD_LIBRARY_PATH`."
-    return Finding(
-        summary=(
-            f"CANN's environment is not in force: {script} was not sourced"
-            if everything
-            else f"CANN's environment is incomplete: {', '.join(filter(None, [*unset, names]))}"
-        ),
-        detail=f"The variables of {whose} lack what the script sets. "
-        + (
-            "`import torch_npu` fails with libhccl.so or libascendcl.so not found."
-            if everything or "LD_LIBRARY_PATH" in lacking
-            else "Something replaced a variable after the script had set it, instead of extending it."
-        ),
+    return messages.INCOMPLETE.finding(
+        variables=[*unset, *lacking],
+        whose=whose,
+        detail=messages.LIBRARIES_NOT_FOUND.text(whose=whose) if "LD_LIBRARY_PATH" in lacking else None,
         hint=hint,
-        commands=(f"source {script}", *(() if sourced else (f"echo 'source {script}' >> ~/.bashrc",))),
-        evidence=(
-            *_missing_evidence(settings, environment, unset, lacking),
-            *as_evidence(imported.attempt if imported is not None else None),
-            *_sourcing(startup, script),
-        ),
-        fix=FixOffer(id="env.profile"),
-        pitfall=pitfall,
+        commands=commands,
+        evidence=evidence,
+        fix=fix,
+        pitfall="P036" if list(lacking) == ["PYTHONPATH"] else None,
     )
 
 
@@ -240,7 +229,9 @@ def _sourcing(startup: StartupFiles | None, script: str) -> Iterator[Evidence]:
     for line in startup.lines[:4]:
         yield Evidence(source=str(line), expected=f"source {script}", actual=f"source {line.script}")
     if not startup.lines:
-        yield Evidence(source="shell start-up files", expected=f"source {script}", actual="none sources a set_env.sh")
+        yield Evidence(
+            source="shell start-up files", expected=f"source {script}", actual=messages.NOTHING_SOURCED.text()
+        )
 
 
 def _missing_evidence(
@@ -254,20 +245,20 @@ def _missing_evidence(
     for name, entries in lacking.items():
         actual = environment.get(name) or "not set"
         actual = actual if len(actual) <= 160 else actual[:157] + "…"
-        yield Evidence(source=name, expected=f"also {_places(entries, settings)}", actual=actual)
+        yield Evidence(source=name, expected=messages.ALSO.text(entries=_places(entries, settings)), actual=actual)
 
 
-def _places(entries: tuple[PathEntry, ...], settings: CannSettings) -> str:
+def _places(entries: tuple[PathEntry, ...], settings: CannSettings) -> list[str]:
     """Folders as a person reads them: those of the CANN below its name, others in full."""
     root = f"{settings.install.names[0]}/"
     inside = [entry.text.removeprefix(root) for entry in entries if entry.text.startswith(root)]
     others = [entry.text for entry in entries if not entry.text.startswith(root)]
-    return ", ".join([*others, *([f"below {root}: {', '.join(inside)}"] if inside else [])])
+    return [*others, *([messages.BELOW.text(root=root, entries=inside)] if inside else [])]
 
 
 @check("cann.single", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,), fix="env.profile")
 def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles | None) -> Iterator[Finding]:
-    """All variables lead into one and the same CANN.
+    """Environment variables of one CANN only.
 
     Two scripts sourced one after the other mix libraries of two releases: symbols are missing, or worse, they are not.
     """
@@ -281,36 +272,31 @@ def all_paths_lead_into_one_cann(cann: Cann, paths: JobPaths, startup: StartupFi
                 roots[root].append(name)
     if len(roots) > 1:
         known = {install.root: install for install in cann.installs}
-        yield Finding(
-            severity=Severity.WARNING,
-            summary=f"the variables of a job lead into {len(roots)} different CANNs",
-            detail="The first folder of a list wins, for each library by itself: a job loads a mixture.",
-            hint="Start a clean shell and source exactly one set_env.sh; look for a second one in profiles and images.",
+        sources = startup.lines[:6] if startup is not None else ()
+        yield messages.MIXED.finding(
+            count=len(roots),
             commands=("grep -n set_env ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc",),
             evidence=(
                 *(
                     Evidence(
                         source=", ".join(names),
-                        expected="one CANN",
-                        actual=known[root].title if root in known else f"{root}, which is no CANN that is installed",
+                        expected=messages.ONE_CANN.text(),
+                        actual=title(known[root]) if root in known else messages.NOT_INSTALLED_CANN.text(root=root),
                     )
                     for root, names in roots.items()
                 ),
-                *(
-                    Evidence(source=str(line), actual=f"source {line.script}")
-                    for line in (startup.lines[:6] if startup is not None else ())
-                ),
+                *(Evidence(source=str(line), actual=f"source {line.script}") for line in sources),
             ),
             fix=FixOffer(id="env.profile"),
-            pitfall="P022",
         )
     active = cann.active
     if active is not None and not active.is_default:
         usual = next((one for one in cann.installs if one.is_default), None)
         if usual is not None:
-            yield Finding(
-                severity=Severity.INFO,
-                summary=f"the job uses {active.title}, while {usual.names[0]} leads to {usual.stated or usual.root}",
+            yield messages.NOT_DEFAULT.finding(
+                active=title(active),
+                link=usual.names[0],
+                default=usual.stated or usual.root,
                 evidence=(Evidence(source=usual.names[0], actual=usual.root),),
             )
 

@@ -1,4 +1,4 @@
-"""CANN against what lies below and beside it: the driver, and NNAL with ATB."""
+"""CANN against the driver, and against NNAL with ATB."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.python.torch_abi import TorchAbi
 from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
-from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Severity, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
+
+from .messages import cann as messages
 
 ATB_HOME = "ATB_HOME_PATH"
+SET_ENV = "/usr/local/Ascend/nnal/atb/set_env.sh"
 NEEDING_ATB = ("vllm-ascend", "mindie-llm", "atb-llm")
 
 
 @check("cann.driver", after=("cann.installed", "driver.installed"), requires=(SoftwareStack,))
 def the_driver_fits_this_cann(cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None) -> Iterator[Finding]:
-    """The driver is one that this CANN runs on.
+    """Driver version supported by this CANN.
 
-    A CANN asks for functions that an older driver does not have: `feature is not supported`, 207000, undefined symbols
-    that begin with hal or drv. An image that is newer than its host is the usual case.
+    CANN calls functions that an older driver does not have: `feature is not supported`, 207000, undefined symbols that
+    begin with hal or drv. The usual case is an image that is newer than its host.
     """
     install = cann.chosen
     if install is None or install.stated is None:
-        raise Unavailable("the version of the CANN is not known", blocked_by=None if install else "cann.installed")
+        blocker = None if install else "cann.installed"
+        raise Unavailable(messages.CANN_VERSION_UNKNOWN.text(), blocked_by=blocker)
     source, stated = _driver(driver, info)
     support = knowledge.compatibility().hdk(install.stated)
     if support is None:
@@ -46,14 +50,14 @@ def the_driver_fits_this_cann(cann: Cann, driver: DriverInstall | None, info: Np
 
 
 def _driver(driver: DriverInstall | None, info: NpuSmiInfo | None) -> tuple[str, str]:
-    """Where the driver's version is said, and the version."""
+    """The source of the driver's version, and the version."""
     if driver is not None and driver.file is not None:
         version = driver.file.package_version or driver.file.version
         if version is not None:
             return driver.path, str(version)
     if info is not None and info.driver_version is not None:
         return "npu-smi info", str(info.driver_version)
-    raise Unavailable("the version of the driver is not known: no version.info, and npu-smi does not say it")
+    raise Unavailable(messages.DRIVER_VERSION_UNKNOWN.text())
 
 
 def _is_older(stated: str, support: HdkSupport) -> bool:
@@ -71,30 +75,30 @@ def _is_older(stated: str, support: HdkSupport) -> bool:
 
 
 def _too_old(install: CannInstall, source: str, stated: str, support: HdkSupport) -> Finding:
-    pair = " or ".join(support.paired) or support.oldest_compatible
-    return Finding(
-        summary=f"driver {stated} is too old for CANN {install.stated}: it needs {support.oldest_compatible or pair}",
-        detail="CANN asks the driver for what it does not have: 207000, EE1015, `feature is not supported`.",
-        hint=f"Upgrade driver and firmware (the pair of this CANN is {pair}) and reboot, or use an older CANN.",
+    paired = support.paired or (support.oldest_compatible,)
+    return messages.DRIVER_TOO_OLD.finding(
+        driver=stated,
+        cann=install.stated,
+        required=support.oldest_compatible or paired,
+        paired=paired,
         commands=(
             "./Ascend-hdk-<chip>-npu-firmware_<version>.run --upgrade",
             "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --upgrade",
             "reboot",
         ),
         evidence=(
-            Evidence(source=source, expected=", ".join(support.compatible) or pair, actual=stated),
+            Evidence(source=source, expected=", ".join(support.compatible or support.paired), actual=stated),
             Evidence(source=install.info_path or install.root, actual=f"CANN {install.stated}"),
         ),
-        pitfall="P030",
         links=tuple(link for link in support.sources if link.startswith("https://") and " " not in link),
     )
 
 
 def _unlisted(install: CannInstall, source: str, stated: str) -> Finding:
-    as_of = knowledge.compatibility().as_of
-    return Finding(
-        severity=Severity.INFO,
-        summary=f"no list as of {as_of} names driver {stated} together with CANN {install.stated}",
+    return messages.DRIVER_NOT_LISTED.finding(
+        driver=stated,
+        cann=install.stated,
+        as_of=knowledge.compatibility().as_of,
         evidence=(Evidence(source=source, actual=stated),),
     )
 
@@ -107,15 +111,15 @@ def nnal_fits(
     python: PythonEnvironment | None,
     abi: TorchAbi | None,
 ) -> Iterator[Finding]:
-    """NNAL with ATB, where something needs it, is here, of this CANN's release, and built like torch.
+    """NNAL and ATB match toolkit and torch.
 
-    Its libraries are C++: with another ABI than torch's, or of another release, they end with undefined symbols that
-    begin with _ZN3atb.
+    Their libraries are C++. With another ABI than that of torch, or of another release, they fail with undefined
+    symbols that begin with _ZN3atb. Checked only where a package or a variable requires ATB.
     """
     named = environment.filled(ATB_HOME) if environment is not None else None
     needing = [name for name in NEEDING_ATB if python is not None and name in python.distributions]
     if named is None and not needing:
-        raise NotApplicable("nothing here needs NNAL: no variable and no installed package speaks of ATB")
+        raise NotApplicable(messages.NNAL_NOT_REQUIRED.text())
     if nnal is None:
         yield _missing(cann, named, needing)
         return
@@ -126,45 +130,31 @@ def nnal_fits(
     built = named.rstrip("/").rpartition("cxx_abi_")[2]
     if abi is not None and built in ("0", "1") and built != str(int(abi.cxx11)):
         right = int(abi.cxx11)
-        yield Finding(
-            summary=f"ATB is built for C++ ABI {built}, torch for {right}",
-            detail="Loading it ends with undefined symbols that begin with _ZN3atb.",
-            hint="Source NNAL's script for the ABI of this torch.",
-            commands=(f"source {nnal.set_env or '/usr/local/Ascend/nnal/atb/set_env.sh'} --cxx_abi={right}",),
+        yield messages.ATB_ABI.finding(
+            atb=built,
+            torch=right,
+            commands=(f"source {nnal.set_env or SET_ENV} --cxx_abi={right}",),
             evidence=(
                 Evidence(source=ATB_HOME, expected=f"…/cxx_abi_{right}", actual=named),
                 Evidence(source=abi.source, actual=f"C++11 ABI {right}"),
             ),
-            pitfall="P014",
         )
 
 
 def _missing(cann: Cann, named: str | None, needing: list[str]) -> Finding:
     version = cann.chosen.stated if cann.chosen is not None and cann.chosen.stated else "<version>"
-    because = f"{ATB_HOME} names {named}, which is not there" if named else f"{needing[0]} is installed and needs it"
-    return Finding(
-        severity=Severity.WARNING,
-        summary=f"NNAL is not installed, and {because}",
-        detail="Loading it ends with `libatb.so: cannot open shared object file`.",
-        hint="Install NNAL in the toolkit's version and source its script after the toolkit's.",
-        commands=(
-            f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install",
-            "source /usr/local/Ascend/nnal/atb/set_env.sh",
-        ),
-        evidence=(Evidence(source=ATB_HOME, expected="the folder of an ATB", actual=named or "not set"),),
-        pitfall="P013",
-    )
+    commands = (f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install", f"source {SET_ENV}")
+    evidence = (Evidence(source=ATB_HOME, expected=messages.ATB_DIRECTORY.text(), actual=named or "not set"),)
+    if named is not None:
+        return messages.NNAL_PATH_INVALID.finding(variable=ATB_HOME, path=named, commands=commands, evidence=evidence)
+    return messages.NNAL_MISSING.finding(package=needing[0], commands=commands, evidence=evidence)
 
 
 def _not_sourced(nnal: Nnal, needing: list[str]) -> Finding:
-    return Finding(
-        severity=Severity.WARNING,
-        summary=f"NNAL is installed, its set_env.sh was not sourced, and {needing[0]} needs it",
-        detail="Loading it ends with `libatb.so: cannot open shared object file`.",
-        hint="Source its script, after the toolkit's.",
-        commands=(f"source {nnal.set_env or '/usr/local/Ascend/nnal/atb/set_env.sh'}",),
-        evidence=(Evidence(source=ATB_HOME, expected="…/cxx_abi_0 or …/cxx_abi_1", actual="not set"),),
-        pitfall="P013",
+    return messages.NNAL_NOT_LOADED.finding(
+        package=needing[0],
+        commands=(f"source {nnal.set_env or SET_ENV}",),
+        evidence=(Evidence(source=ATB_HOME, expected="…/cxx_abi_0, …/cxx_abi_1", actual="not set"),),
     )
 
 
@@ -173,14 +163,11 @@ def _version(cann: Cann, nnal: Nnal) -> Iterator[Finding]:
     own = install.version if install is not None else None
     if install is None or own is None or nnal.version is None or _together(own, nnal.version):
         return
-    yield Finding(
-        severity=Severity.WARNING,
-        summary=f"NNAL is of release {nnal.version}, the toolkit of {own}",
-        detail="They are made for each other: loading ATB ends with undefined symbols, or a model with wrong results.",
-        hint="Install NNAL in the toolkit's version.",
+    yield messages.NNAL_MISMATCH.finding(
+        nnal=nnal.version,
+        toolkit=own,
         commands=(f"./Ascend-cann-nnal_{install.stated}_linux-$(arch).run --install",),
         evidence=(Evidence(source=f"{nnal.root}/version.info", expected=str(own), actual=str(nnal.version)),),
-        pitfall="P014",
     )
 
 

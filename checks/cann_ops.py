@@ -1,4 +1,4 @@
-"""CANN's operators: the compiled kernels of this chip."""
+"""The operator package of CANN: the compiled kernels of this chip."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
 
 from ._packages import operators_package, package_tag
+from .messages import cann as messages
 
 
 @check("cann.ops", after=("cann.installed",), requires=(SoftwareStack,))
 def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterator[Finding]:
-    """The operators are installed, for this chip, in the version of the toolkit.
+    """Operator package for this chip and toolkit installed.
 
     The toolkit alone has no kernels: the first operator that a model calls fails, or is compiled for minutes.
     """
@@ -25,30 +26,26 @@ def operators_fit_toolkit_and_chip(ops: CannOps, cards: Cards | None) -> Iterato
         yield _ops_missing(ops, tag)
         return
     if tag is not None and not ops.serves(tag):
-        yield Finding(
-            summary=f"the operators are for {', '.join(ops.chips)}, these cards need {tag}",
-            detail="Operators of another chip cannot run here: every kernel lookup fails.",
-            hint=f"Install the operators for {tag}; those of different chips cannot share one prefix.",
+        yield messages.WRONG_CHIP.finding(
+            chips=ops.chips,
+            chip=tag,
             commands=(_package(ops, tag),),
             evidence=(
                 Evidence(source=ops.source, expected=tag, actual=ops.package or ", ".join(ops.chips)),
-                Evidence(source="cards", actual=(cards.chips[0].name or cards.family) if cards is not None else None),
+                Evidence(source="NPUs", actual=(cards.chips[0].name or cards.family) if cards is not None else None),
             ),
-            pitfall="P034",
         )
     toolkit = ops.install.version
     if toolkit is None or ops.version is None or _go_together(toolkit, ops.version):
         return
-    yield Finding(
-        summary=f"the operators are of CANN {ops.version}, the toolkit is {toolkit}",
-        detail="The packages of one CANN must be upgraded together; kernels of another release are not found or fail.",
-        hint="Install the operators in the toolkit's version.",
+    yield messages.OPS_MISMATCH.finding(
+        operators=ops.version,
+        toolkit=toolkit,
         commands=(_package(ops, tag or next(iter(ops.chips), None)),),
         evidence=(
             Evidence(source=ops.install.info_path or ops.install.root, actual=str(toolkit)),
             Evidence(source=ops.source, expected=str(toolkit), actual=ops.stated),
         ),
-        pitfall="P059",
     )
 
 
@@ -58,14 +55,13 @@ def _go_together(toolkit: CannVersion, operators: CannVersion) -> bool:
 
 
 def _ops_missing(ops: CannOps, tag: str | None) -> Finding:
-    missing = "not there" if not ops.emptied else "recorded, but no kernels are there"
-    return Finding(
-        summary=f"the operators of {ops.install.title} are {'gone' if ops.emptied else 'not installed'}",
-        detail="Only the toolkit is here; the first operator that a model calls fails with `Cannot find bin of op`.",
-        hint="Install the operators for this chip in the toolkit's version, into the same prefix.",
+    found, actual = messages.OPS_MISSING, "not found"
+    if ops.emptied:
+        found, actual = messages.KERNELS_MISSING, messages.RECORDED_WITHOUT_KERNELS.text()
+    return found.finding(
+        version=ops.install.stated or "<version>",
         commands=(_package(ops, tag),),
-        evidence=(Evidence(source=ops.source, expected="the package and its kernels", actual=missing),),
-        pitfall="P008",
+        evidence=(Evidence(source=ops.source, expected=messages.PACKAGE_AND_KERNELS.text(), actual=actual),),
     )
 
 

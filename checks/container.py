@@ -1,4 +1,4 @@
-"""What a container needs from its host to reach the cards."""
+"""The NPU device nodes of a container."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.sdk import HEALTH, Evidence, Finding, FixOffer, check
 
+from .messages import container as messages
+
 VISIBLE = "ASCEND_VISIBLE_DEVICES"
 
 
@@ -22,10 +24,10 @@ def devices_are_passed_in(
     rules: DeviceRules | None,
     environment: JobEnvironment | None,
 ) -> Iterator[Finding]:
-    """The cards and the driver's manager nodes are passed into this container, and may be opened.
+    """NPU devices mapped into this container.
 
-    They come in when the container is started and cannot be added later; without them npu-smi says -8005 and torch
-    sees no card.
+    Device nodes are mapped when the container is created, and cannot be added later. Without them npu-smi fails with
+    -8005, and torch finds no NPU.
     """
     managers = _managers(pci)
     there = [node.path for node in nodes.managers]
@@ -37,34 +39,29 @@ def devices_are_passed_in(
         return
     paths = tuple(node.path for node in usable)
     if missing:
-        yield Finding(
+        yield messages.MANAGER_MISSING.finding(
             subject="container",
-            summary=f"the cards are here, but {_list(missing)} {'are' if len(missing) > 1 else 'is'} not",
-            detail="Without a manager node no card can be opened: npu-smi ends with -8005, torch sees no card.",
-            hint="Start the container again with all of them.",
+            paths=missing,
+            count=len(missing),
             commands=run_commands(container, (*paths, *managers)),
-            evidence=(Evidence(source="/dev", expected=_list(managers), actual=_list(there) or "none of them"),),
+            evidence=(Evidence(source="/dev", expected=", ".join(managers), actual=", ".join(there) or "none"),),
             fix=_offer(paths, managers),
-            pitfall="P009",
         )
     denied = _denied((*usable, *nodes.managers), rules)
     if denied:
-        yield Finding(
+        yield messages.DENIED.finding(
             subject="container",
-            summary=f"the container's device rules do not let it open {_list(denied)}",
-            detail="The nodes are here, but their control group denies them: they were made by hand, or moved.",
-            hint="Pass them with --device, which adds the rule; --privileged would hide the mistake.",
+            paths=denied,
             commands=run_commands(container, (*paths, *managers)),
             evidence=(
-                Evidence(source=DEVICE_LIST, expected="a rule with rw for each", actual=f"none for {denied[0]}"),
+                Evidence(
+                    source=DEVICE_LIST,
+                    expected=messages.RULE_EXPECTED.text(),
+                    actual=messages.NO_RULE.text(path=denied[0]),
+                ),
             ),
             fix=_offer(paths, managers),
-            pitfall="P009",
         )
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(words)
 
 
 def _managers(pci: PciCards | None) -> tuple[str, ...]:
@@ -80,29 +77,27 @@ def _no_cards(
 ) -> Finding:
     on_host = len(pci.cards) if pci else 0
     cards = tuple(f"/dev/davinci{number}" for number in range(on_host or 1))
-    evidence = [
-        Evidence(
-            source="/dev", expected="/dev/davinci0, …", actual=_list(node.path for node in nodes.managers) or "none"
-        )
-    ]
-    detail = "Device nodes come in when a container is started and cannot be added later."
-    pitfall = "P009"
+    found = ", ".join(node.path for node in nodes.managers)
+    evidence = [Evidence(source="/dev", expected="/dev/davinci0, …", actual=found or "none")]
+    details = [messages.MAPPED_AT_CREATION.text()]
+    pitfall = None
     if on_host:
-        evidence.append(Evidence(source="PCI bus (the host's)", actual=f"{on_host} Ascend cards"))
+        evidence.append(Evidence(source="PCI bus (the host's)", actual=messages.NPUS_OF_HOST.text(count=on_host)))
     if nodes.misplaced:
-        evidence.append(Evidence(source=nodes.misplaced[0], expected="a device node", actual="a folder"))
-        detail += f" {nodes.misplaced[0]} is a folder: it was passed with -v, and is not there on the host."
+        path = nodes.misplaced[0]
+        evidence.append(Evidence(source=path, expected=messages.DEVICE_NODE.text(), actual=messages.DIRECTORY.text()))
+        details.append(messages.NODE_IS_A_DIRECTORY.text(path=path))
     if asked and asked != "void":
         pitfall = "P061"
         evidence.append(Evidence(source=VISIBLE, actual=asked))
-        detail += (
-            f" {VISIBLE} is set, but only the ascend runtime reads it, and this container was not started with it."
-        )
-    return Finding(
+        details.append(messages.VARIABLE_WITHOUT_RUNTIME.text(variable=VISIBLE))
+    hint = None
+    if _in_kubernetes(container):
+        hint = messages.REQUEST_NPUS.text(resources=knowledge.layout().more["kubernetes"]["resources"][0])
+    return messages.NO_DEVICE.finding(
         subject="container",
-        summary="no card was passed into this container",
-        detail=detail,
-        hint=_hint(container),
+        detail=" ".join(details),
+        hint=hint,
         commands=run_commands(container, (*cards, *managers)),
         evidence=tuple(evidence),
         fix=_offer(cards, managers),
@@ -110,16 +105,13 @@ def _no_cards(
     )
 
 
-def _hint(container: Container) -> str:
-    if container.orchestrator == "Kubernetes" or container.runtime == "kubernetes":
-        resources = " or ".join(knowledge.layout().more["kubernetes"]["resources"][:1])
-        return f"Request cards for the pod (resources.limits: {resources}: 8); the device plugin passes them in."
-    return "Start the container again, on the host, with its device nodes or with the ascend runtime."
+def _in_kubernetes(container: Container) -> bool:
+    return container.orchestrator == "Kubernetes" or container.runtime == "kubernetes"
 
 
 def run_commands(container: Container, devices: Iterable[str]) -> tuple[str, ...]:
     """The corrected `docker run`: with plain Docker, and with the ascend runtime."""
-    if container.orchestrator == "Kubernetes" or container.runtime == "kubernetes":
+    if _in_kubernetes(container):
         return ("kubectl describe node  # what the device plugin offers: huawei.com/…",)
     tool = "podman" if container.runtime == "podman" else "docker"
     passed = [f"--device={path}" for path in devices]
@@ -135,7 +127,7 @@ def run_commands(container: Container, devices: Iterable[str]) -> tuple[str, ...
 
 
 def _denied(nodes: Iterable[DeviceNode], rules: DeviceRules | None) -> list[str]:
-    """The nodes that a control group of version 1 keeps this container from; version 2 does not tell."""
+    """The nodes that a control group of version 1 denies; version 2 does not show its rules."""
     if rules is None:
         return []
     return [node.path for node in nodes if node.stat is not None and node.stat.rdev and not rules.allow(node.stat.rdev)]

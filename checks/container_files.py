@@ -1,4 +1,4 @@
-"""What a container has of its host's driver, and whether the ascend runtime has its say."""
+"""The driver files that a container gets from its host, and the variable of the ascend runtime."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from npudoctor.facts.versions import DriverVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
 
 from .container import VISIBLE, run_commands
+from .messages import container as messages
 
 _NOTHING = ("void", "none")
 
@@ -33,10 +34,10 @@ def driver_files_are_mounted(
     plan: NetworkPlan | None,
     cards: Cards | None,
 ) -> Iterator[Finding]:
-    """The driver's files are mounted into this container from its host, from the right place.
+    """Driver files mounted into this container.
 
-    CANN loads the driver's libraries, which have to be those of the kernel modules that run on the host: they cannot
-    be part of an image.
+    CANN loads the driver libraries, which must match the kernel modules that run on the host: they cannot be part of an
+    image.
     """
     works = answer is not None and answer.info is not None
     bad: list[tuple[Mounted, str]] = []
@@ -44,11 +45,11 @@ def driver_files_are_mounted(
     for mounted in mounts.by_path.values():
         needed = mounted.mount.plain and not mounted.mount.several_nodes
         if mounted.mount.container == NPU_SMI:
-            continue  # driver.npu-smi tells of it
+            continue  # driver.npu-smi reports it
         if why := _wrong(mounted):
             bad.append((mounted, why))
         elif mounted.kind is None and needed and mounted.mount.runtime:
-            bad.append((mounted, "not there"))
+            bad.append((mounted, "not found"))
         elif mounted.kind is None and mounted.mount.plain and _counts(mounted, cards):
             lacking.append(mounted)
     if bad:
@@ -58,82 +59,88 @@ def driver_files_are_mounted(
         yield _of_another_driver(*other, driver, container, nodes)
     for_several = [mounted for mounted in lacking if mounted.mount.several_nodes]
     if for_several and plan is not None and plan.several:
-        yield _lacking(for_several, container, nodes, Severity.ERROR, plan)
+        yield messages.NETWORK_FILES.finding(
+            subject="container",
+            paths=[mounted.mount.container for mounted in for_several],
+            count=len(for_several),
+            commands=_commands(container, nodes),
+            evidence=(*_not_found(for_several), *_of_plan(plan)),
+            fix=_offer(nodes),
+        )
         lacking = [mounted for mounted in lacking if mounted not in for_several]
     if lacking:
-        yield _lacking(lacking, container, nodes, Severity.INFO, None)
+        yield messages.OPTIONAL_FILES.finding(
+            subject="container",
+            paths=[mounted.mount.container for mounted in lacking],
+            count=len(lacking),
+            evidence=tuple(_not_found(lacking)),
+        )
 
 
 def _counts(mounted: Mounted, cards: Cards | None) -> bool:
-    """What concerns the cards' network is nothing to cards that have none."""
+    """False for network files where the NPUs have no network."""
     known = [knowledge.hardware().family(id) for id in cards.families] if cards is not None else []
     without = bool(known) and all(family is not None and family.device_nic is False for family in known)
     return not (mounted.mount.several_nodes and without)
 
 
 def _wrong(mounted: Mounted) -> str | None:
-    """What is wrong with something that is there."""
+    """What is wrong with something that exists."""
     if mounted.is_misplaced:
-        return "a folder: the host has nothing at the path it was mounted from" if mounted.kind == "dir" else "a file"
+        sentence = messages.DIRECTORY_FOR_FILE if mounted.kind == "dir" else messages.FILE_FOR_DIRECTORY
+        return sentence.text()
     if mounted.lacks:
-        return f"without {', '.join(mounted.lacks)}"
+        return messages.CONTENT_MISSING.text(files=mounted.lacks)
     if mounted.is_of_another_place:
-        return f"mounted from {mounted.source}"
+        return messages.MOUNTED_FROM.text(path=mounted.source)
     return None
 
 
 def _bad(
     bad: list[tuple[Mounted, str]], container: Container, nodes: DeviceNodes | None, severity: Severity
 ) -> Finding:
-    first, why = bad[0]
-    missing = all(mounted.kind is None for mounted, _ in bad)
-    listed = ", ".join(mounted.path for mounted, _ in bad)
-    return Finding(
+    evidence = tuple(
+        Evidence(
+            source=mounted.path,
+            expected=messages.FROM_THE_HOST.text(what=mounted.mount.what, path=mounted.mount.host),
+            actual=why,
+        )
+        for mounted, why in bad
+    )
+    detail = messages.ONLY_DCMI.text(count=len(bad)) if severity is not Severity.ERROR else None
+    pitfall = "P060" if bad[0][0].is_misplaced else None
+    commands, fix = _commands(container, nodes), _offer(nodes)
+    if all(mounted.kind is None for mounted, _ in bad):
+        return messages.NOT_MOUNTED.finding(
+            subject="container",
+            severity=severity,
+            paths=[mounted.path for mounted, _ in bad],
+            detail=detail,
+            commands=commands,
+            evidence=evidence,
+            fix=fix,
+        )
+    return messages.WRONG_MOUNT.finding(
         subject="container",
         severity=severity,
-        summary=f"{listed} {'are' if len(bad) > 1 else 'is'} not mounted into this container"
-        if missing
-        else f"{first.path} is not what the host's driver has there ({why})"
-        + (f"; so {'are' if len(bad) > 2 else 'is'} {len(bad) - 1} more" if len(bad) > 1 else ""),
-        detail="Without the libraries of its host's driver no program in this container reaches a card."
-        if severity is Severity.ERROR
-        else "npu-smi works without; programs that ask for the state of a card by DCMI do not.",
-        hint="Start the container again, on the host, with all of the driver's files mounted from where they are.",
-        commands=_commands(container, nodes),
-        evidence=tuple(
-            Evidence(source=mounted.path, expected=f"{mounted.mount.what}, from {mounted.mount.host}", actual=why)
-            for mounted, why in bad
-        ),
-        fix=_offer(nodes),
-        pitfall="P060" if first.is_misplaced else "P009",
+        files=[f"{mounted.path} ({why})" for mounted, why in bad],
+        count=len(bad),
+        detail=detail,
+        commands=commands,
+        evidence=evidence,
+        fix=fix,
+        pitfall=pitfall,
     )
 
 
-def _lacking(
-    lacking: list[Mounted],
-    container: Container,
-    nodes: DeviceNodes | None,
-    severity: Severity,
-    plan: NetworkPlan | None,
-) -> Finding:
-    names = ", ".join(mounted.mount.container for mounted in lacking)
-    told = plan.evidence if plan is not None else None
-    return Finding(
-        subject="container",
-        severity=severity,
-        summary=f"{names} {'are' if len(lacking) > 1 else 'is'} not mounted into this container",
-        detail="A job over several nodes reads the addresses of the cards there."
-        if severity is Severity.ERROR
-        else "Jobs on one node run without; what npudoctor reads there, it cannot judge.",
-        hint="Mount it from the host when the container is started again.",
-        commands=_commands(container, nodes) if severity is Severity.ERROR else (),
-        evidence=(
-            *(Evidence(source=mounted.path, expected=mounted.mount.what, actual="not there") for mounted in lacking),
-            *([Evidence(source=told[0], actual=told[1])] if told else []),
-        ),
-        fix=_offer(nodes) if severity is Severity.ERROR else None,
-        pitfall="P027" if severity is Severity.ERROR else "P009",
-    )
+def _not_found(lacking: list[Mounted]) -> Iterator[Evidence]:
+    for mounted in lacking:
+        yield Evidence(source=mounted.path, expected=mounted.mount.what, actual="not found")
+
+
+def _of_plan(plan: NetworkPlan) -> Iterator[Evidence]:
+    if plan.evidence is not None:
+        yield Evidence(source=plan.evidence[0], actual=plan.evidence[1])
 
 
 def _other_driver(driver: DriverInstall | None, modules: LoadedModules | None) -> tuple[str, str, str] | None:
@@ -163,19 +170,16 @@ def _of_another_driver(
     container: Container,
     nodes: DeviceNodes | None,
 ) -> Finding:
-    return Finding(
+    return messages.OTHER_DRIVER.finding(
         subject="container",
-        summary=f"this container has the files of driver {own}, and its host runs driver {running}",
-        detail="They are part of the image, or mounted from a copy; or the host's driver was upgraded and the host has "
-        "not been rebooted. Libraries and modules of two drivers fail in ways that look like a broken card.",
-        hint="Mount the driver's files from the host; on the host, see whether npudoctor asks for a reboot.",
+        container=own,
+        host=running,
         commands=_commands(container, nodes),
         evidence=(
             Evidence(source=driver.path if driver is not None else "version.info", expected=running, actual=own),
             Evidence(source=f"/sys/module/{module}/version", actual=running),
         ),
         fix=_offer(nodes),
-        pitfall="P009",
     )
 
 
@@ -195,10 +199,10 @@ def _offer(nodes: DeviceNodes | None) -> FixOffer:
 def visible_devices_are_in_force(
     container: Container, nodes: DeviceNodes, environment: JobEnvironment
 ) -> Iterator[Finding]:
-    """The cards that ASCEND_VISIBLE_DEVICES asks for are the ones in this container.
+    """ASCEND_VISIBLE_DEVICES matches the devices of this container.
 
-    Only the ascend runtime reads this variable, when the container is started. Under another runtime it does nothing:
-    the job sees other cards than it was given, and takes those of a neighbour.
+    Only the ascend runtime reads this variable, when the container is created. With another runtime it has no effect:
+    the job uses other NPUs than it was given, those of another job.
     """
     asked = environment.filled(VISIBLE)
     if asked is None or asked.strip().lower() in _NOTHING or nodes.slices or not nodes.cards:
@@ -210,15 +214,12 @@ def visible_devices_are_in_force(
     more, less = sorted(here - wanted), sorted(wanted - here)
     marker, _, value = str(knowledge.layout().more["runtime_marker"]).partition("=")
     in_force = environment.get(marker) == value
-    yield Finding(
+    yield messages.DEVICES_MISMATCH.finding(
         subject="container",
-        severity=Severity.WARNING,
-        summary=f"{VISIBLE} asks for {asked}, and this container has "
-        + (f"davinci{', davinci'.join(map(str, sorted(here)))}" if len(here) <= 4 else f"{len(here)} cards"),
-        detail=("It was changed after the start, or devices were passed besides." if in_force else "")
-        or "The variable has no effect: the container was not started with the ascend runtime, and its cards were "
-        "passed in another way (--privileged, --device).",
-        hint="Start the container with the ascend runtime, or pass the cards that are meant and remove the variable.",
+        variable=VISIBLE,
+        value=asked,
+        count=len(here),
+        detail=messages.CHANGED_LATER.text() if in_force else None,
         commands=run_commands(container, [*(f"/dev/davinci{number}" for number in sorted(wanted)), *_managers(nodes)]),
         evidence=(
             Evidence(source=VISIBLE, actual=asked),
@@ -227,10 +228,9 @@ def visible_devices_are_in_force(
                 expected=", ".join(map(str, sorted(wanted))),
                 actual=", ".join(map(str, sorted(here))),
             ),
-            *([Evidence(source="in /dev besides", actual=", ".join(map(str, more)))] if more else []),
-            *([Evidence(source="asked for and not in /dev", actual=", ".join(map(str, less)))] if less else []),
+            *([Evidence(source="only in /dev", actual=", ".join(map(str, more)))] if more else []),
+            *([Evidence(source=f"only in {VISIBLE}", actual=", ".join(map(str, less)))] if less else []),
         ),
-        pitfall="P061",
     )
 
 
@@ -242,7 +242,7 @@ _NUMBERS = r"(\d{1,4})(?:-(\d{1,4}))?|[A-Za-z]{1,20}\d{0,6}[A-Za-z]{0,8}\d{0,6}-
 
 
 def device_numbers(text: str) -> set[int] | None:
-    """The cards that a value names: `0,2`, `0-3`, `Ascend910-0`; None for another form."""
+    """The numbers that a value names: `0,2`, `0-3`, `Ascend910-0`; None for another form."""
     found: set[int] = set()
     for part in text.split(","):
         named = re.fullmatch(_NUMBERS, part.strip())

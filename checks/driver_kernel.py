@@ -1,4 +1,4 @@
-"""The driver's side of the kernel: the modules that run, those that will, and what they have written."""
+"""The driver's side of the kernel: the loaded modules, those of the next boot, and NPU faults in the kernel log."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.system.kernel_log import COMMAND, DAYS, KernelLog
 from npudoctor.facts.versions import DriverVersion
 from npudoctor.records import dataclass
-from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Severity, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, Message, NotApplicable, ParseError, Severity, Unavailable, check
+
+from .messages import driver as messages
 
 _SHOWN = 4
 _MOST = 20_000
-"""A log that is flooded is read from its end."""
+"""Of a longer log only the last lines are read."""
 
 
 @check("driver.rebooted", after=("container.devices", "driver.installed"), requires=(DriverStack,))
 def loaded_modules_are_the_installed_ones(
     driver: DriverInstall, modules: LoadedModules, container: Container | None
 ) -> Iterator[Finding]:
-    """The kernel has the modules of the driver that is installed.
+    """Loaded kernel modules match the installed driver.
 
-    After an upgrade the old modules run until the node is rebooted: libraries and npu-smi of the new driver then talk
-    to modules of the old one, and fail in ways that look like a broken card.
+    After an upgrade the old modules run until the node is rebooted. Libraries and npu-smi of the new driver then talk
+    to the old modules, and fail in ways that look like a broken NPU.
     """
     if container is not None:
-        raise NotApplicable("the driver of a container is its host's")
+        raise NotApplicable(messages.DRIVER_OF_THE_HOST.text())
     if driver.file is None or not (driver.file.version or driver.file.package_version):
-        raise Unavailable(f"{driver.path} does not say which driver is installed")
+        raise Unavailable(messages.VERSION_NOT_STATED.text(path=driver.path))
     installed = [found for said in (driver.file.version, driver.file.package_version) if (found := _version(said))]
     running = {name: found for name, said in modules.versions.items() if (found := _version(said))}
     if not installed or not running:
-        raise Unavailable("the loaded modules do not say of which driver they are")
+        raise Unavailable(messages.MODULE_VERSION_NOT_STATED.text())
     others = {name: version for name, version in running.items() if version not in installed}
     if not others:
         return
     name, version = next(iter(others.items()))
-    yield Finding(
-        summary=f"driver {driver.file.version or installed[0]} is installed, and modules of {version} are loaded",
-        detail="The driver was upgraded, and the node has not been rebooted since. What fails until then is mostly no "
-        "fault of a card.",
-        hint="Drain the node and reboot it.",
+    yield messages.NOT_REBOOTED.finding(
+        installed=driver.file.version or installed[0],
+        loaded=version,
         commands=("reboot", f"cat /sys/module/{name}/version {driver.path}"),
         evidence=(
             Evidence(source=driver.path, actual=f"Version={driver.file.version or installed[0]}"),
@@ -54,7 +54,6 @@ def loaded_modules_are_the_installed_ones(
                 for one, other in list(others.items())[:_SHOWN]
             ),
         ),
-        pitfall="P031",
     )
 
 
@@ -67,25 +66,20 @@ def _version(text: str | None) -> DriverVersion | None:
 
 @check("driver.next-boot", after=("container.devices", "driver.installed"), requires=(DriverStack,))
 def next_kernel_has_the_driver(boot: NextBoot, modules: LoadedModules | None) -> Iterator[Finding]:
-    """The kernel that boots next has the driver's modules.
+    """Driver modules for the kernel that boots next.
 
-    An update of the system brings a new kernel, which the driver was not built for: after the next reboot there is no
-    card.
+    A system update installs a new kernel without driver modules. After the next reboot no NPU is available.
     """
     if boot.release in boot.with_driver:
         return
     if boot.release == boot.running and modules is not None and modules.ours:
         return
     if boot.running not in boot.with_driver:
-        raise Unavailable(f"no module of the driver lies below {MODULES}/{boot.running}, where npudoctor looks")
-    yield Finding(
-        severity=Severity.INFO if boot.dkms else Severity.WARNING,
-        summary=f"kernel {boot.release} boots next, and has no modules of the Ascend driver",
-        detail="The driver is registered with DKMS, which builds its modules for a new kernel; it has not done so yet."
-        if boot.dkms
-        else "After the next reboot the cards will be gone.",
-        hint="Build the modules for that kernel now: install its headers and run the driver's installer again; or keep "
-        "the present kernel.",
+        raise Unavailable(messages.MODULES_ELSEWHERE.text(path=f"{MODULES}/{boot.running}"))
+    yield messages.NEXT_KERNEL_WITHOUT_DRIVER.finding(
+        severity=Severity.INFO if boot.dkms else None,
+        kernel=boot.release,
+        detail=messages.DKMS_WILL_BUILD.text() if boot.dkms else None,
         commands=(
             f"ls {MODULES}/{boot.release}/updates",
             f"yum install kernel-devel-{boot.release}  # or: apt install linux-headers-{boot.release}",
@@ -93,26 +87,25 @@ def next_kernel_has_the_driver(boot: NextBoot, modules: LoadedModules | None) ->
         ),
         evidence=(
             Evidence(source=boot.source, actual=boot.release),
-            Evidence(source="running kernel", actual=f"{boot.running}, with the driver's modules"),
+            Evidence(source="running kernel", actual=messages.KERNEL_WITH_DRIVER.text(kernel=boot.running)),
             Evidence(source=f"{MODULES}/{boot.release}", expected="drv_davinci_intf_host.ko, …", actual="none"),
         ),
-        pitfall="P069",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of line in the kernel log, and what has happened where it is written.
+    """A kind of line in the kernel log, and the finding that it causes.
 
-    A line that holds none of `words` is passed over unread; `ours`: it has to speak of the Ascend driver.
+    A line without any of `words` is skipped before `pattern` is tried; `ours`: it must name the Ascend driver.
     """
 
     words: tuple[str, ...]
     pattern: str
-    what: str
+    message: Message
     ours: bool = True
 
-    def is_told_by(self, message: str) -> bool:
+    def matches(self, message: str) -> bool:
         """Whether a message, in lower case, is of this kind."""
         if not any(word in message for word in self.words) or (self.ours and not any(one in message for one in _OURS)):
             return False
@@ -136,97 +129,93 @@ KINDS = (
     Kind(
         ("heartbeat", "heart beat", "lost"),
         rf"heart ?beat.{{0,30}}{_BAD}|{_BAD}.{{0,30}}heart ?beat|device (?:is )?lost",
-        "a card's heartbeat was lost",
+        messages.HEARTBEAT_LOST,
     ),
     Kind(
         ("hccs",),
         r"\bhccs\b.{0,300}(?:link (?:is )?down|\bfail|\berror|\bcrc\b|\bfault\b|\bfatal\b)",
-        "an HCCS link failed",
+        messages.HCCS_FAILED,
     ),
-    Kind(_GONE, "link (?:is )?down|fell off|dropp?e?d? off|hot ?reset|surprise|device (?:is )?gone", "a card was lost"),
+    Kind(_GONE, "link (?:is )?down|fell off|dropp?e?d? off|hot ?reset|surprise|device (?:is )?gone", messages.NPU_LOST),
     Kind(
         ("bit", "uncorrect", "ecc error", "temperature"),
         r"(?:multi|double)[- ]?bit.{0,24}(?:ecc|error)|\buncorrect\w{0,64}.{0,24}(?:ecc|error)"
         r"|\bhbm\b.{0,300}(?:ecc error|over ?temp)",
-        "a card reported a memory error",
+        messages.MEMORY_ERROR,
     ),
     Kind(
         ("fatal",),
         r"(?:aer|pcieport|pcie bus error).{0,300}uncorrect\w{0,64}\W{0,3}fatal|aer:.{0,300}(?<!non-)(?<!non)\bfatal\b",
-        "the PCIe bus reported a fatal error",
+        messages.PCIE_ERROR,
         ours=False,
     ),
     Kind(
         ("hardware error", "machine check", "edac"),
         r"hardware error.{0,300}(?:event severity: (?:fatal|recoverable)|\buncorrect|\bfatal\b)"
         r"|machine check.{0,300}(?:\bfatal\b|\buncorrect)|\bedac\b.{0,300} [1-9]\d{0,20} ue ",
-        "the processor reported an uncorrected hardware error",
+        messages.HARDWARE_ERROR,
         ours=False,
     ),
     Kind(
         ("blocked for more than",),
         r"task (?:npu-smi|npu_smi):\d{1,20} blocked|\bblocked\b.{0,300}(?:davinci|devdrv|devmm)",
-        "a process hung in the driver",
+        messages.HUNG_IN_DRIVER,
         ours=False,
     ),
     Kind(
         ("hang", "hung", "not respond", "fatal", "fault", "dead", "exception"),
         r"^(?!.*(?:init|register|success|enabl|page fault)).*"
         r"\b(?:hang|hangs|hung|not respond\w{0,64}|fatal|fault|dead|exception)\b",
-        "the driver reported a fault of a card",
+        messages.NPU_FAULT,
     ),
 )
-"""By what the kernel, its PCIe port driver, EDAC and the Ascend driver write; corrected errors are none of them."""
+"""What the kernel, its PCIe port driver, EDAC and the Ascend driver write; corrected errors are left out."""
 
 
 @check(
     "driver.kernel-log", profile="standard", after=("container.devices", "driver.installed"), requires=(DriverStack,)
 )
 def kernel_log_is_quiet(log: KernelLog, cards: Cards | None) -> Iterator[Finding]:
-    """The kernel has written of no fault of a card in the last seven days.
+    """No NPU fault in the kernel log in the last 7 days.
 
-    A card that is lost, or a link that failed, is mostly announced there before jobs fail.
+    The kernel log usually reports a lost NPU or a failed link before jobs fail.
     """
     slots = {(card.bus_id or "").lower(): card.subject.partition("/")[0] for card in cards.chips} if cards else {}
     of_kind: dict[Kind, list[str]] = {}
     for line in log.lines[-_MOST:]:
         message = _message(line).lower()
         for kind in KINDS:
-            if kind.is_told_by(message):
+            if kind.matches(message):
                 of_kind.setdefault(kind, []).append(line)
                 break
     for kind, lines in of_kind.items():
         named = {subject for line in lines for slot, subject in slots.items() if slot and slot in line.lower()}
         numbered = {subject for line in lines if (subject := _numbered(_message(line), cards))}
         found = named or numbered
-        yield _written(kind, lines, next(iter(found)) if len(found) == 1 else "host")
+        yield _found(kind, lines, next(iter(found)) if len(found) == 1 else "host")
 
 
 def _message(line: str) -> str:
-    """A line without its time and its host, which may be called after the cards."""
+    """A line without its time and its host, whose name may contain "npu"."""
     return line.partition(" kernel: ")[2] or line
 
 
 def _numbered(line: str, cards: Cards | None) -> str | None:
-    """The card that a line of the driver names by its device number, where these are npu-smi's own."""
+    """The NPU that a line of the driver names by its device number, where these are npu-smi's own."""
     told = re.search(r"\b(?:dev(?:ice)?[_ ]?(?:id)?|davinci|npu) ?[=:(\[]?\s?(\d{1,3})\b", line, re.IGNORECASE)
     subject = f"npu:{told[1]}" if told else None
     known = {card.subject for card in cards.chips} if cards is not None else set()
     return subject if subject in known else None
 
 
-def _written(kind: Kind, lines: Sequence[str], subject: str) -> Finding:
-    times = f" {len(lines)} times" if len(lines) > 1 else ""
-    return Finding(
+def _found(kind: Kind, lines: Sequence[str], subject: str) -> Finding:
+    return kind.message.finding(
         subject=subject,
-        severity=Severity.WARNING,
-        summary=f"{kind.what}{times}, says the kernel log of the last {DAYS} days",
-        detail="What has happened once may be over; a card that does it again is about to fail.",
-        hint="See when it was, and whether jobs failed then; drain the node where it goes on.",
+        count=len(lines),
+        days=DAYS,
         commands=(f"{' '.join(COMMAND)} | grep -i -e davinci -e devdrv -e hccs -e AER -e 'hardware error'",),
         evidence=tuple(
-            Evidence(source=" ".join(COMMAND), expected="no such line", actual=line.strip()[:240])
+            Evidence(source=" ".join(COMMAND), expected=messages.NO_SUCH_LINE.text(), actual=line.strip()[:240])
             for line in lines[-_SHOWN:]
         ),
-        pitfall="P052",
     )

@@ -1,9 +1,10 @@
-"""The variables of a job: known names, legal values, no leftovers of debugging, a free master port."""
+"""The environment variables of a job: known names, valid values, no debugging settings, a free master port."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import HcclPorts
@@ -16,9 +17,10 @@ from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Processes
 from npudoctor.knowledge.tables.environment import Conflict, Variable
 from npudoctor.knowledge.values import Kind, Rule
-from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Options, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Message, Options, Severity, check
 
 from ._owners import Owner, owners, tell_of_the_rest
+from .messages import env as messages
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 MASTER_PORT = "MASTER_PORT"
@@ -30,9 +32,9 @@ def _unset(*names: str) -> FixOffer:
 
 @check("env.values", requires=(SoftwareStack,), fix="env.profile")
 def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Cards | None) -> Iterator[Finding]:
-    """Every known variable that is set has a legal value.
+    """Environment variables valid.
 
-    An illegal one ends the job when it starts, or is dropped without a word and the default holds.
+    An invalid value ends the job when it starts, or is silently replaced by the default.
     """
     family = cards.family if cards else None
     known = knowledge.environment()
@@ -45,18 +47,20 @@ def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, card
         if problem is None and rule is not None and paths is not None:
             problem = _path_problem(rule, value, paths)
         if problem is not None:
-            yield _illegal(variable, value, problem)
+            yield _invalid(variable, value, problem)
     for conflict in known.conflicts_in(environment, family=family):
         yield _conflicting(conflict, environment)
 
 
-def _illegal(variable: Variable, value: str, problem: str) -> Finding:
-    symptom = f" What is seen then: {variable.symptom}." if variable.symptom else ""
-    return Finding(
+def _invalid(variable: Variable, value: str, problem: str) -> Finding:
+    detail = messages.MEANING.text(meaning=variable.meaning)
+    if variable.symptom:
+        detail = messages.MEANING_WITH_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
+    return messages.INVALID.finding(
+        name=variable.name,
+        problem=problem,
         severity=Severity(variable.severity),
-        summary=f"{variable.name}: {problem}",
-        detail=f"It sets {variable.meaning}.{symptom}",
-        hint="Correct it, or unset it for the default.",
+        detail=detail,
         commands=(f"unset {variable.name}",),
         evidence=(Evidence(source=variable.name, expected=variable.legal, actual=value),),
         fix=_unset(variable.name),
@@ -70,7 +74,7 @@ def _links(sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _path_problem(rule: Rule, value: str, paths: NamedPaths) -> str | None:
-    """What is wrong with the file or folder that a value names; None where nothing is or nobody could look."""
+    """What is wrong with the file or folder that a value names; None if nothing is, or if that is not known."""
     if rule.kind is Kind.DIRECTORIES:
         parts = [part for part in value.split(":") if part]
     elif rule.kind in (Kind.DIRECTORY, Kind.FILE):
@@ -81,7 +85,7 @@ def _path_problem(rule: Rule, value: str, paths: NamedPaths) -> str | None:
     for path in parts:
         if not path.startswith("/"):
             if rule.absolute:
-                return f"{path} is no absolute path"
+                return messages.NOT_ABSOLUTE.text(path=path)
         elif path in paths.stats and (problem := _stat_problem(rule, path, paths.stats[path], wanted)):
             return problem
     return None
@@ -89,23 +93,25 @@ def _path_problem(rule: Rule, value: str, paths: NamedPaths) -> str | None:
 
 def _stat_problem(rule: Rule, path: str, stat: FileStat | None, wanted: str) -> str | None:
     if stat is None:
-        return f"{path} does not exist" if rule.must_exist else None
+        return messages.NOT_FOUND.text(path=path) if rule.must_exist else None
     if stat.kind != wanted:
-        return f"{path} is no {'folder' if wanted == 'dir' else 'regular file'}"
+        return (messages.NOT_A_DIRECTORY if wanted == "dir" else messages.NOT_A_FILE).text(path=path)
     lacking = [right for right in rule.access if right not in stat.access]
-    verbs = {"r": "read", "w": "written", "x": "entered"}
-    return f"{path} cannot be {verbs[lacking[0]]} by this user" if lacking else None
+    closed = {"r": messages.NOT_READABLE, "w": messages.NOT_WRITABLE, "x": messages.NOT_SEARCHABLE}
+    return closed[lacking[0]].text(path=path) if lacking else None
 
 
 def _conflicting(conflict: Conflict, environment: JobEnvironment) -> Finding:
-    stated = [f"{name}={environment[name]}" if name in environment else f"{name} unset" for name in conflict.names]
-    return Finding(
+    return messages.CONFLICT.finding(
+        settings=[
+            f"{name}={environment[name]}" if name in environment else messages.NAME_UNSET.text(name=name)
+            for name in conflict.names
+        ],
+        problem=conflict.problem,
+        effect=conflict.symptom,
         severity=Severity(conflict.severity),
-        summary=f"{' with '.join(stated)}: {conflict.problem}",
-        detail=f"What is seen then: {conflict.symptom}.",
-        hint="Unset what you do not need.",
         commands=tuple(f"unset {name}" for name in conflict.names if name in environment),
-        evidence=tuple(Evidence(source=name, actual=environment.get(name, "unset")) for name in conflict.names),
+        evidence=tuple(Evidence(source=name, actual=environment.get(name, "not set")) for name in conflict.names),
         fix=_unset(*(name for name in conflict.names if name in environment)),
         pitfall=conflict.pitfall,
         links=_links(conflict.sources),
@@ -114,9 +120,9 @@ def _conflicting(conflict: Conflict, environment: JobEnvironment) -> Finding:
 
 @check("env.misspelled", requires=(SoftwareStack,), fix="env.profile")
 def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
-    """No variable is a typing slip away from a known one.
+    """No misspelled environment variables.
 
-    Nothing reads a misspelled variable, so what it was meant to do does not happen, and nothing says so.
+    Nothing reads a misspelled variable: it has no effect, and no error says so.
     """
     known = knowledge.environment()
     for name in sorted(environment):
@@ -125,10 +131,10 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
             continue
         value = environment[name]
         correct = {} if meant in environment else {meant: value}
-        yield Finding(
-            severity=Severity.WARNING,
-            summary=f"{name} is set, but nothing reads it; {meant} is the name of a known variable",
-            hint=f"Write {meant}." if correct else f"{meant} is set as well; unset this one.",
+        yield messages.MISSPELLED.finding(
+            name=name,
+            meant=meant,
+            hint=None if correct else messages.RIGHT_ONE_IS_SET.text(meant=meant),
             commands=(f"unset {name}", *(f"export {meant}={value}" for _ in correct)),
             evidence=(Evidence(source=name, expected=meant, actual=value),),
             fix=FixOffer(id="env.profile", params={"unset": [name], "set": correct}),
@@ -139,36 +145,32 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
 def visible_devices_exist(
     environment: JobEnvironment, cards: Cards | None, found: CardPresence | None
 ) -> Iterator[Finding]:
-    """ASCEND_RT_VISIBLE_DEVICES names cards of this node, in rising order.
+    """ASCEND_RT_VISIBLE_DEVICES valid.
 
-    CANN reads the list up to the first thing that it does not like and says nothing: the job sees fewer cards, or
-    none. In a container the numbers start at 0 whatever the host calls the cards.
+    CANN reads the list up to the first entry that it does not accept and reports nothing: the job sees fewer chips, or
+    none. In a container the numbers start at 0, whatever their numbers on the host.
     """
     value = environment.filled(VISIBLE)
     if value is None:
         return
     count = _count(cards, found)
-    problem = _list_problem(value, count)
-    if problem is None:
+    wrong = _list_problem(value, count)
+    if wrong is None:
         return
+    message, params = wrong
     numbers = sorted({int(part) for part in re.findall("[0-9]+", value)})
     right = ",".join(str(number) for number in numbers if not count or number < count)
     taken = _read_by_cann(value, count)
-    yield Finding(
-        summary=f"{VISIBLE}={value}: {problem}",
-        detail=f"CANN takes {','.join(map(str, taken)) or 'no card'} of it and drops the rest without a word: EE2002, "
-        "107001, or fewer devices than expected.",
-        hint="Name cards that are here, in rising order, joined by commas alone; or unset it for all of them.",
+    used = ",".join(map(str, taken))
+    expected = messages.ASCENDING_TO.text(last=count - 1) if count else messages.ASCENDING.text()
+    yield message.finding(
+        name=VISIBLE,
+        value=value,
+        **params,
+        detail=messages.CANN_USES.text(used=used) if taken else messages.CANN_USES_NONE.text(),
         commands=(*([f"export {VISIBLE}={right}"] if right else []), f"unset {VISIBLE}"),
-        evidence=(
-            Evidence(
-                source=VISIBLE,
-                expected=f"rising numbers from 0 to {count - 1}" if count else "rising numbers joined by commas",
-                actual=value,
-            ),
-        ),
+        evidence=(Evidence(source=VISIBLE, expected=expected, actual=value),),
         fix=FixOffer(id="env.visible-devices", params={"value": right}),
-        pitfall="P011",
     )
 
 
@@ -179,22 +181,22 @@ def _count(cards: Cards | None, found: CardPresence | None) -> int:
     return max(known)
 
 
-def _list_problem(value: str, count: int) -> str | None:
+def _list_problem(value: str, count: int) -> tuple[Message, dict[str, Any]] | None:
     if not re.fullmatch("[0-9]+(,[0-9]+)*", value):
-        return "not card numbers joined by commas alone"
+        return messages.VISIBLE_FORMAT, {}
     numbers = [int(part) for part in value.split(",")]
     if len(set(numbers)) < len(numbers):
-        return "a card is named twice"
+        return messages.VISIBLE_TWICE, {}
     if numbers != sorted(numbers):
-        return "not in rising order"
+        return messages.VISIBLE_ORDER, {}
     absent = [number for number in numbers if count and number >= count]
     if absent:
-        return f"there is no card {absent[0]} here; there are {count}, from 0 on"
+        return messages.VISIBLE_MISSING, {"missing": absent[0], "count": count}
     return None
 
 
 def _read_by_cann(value: str, count: int) -> list[int]:
-    """The cards that CANN takes from a list: those before the first thing that is none."""
+    """The chips that CANN uses of a list: those before the first entry that it does not accept."""
     taken: list[int] = []
     for part in value.split(","):
         number = int(part) if re.fullmatch("[0-9]+", part) else -1
@@ -206,26 +208,28 @@ def _read_by_cann(value: str, count: int) -> list[int]:
 
 @check("env.debug-leftovers", requires=(SoftwareStack,), fix="env.profile")
 def no_debugging_is_left_on(environment: JobEnvironment) -> Iterator[Finding]:
-    """No variable of a debugging session slows this node down.
+    """No debugging variables left set.
 
-    They are legal, and make a job several times slower or fill the disk with logs.
+    They are valid, and make a job several times slower or fill the disk with logs.
     """
     for variable in knowledge.environment().variables:
         value = (environment.filled(variable.name) or "").strip()
         if value in variable.slow:
             yield _leftover(variable, value, Severity(variable.severity))
         elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"\b(\w+)=[01]\b", value)):
-            yield _leftover(
-                variable, value, Severity.WARNING, f"the log of {', '.join(loud)} is at debug or info level"
-            )
+            yield _leftover(variable, value, Severity.WARNING, messages.LOUD_MODULES.text(modules=loud))
 
 
-def _leftover(variable: Variable, value: str, severity: Severity, what: str | None = None) -> Finding:
-    return Finding(
+def _leftover(variable: Variable, value: str, severity: Severity, effect: str | None = None) -> Finding:
+    detail = None
+    if variable.default:
+        detail = messages.MEANING_AND_DEFAULT.text(meaning=variable.meaning, default=variable.default)
+    return messages.SLOW.finding(
+        name=variable.name,
+        value=value,
+        effect=effect or variable.symptom or variable.meaning,
         severity=severity,
-        summary=f"{variable.name}={value} slows this node down: {what or variable.symptom or variable.meaning}",
-        detail=f"It sets {variable.meaning}; the default is {variable.default}." if variable.default else None,
-        hint="Unset it when you are done with debugging.",
+        detail=detail,
         commands=(f"unset {variable.name}",),
         evidence=(Evidence(source=variable.name, expected=variable.default, actual=value),),
         fix=_unset(variable.name),
@@ -245,23 +249,28 @@ def master_port_is_free(
     sight: JobsInSight | None,
     options: Options,
 ) -> Iterator[Finding]:
-    """The port on which the ranks of a job meet is free, and is none of HCCL's.
+    """MASTER_PORT free and outside HCCL's ports.
 
-    Rank 0 listens on it before anything else happens; a job that finds it taken ends with EADDRINUSE.
+    Rank 0 listens on it before anything else; a job that finds it in use fails with EADDRINUSE.
     """
     text = environment.filled(MASTER_PORT)
     port = knowledge.hccl().ports.master
     free = _free_port(sockets, ports)
     if text is not None:
         if not re.fullmatch("[0-9]{1,5}", text.strip()) or not 1 <= int(text) <= LAST_PORT:
-            yield _bad_port(text, "is no port", Severity.ERROR, free)
+            yield messages.PORT_INVALID.finding(name=MASTER_PORT, value=text, **_another(text, free))
             return
         port = int(text)
         if port < 1024:
-            yield _bad_port(text, "belongs to the system; only root may listen on it", Severity.WARNING, free)
+            yield messages.PORT_PRIVILEGED.finding(name=MASTER_PORT, value=text, **_another(text, free))
     if ports is not None and port in ports.possible:
-        severity = Severity.ERROR if port in ports.certain else Severity.INFO
-        yield _bad_port(str(port), f"is one of HCCL's ports {ports.possible}", severity, free)
+        yield messages.PORT_OF_HCCL.finding(
+            name=MASTER_PORT,
+            value=port,
+            ports=ports.possible,
+            severity=None if port in ports.certain else Severity.INFO,
+            **_another(str(port), free),
+        )
     if cluster is not None and cluster.several and cluster.evidence and cluster.evidence[0] == "MASTER_ADDR":
         return
     sight = None if options.expect_idle else sight
@@ -272,19 +281,16 @@ def master_port_is_free(
     tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
-def _bad_port(text: str, problem: str, severity: Severity, free: int) -> Finding:
-    return Finding(
-        severity=severity,
-        summary=f"{MASTER_PORT}={text} {problem}",
-        hint="Choose another one, the same on every node of the job.",
-        commands=(f"export {MASTER_PORT}={free}",),
-        evidence=(Evidence(source=MASTER_PORT, expected="1024 to 65535, outside HCCL's range", actual=text),),
-        pitfall="P018",
-    )
+def _another(value: str, free: int) -> dict[str, Any]:
+    """What a finding about the number of the port offers."""
+    return {
+        "commands": (f"export {MASTER_PORT}={free}",),
+        "evidence": (Evidence(source=MASTER_PORT, expected=messages.PORT_EXPECTED.text(), actual=value),),
+    }
 
 
 def _free_port(sockets: Sockets, ports: HcclPorts | None) -> int:
-    """A port near the default that nobody uses."""
+    """A free port near the default."""
     busy = {socket.port for socket in sockets.sockets}
     default = knowledge.hccl().ports.master
     near = (port for port in range(default + 1, LAST_PORT) if port not in busy)
@@ -292,20 +298,18 @@ def _free_port(sockets: Sockets, ports: HcclPorts | None) -> int:
 
 
 def _taken(owner: Owner, port: int, default: bool, free: int) -> Finding:
-    name = f"port {port}, the default of {MASTER_PORT}," if default else f"{MASTER_PORT} {port}"
-    detail = "The next job that wants it ends with EADDRINUSE, `errno: 98 - Address already in use`."
-    if owner.of_live_job:
-        detail = "A job that runs on the cards explains this. Another one beside it needs a port of its own."
-    return Finding(
-        summary=f"{name} is taken {owner.how}",
-        detail=detail,
-        hint="End it if it is left over from a job, or let the next job use another port.",
+    expected, actual = messages.PORT_FREE.text(port=port), messages.PORT_HELD.text(owner=owner)
+    message = messages.DEFAULT_PORT_TAKEN if default else messages.PORT_TAKEN
+    return message.finding(
+        name=MASTER_PORT,
+        port=port,
+        how=owner.how,
+        detail=messages.TAKEN_BY_LIVE_JOB.text() if owner.of_live_job else None,
         commands=(
             f"ss -tanp 'sport = :{port}'",
             *owner.look,
             f"export {MASTER_PORT}={free}  # or torchrun --master_port={free}",
         ),
-        evidence=(Evidence(source="sockets", expected=f"{port} free", actual=f"held by {owner}"), *owner.evidence),
-        pitfall="P018",
+        evidence=(Evidence(source="sockets", expected=expected, actual=actual), *owner.evidence),
         of_live_job=owner.of_live_job,
     )

@@ -16,6 +16,7 @@ from npudoctor.facts.system.sysctl import LAST_FILE, Setting, SysctlFiles
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._owners import need_several
+from .messages import hccl as messages
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
@@ -23,9 +24,9 @@ OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 @check("hccl.base-port", requires=(SoftwareStack,), fix="env.profile")
 def port_variables_are_legal(environment: JobEnvironment, ports: HcclPorts | None) -> Iterator[Finding]:
-    """HCCL's port variables are well formed and in range.
+    """HCCL port variables valid.
 
-    HCCL reads them when a communicator is made, and aborts with EI0001 where it cannot.
+    HCCL reads them when a communicator is created, and aborts with EI0001 if a value is not valid.
     """
     for name in (HOST_RANGE, NPU_RANGE):
         yield from _port_list(name, environment.get(name, ""))
@@ -36,37 +37,35 @@ def port_variables_are_legal(environment: JobEnvironment, ports: HcclPorts | Non
 
 
 def _one_side(environment: JobEnvironment) -> Iterator[Finding]:
-    """Ranges are for several processes on one card, which need them on both sides."""
+    """Ranges are for several processes on one NPU, which need them on both sides."""
     there = [name for name in (HOST_RANGE, NPU_RANGE) if environment.get(name, "").strip()]
     if len(there) != 1 or any(one.severity is Severity.ERROR for one in _port_list(there[0], environment[there[0]])):
         return
-    other, side = (NPU_RANGE, "on the cards' own network") if there == [HOST_RANGE] else (HOST_RANGE, "on the host")
-    device = knowledge.hccl().ports.device
-    takes = f"port {device}" if other == NPU_RANGE else "HCCL's usual ports"
-    yield Finding(
-        severity=Severity.INFO,
-        summary=f"{there[0]} is set and {other} is not: {side} every process takes {takes}",
-        hint="Several processes on one card need both, the same on all ranks; one process on each card needs neither.",
-        commands=(f"export {other}=auto", f"unset {there[0]}"),
-        evidence=(Evidence(source=there[0], actual=environment[there[0]]), Evidence(source=other, actual="not set")),
-        pitfall="P023",
-    )
+    other = NPU_RANGE if there == [HOST_RANGE] else HOST_RANGE
+    commands = (f"export {other}=auto", f"unset {there[0]}")
+    evidence = (Evidence(source=there[0], actual=environment[there[0]]), Evidence(source=other, actual="not set"))
+    if other == NPU_RANGE:
+        yield messages.NPU_RANGE_MISSING.finding(
+            name=other,
+            other=there[0],
+            port=knowledge.hccl().ports.device,
+            commands=commands,
+            evidence=evidence,
+        )
+    else:
+        yield messages.HOST_RANGE_MISSING.finding(name=other, other=there[0], commands=commands, evidence=evidence)
 
 
 def _port_list(name: str, text: str) -> Iterator[Finding]:
     try:
         listed = parse_port_list(text)
     except ParseError as problem:
-        yield _illegal(name, text, problem.problem, "ports and ranges such as 60000,60050-60100, or auto")
+        yield _invalid(name, text, problem.problem, messages.PORT_LIST.text())
         return
     if system := listed & PortRanges.of((1, 1023)):
-        yield Finding(
-            severity=Severity.WARNING,
-            summary=f"{name} names ports that belong to the system: {system}",
-            detail="Only root may listen below 1024, and services of the system do.",
-            hint="Use ports from 1024 on.",
-            evidence=(Evidence(source=name, expected="1024 to 65535", actual=text),),
-            pitfall="P048",
+        expected = messages.FROM_TO.text(first=1024, last=LAST_PORT)
+        yield messages.SYSTEM_PORTS.finding(
+            name=name, ports=system, evidence=(Evidence(source=name, expected=expected, actual=text),)
         )
 
 
@@ -75,44 +74,43 @@ def _base_port(text: str, ports: HcclPorts | None, *, overruled: bool) -> Iterat
     try:
         base = parse_base_port(text)
     except ParseError as problem:
-        yield _illegal(BASE_PORT, text, problem.problem, f"a number from {known.base_min} to {known.base_max}")
+        expected = messages.PORT_FROM_TO.text(first=known.base_min, last=known.base_max)
+        yield _invalid(BASE_PORT, text, problem.problem, expected)
         return
     if overruled:
-        yield Finding(
-            severity=Severity.INFO,
-            summary=f"{BASE_PORT}={text} has no effect: {HOST_RANGE} is set and goes before it",
-            evidence=(Evidence(source=BASE_PORT, actual=text),),
+        yield messages.BASE_PORT_OVERRIDDEN.finding(
+            name=BASE_PORT, value=text, other=HOST_RANGE, evidence=(Evidence(source=BASE_PORT, actual=text),)
         )
         return
     room = LAST_PORT - base + 1
     if ports is not None and ports.count is not None and room < ports.count:
-        problem_text = f"the {ports.count} ports that this CANN takes run past {LAST_PORT}"
-        yield _illegal(BASE_PORT, text, problem_text, f"at most {LAST_PORT - ports.count + 1}")
+        past = messages.PAST_THE_LAST.text(count=ports.count, last=LAST_PORT)
+        yield _invalid(BASE_PORT, text, past, messages.AT_MOST.text(most=LAST_PORT - ports.count + 1))
     elif room < known.full_count:
-        yield Finding(
-            severity=Severity.INFO,
-            summary=f"{BASE_PORT}={text} leaves no room for the {known.full_count} ports of CANN "
-            f"{known.full_from_cann} and later",
-            evidence=(Evidence(source=BASE_PORT, expected=f"at most {LAST_PORT - known.full_count + 1}", actual=text),),
+        most = messages.AT_MOST.text(most=LAST_PORT - known.full_count + 1)
+        yield messages.BASE_PORT_HIGH.finding(
+            name=BASE_PORT,
+            value=text,
+            count=known.full_count,
+            release=known.full_from_cann,
+            evidence=(Evidence(source=BASE_PORT, expected=most, actual=text),),
         )
 
 
-def _illegal(name: str, value: str, problem: str, expected: str) -> Finding:
-    return Finding(
-        summary=f"{name} is not legal: {problem}",
-        detail="HCCL refuses it when the first communicator is made: EI0001, and the job ends.",
-        hint="Correct the variable, or unset it for HCCL's default.",
+def _invalid(name: str, value: str, problem: str, expected: str) -> Finding:
+    return messages.PORTS_INVALID.finding(
+        name=name,
+        problem=problem,
         commands=(f"unset {name}",),
         evidence=(Evidence(source=name, expected=expected, actual=value),),
         fix=FixOffer(id="env.profile", params={"unset": [name]}),
-        pitfall="P048",
     )
 
 
 def _at_risk(ports: HcclPorts, kernel: KernelPorts) -> tuple[PortRanges, PortRanges]:
-    """The ports that an outgoing connection may be given: those that HCCL certainly takes, and all that it may take."""
+    """The ports that an outgoing connection may be given: those that HCCL certainly uses, and all that it may use."""
     if ports.automatic:
-        raise NotApplicable(f"the kernel chooses HCCL's ports: {ports.source}")
+        raise NotApplicable(messages.KERNEL_CHOOSES.text(source=ports.source))
     return ports.certain & kernel.ephemeral, ports.possible & kernel.ephemeral
 
 
@@ -120,17 +118,17 @@ def _at_risk(ports: HcclPorts, kernel: KernelPorts) -> tuple[PortRanges, PortRan
 def ports_are_reserved(
     kernel: KernelPorts, ports: HcclPorts, cards: Cards, container: Container | None, files: SysctlFiles | None
 ) -> Iterator[Finding]:
-    """The kernel keeps HCCL's host ports from outgoing connections.
+    """HCCL ports reserved.
 
-    Any program's connection may otherwise be given one of them, and the next job fails to bind it: EJ0003, EI0019.
+    The kernel otherwise hands them out to outgoing connections, and the next job fails to bind them: EJ0003, EI0019.
     """
     need_several(cards, container)
     certain, possible = _at_risk(ports, kernel)
     missing = certain - kernel.reserved or possible - kernel.reserved
     if not possible:
-        yield Finding(
-            severity=Severity.INFO,
-            summary=f"HCCL's ports {ports.possible} need no reservation: outgoing connections use {kernel.ephemeral}",
+        yield messages.RESERVATION_NOT_NEEDED.finding(
+            ports=ports.possible,
+            ephemeral=kernel.ephemeral,
             evidence=(Evidence(source=RANGE_FILE, actual=str(kernel.ephemeral)),),
         )
     elif missing:
@@ -148,33 +146,25 @@ def _unreserved(
     own_network = container is not None and container.host_network is not True
     united = kernel.reserved | ports.possible
     commands: tuple[str, ...] = _reserve(united, files if container is None else None)
+    hint = None
     if own_network:
-        hint = "This network is the container's own: reserve them at its start (a pod: securityContext.sysctls)."
+        hint = messages.RESERVE_AT_START.text()
         commands = (f"docker run --sysctl {KEY}={united} …",)
     elif container is not None:
-        hint = "Not mendable in here: this container shares its host's network; root has to reserve them on the host."
-    else:
-        hint = "Reserve them, now and for the next boot."
-    detail = (
-        "An outgoing connection of any program may be given one of these ports; the next job then fails to bind it "
-        "(EJ0003, EI0019)."
-    )
-    if not certain:
-        detail += " This CANN takes 16 ports by its documents; those of later releases name 32."
+        hint = messages.RESERVE_ON_HOST.text()
     expected = ports.certain if certain else ports.possible
-    return Finding(
-        severity=Severity.WARNING if certain and not own_network else Severity.INFO,
-        summary=f"HCCL's ports {missing} are not reserved",
-        detail=detail,
+    return messages.UNRESERVED.finding(
+        ports=missing,
+        severity=None if certain and not own_network else Severity.INFO,
+        detail=None if certain else messages.UNRESERVED_FOR_LATER_CANN.text(),
         hint=hint,
         commands=commands,
         evidence=(
             Evidence(source=RESERVED_FILE, expected=str(expected), actual=str(kernel.reserved)),
             Evidence(source=RANGE_FILE, actual=str(kernel.ephemeral)),
-            Evidence(source="HCCL's host ports", actual=ports.source),
+            Evidence(source=messages.HOST_PORTS.text(), actual=ports.source),
         ),
         fix=None if container is not None else _offer(ports),
-        pitfall="P003",
     )
 
 
@@ -201,50 +191,47 @@ def _reserve(united: PortRanges, files: SysctlFiles | None) -> tuple[str, str]:
 def reservation_survives_a_reboot(
     kernel: KernelPorts, ports: HcclPorts, files: SysctlFiles, cards: Cards, container: Container | None
 ) -> Iterator[Finding]:
-    """The reservation of HCCL's ports is also in force after a reboot.
+    """HCCL port reservation kept after a reboot.
 
-    A setting made with `sysctl -w` alone is gone then, and the job that fails next month gives no hint of it.
+    A setting made with `sysctl -w` alone is lost then, and the error of the next job does not point to it.
     """
     if container is not None:
-        raise NotApplicable("the sysctl files of a container say nothing about its host")
+        raise NotApplicable(messages.SYSCTL_OF_CONTAINER.text())
     need_several(cards, container)
     needed, _ = _at_risk(ports, kernel)
     if not needed:
-        raise NotApplicable("HCCL's ports need no reservation")
+        raise NotApplicable(messages.NOTHING_TO_RESERVE.text())
     if needed - kernel.reserved:
-        raise Unavailable("the ports are not reserved now", blocked_by="hccl.ports-reserved")
+        raise Unavailable(messages.NOT_RESERVED_NOW.text(), blocked_by="hccl.ports-reserved")
     settings = files.of(KEY)
     reserved, problem = _after_reboot(settings)
     missing = needed - reserved
     if not missing:
         return
     if files.unreadable:
-        raise Unavailable(f"{files.unreadable[0]} cannot be read by this user")
-    yield Finding(
-        severity=Severity.WARNING,
-        summary=f"the reservation of HCCL's ports {missing} is gone after a reboot",
+        raise Unavailable(messages.UNREADABLE.text(path=files.unreadable[0]))
+    yield messages.LOST_AT_REBOOT.finding(
+        ports=missing,
         detail=problem,
-        hint="Write it where the next boot finds it.",
         commands=_reserve(kernel.reserved | reserved | ports.possible, files)[1:],
         evidence=(
             Evidence(source=RESERVED_FILE, actual=str(kernel.reserved)),
             *(Evidence(source=f"{one.path}:{one.line_number}", actual=one.value) for one in settings),
         ),
         fix=_offer(ports),
-        pitfall="P003",
     )
 
 
 def _after_reboot(settings: tuple[Setting, ...]) -> tuple[PortRanges, str]:
     """What the files reserve at boot, and what is wrong with how they do it."""
     if not settings:
-        return PortRanges(), "It was made in the running kernel only; no file in force at boot repeats it."
+        return PortRanges(), messages.RUNNING_KERNEL_ONLY.text()
     last = settings[-1]
-    where = f"Line {last.line_number} of {last.path} has the last word at boot"
+    line, path = last.line_number, last.path
     try:
         reserved = PortRanges.parse(last.value)
     except ParseError as problem:
-        return PortRanges(), f"{where}, and the kernel refuses it: {problem.problem}."
+        return PortRanges(), messages.REJECTED_AT_BOOT.text(line=line, path=path, problem=problem.problem)
     if len(settings) > 1:
-        return reserved, f"{where}, and undoes what {settings[-2].path} reserves."
-    return reserved, f"{where}, and reserves less than is reserved now."
+        return reserved, messages.OVERRIDDEN_AT_BOOT.text(line=line, path=path, other=settings[-2].path)
+    return reserved, messages.LESS_AT_BOOT.text(line=line, path=path)

@@ -17,6 +17,7 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
 from ._owners import need_several
+from .messages import hccl as messages
 
 
 @check("hccl.firewall", profile="standard", after=("hccl.base-port",), requires=(SoftwareStack,))
@@ -28,10 +29,10 @@ def no_filter_drops_the_ports(
     cluster: Cluster | None,
     container: Container | None,
 ) -> Iterator[Finding]:
-    """No packet filter of this host drops connections to HCCL's ports.
+    """HCCL ports open in the packet filter.
 
-    Ranks meet on the host's network before they talk over the cards'. A port that a filter drops looks like a host that
-    does not answer: EI0015 or EI0006 when the time is up.
+    Ranks meet on the host's network before they use the NPU network. A port that a filter drops looks like a host that
+    does not answer: EI0015 or EI0006 after the timeout.
     """
     need_several(cards, container)
     wanted = ports.certain | _master(environment)
@@ -39,10 +40,17 @@ def no_filter_drops_the_ports(
     outside = dropped(firewall.chains, wanted, over_loopback=False)
     several = cluster is not None and cluster.several
     if inside:
-        yield _dropped(inside, "even those of one node", firewall, Severity.WARNING)
+        yield messages.DROPS_LOCAL.finding(
+            ports=_ports(inside), commands=_allow(inside, firewall), evidence=_rules(inside)
+        )
     elif outside:
-        severity = Severity.WARNING if several else Severity.INFO
-        yield _dropped(outside, "those of other nodes", firewall, severity)
+        yield messages.DROPS_REMOTE.finding(
+            ports=_ports(outside),
+            severity=None if several else Severity.INFO,
+            hint=None if several else messages.OPEN_FOR_SEVERAL_NODES.text(),
+            commands=_allow(outside, firewall),
+            evidence=_rules(outside),
+        )
 
 
 def _master(environment: JobEnvironment | None) -> PortRanges:
@@ -52,31 +60,29 @@ def _master(environment: JobEnvironment | None) -> PortRanges:
     return PortRanges.of((port, port))
 
 
-def _dropped(found: tuple[Dropped, ...], whose: str, firewall: Firewall, severity: Severity) -> Finding:
-    ports = PortRanges.of(*(span for one in found for span in one.ports.spans))
-    first = found[0]
+def _ports(found: tuple[Dropped, ...]) -> PortRanges:
+    return PortRanges.of(*(span for one in found for span in one.ports.spans))
+
+
+def _rules(found: tuple[Dropped, ...]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(
+            source=f"{one.tool} {one.chain}",
+            expected=messages.ALLOWED_PORTS.text(ports=one.ports),
+            actual=one.rule,
+        )
+        for one in found[:4]
+    )
+
+
+def _allow(found: tuple[Dropped, ...], firewall: Firewall) -> tuple[str, ...]:
+    """The commands that open these ports, in the words of the tool that drops them."""
+    ports, first = _ports(found), found[0]
     if firewall.firewalld:
         listed = " ".join(f"--add-port={low}-{high}/tcp" for low, high in ports.spans)
-        commands: tuple[str, ...] = (f"sudo firewall-cmd --permanent {listed}", "sudo firewall-cmd --reload")
-    elif first.tool == "iptables":
+        return f"sudo firewall-cmd --permanent {listed}", "sudo firewall-cmd --reload"
+    if first.tool == "iptables":
         listed = ",".join(str(low) if low == high else f"{low}:{high}" for low, high in ports.spans[:7])
-        commands = (f"sudo iptables -I INPUT -p tcp -m multiport --dports {listed} -j ACCEPT",)
-    else:
-        listed = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ports.spans)
-        commands = (f"sudo nft insert rule {first.chain} tcp dport {{ {listed} }} accept",)
-    hint = "Let these ports through, from the nodes of the cluster at least."
-    if severity is Severity.INFO:
-        hint = "One node does not need them open to others; a job with several nodes does."
-    return Finding(
-        severity=severity,
-        summary=f"a packet filter of this host drops connections to the ports {ports}, {whose}",
-        detail="Ranks wait for each other until HCCL_CONNECT_TIMEOUT is up: EI0015, EI0006, or `The client socket has "
-        "timed out`.",
-        hint=hint,
-        commands=commands,
-        evidence=tuple(
-            Evidence(source=f"{one.tool} {one.chain}", expected=f"{one.ports} let through", actual=one.rule)
-            for one in found[:4]
-        ),
-        pitfall="P005",
-    )
+        return (f"sudo iptables -I INPUT -p tcp -m multiport --dports {listed} -j ACCEPT",)
+    listed = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ports.spans)
+    return (f"sudo nft insert rule {first.chain} tcp dport {{ {listed} }} accept",)

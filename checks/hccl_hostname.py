@@ -12,6 +12,8 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
+from .messages import hccl as messages
+
 MASTER = "MASTER_ADDR"
 PLACES = ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
 """Which node of the job this one is."""
@@ -25,10 +27,10 @@ def own_name_leads_to_the_network(
     container: Container | None,
     environment: JobEnvironment | None,
 ) -> Iterator[Finding]:
-    """Neither this host's name nor MASTER_ADDR leads back to itself where several nodes have to meet.
+    """Host name and MASTER_ADDR reachable from other nodes.
 
     Launchers hand out the name of rank 0's host or the address that it resolves to; a loopback address sends every
-    other node to itself, where nobody listens.
+    other node to itself, where no process listens.
     """
     if not cluster.several:
         return
@@ -45,13 +47,10 @@ def own_name_leads_to_the_network(
         ),
         "<address>",
     )
-    source, value = cluster.evidence or ("the job", "several nodes")
     line = f"{own.line_number}s/^[^[:space:]]*/{reachable}/"
-    yield Finding(
-        severity=Severity.WARNING,
-        summary=f"the name of this host, {own.name}, leads to {own.address}, and the job has several nodes",
-        detail="Where rank 0 is on this host, the others connect to themselves: `The client socket has timed out`.",
-        hint="Let the name lead to an address that the other nodes reach, or give MASTER_ADDR an address.",
+    yield messages.NAME_IS_LOOPBACK.finding(
+        name=own.name,
+        address=own.address,
         commands=(
             f"sudo sed -i '{line}' {PATH}" if container is None else f"docker run --add-host {own.name}:{reachable} …",
             f"getent hosts {own.name}",
@@ -59,13 +58,18 @@ def own_name_leads_to_the_network(
         evidence=(
             Evidence(
                 source=f"{PATH}:{own.line_number}",
-                expected="an address of the network",
+                expected=messages.NETWORK_ADDRESS.text(),
                 actual=f"{own.address} {own.name}",
             ),
-            Evidence(source=source, actual=value),
+            _several(cluster),
         ),
-        pitfall="P050",
     )
+
+
+def _several(cluster: Cluster) -> Evidence:
+    """What says that the job has several nodes."""
+    source, value = cluster.evidence or (messages.JOB.text(), messages.SEVERAL_NODES.text())
+    return Evidence(source=source, actual=value)
 
 
 def _master_is_loopback(environment: JobEnvironment, cluster: Cluster) -> Iterator[Finding]:
@@ -77,17 +81,14 @@ def _master_is_loopback(environment: JobEnvironment, cluster: Cluster) -> Iterat
     place = next(((name, value) for name in PLACES if (value := environment.filled(name)) is not None), None)
     if place is not None and place[1] == "0":
         return
-    source, value = cluster.evidence or ("the job", "several nodes")
-    yield Finding(
-        severity=Severity.WARNING if place is None else Severity.ERROR,
-        summary=f"{MASTER}={named} is this node itself, and the job has several nodes",
-        detail="Only on the node of rank 0 does somebody listen there: `The client socket has timed out`.",
-        hint="Give all nodes the address of rank 0's node.",
+    yield messages.MASTER_IS_LOOPBACK.finding(
+        name=MASTER,
+        value=named,
+        severity=Severity.WARNING if place is None else None,
         commands=(f"export {MASTER}=<address of rank 0's node>",),
         evidence=(
-            Evidence(source=MASTER, expected="an address that all nodes reach", actual=named),
-            Evidence(source=source, actual=value),
+            Evidence(source=MASTER, expected=messages.REACHABLE_ADDRESS.text(), actual=named),
+            _several(cluster),
             *([Evidence(source=place[0], actual=place[1])] if place else []),
         ),
-        pitfall="P050",
     )

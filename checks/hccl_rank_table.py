@@ -1,8 +1,9 @@
-"""The rank table that a job was told to use, against this host."""
+"""The rank table that RANK_TABLE_FILE names, against this host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.hccn.probes import PortSettings
@@ -14,7 +15,9 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Unavailable, check
+
+from .messages import hccl as messages
 
 
 @check("hccl.rank-table", requires=(SoftwareStack,), fix="env.profile")
@@ -28,71 +31,77 @@ def the_rank_table_fits_this_host(
     network: PortSettings | None,
     container: Container | None,
 ) -> Iterator[Finding]:
-    """The rank table, where one is named, is whole and fits this host.
+    """Rank table complete and valid for this host.
 
-    It is often left over from an earlier job: HCCL then builds links to cards and hosts that are not there, and ends
-    with EI0003 or EI0004. Without the variable it negotiates.
+    It is often left over from an earlier job: HCCL then connects to devices and hosts that do not exist, and ends with
+    EI0003 or EI0004. Without RANK_TABLE_FILE it negotiates.
     """
     if environment.filled(VARIABLE) is None:
         return
     if file is None:
-        raise Unavailable("the rank table is not in this recording", because=Because.NOT_RECORDED)
+        raise Unavailable(messages.TABLE_NOT_RECORDED.text(), because=Because.NOT_RECORDED)
     if file.problem is not None:
-        yield _wrong(f"{VARIABLE} cannot be used: {file.problem}", "a regular file with a rank table", file.path)
+        expected = messages.TABLE_FILE.text()
+        yield _wrong(messages.TABLE_UNUSABLE, expected, file.path, name=VARIABLE, problem=file.problem)
     if file.table is None:
         return
-    unsound = next(_unsound(file.table, environment), None)
-    if unsound is not None:
-        yield _wrong(f"the rank table {file.path} is not whole: {unsound[0]}", unsound[1], unsound[2])
+    inconsistent = next(_inconsistent(file.path, file.table, environment), None)
+    if inconsistent is not None:
+        yield inconsistent
         return
     if interfaces is None or not interfaces.interfaces:
-        raise Unavailable("the addresses of this host are not known", because=Because.NOT_RECORDED)
+        raise Unavailable(messages.ADDRESSES_UNKNOWN.text(), because=Because.NOT_RECORDED)
     server = _server_here(file.table, interfaces, own) or _by_addresses(file.table, network)
     if server is not None:
         yield from _against_devices(file, server, cards, nodes, network)
     elif container is not None and container.host_network is not True:
-        raise Unavailable("this container has addresses of its own, so that its host cannot be found in the rank table")
+        raise Unavailable(messages.TABLE_FOR_HOST.text())
     else:
         own_addresses = {str(each.ip) for one in interfaces.interfaces if not one.loopback for each in one.addresses}
         listed = ", ".join(server.id or "?" for server in file.table.servers[:8])
-        yield _wrong(f"the rank table {file.path} does not list this host", ", ".join(sorted(own_addresses)), listed)
+        yield _wrong(messages.TABLE_WITHOUT_HOST, ", ".join(sorted(own_addresses)), listed, path=file.path)
 
 
-def _wrong(summary: str, expected: str, actual: str) -> Finding:
-    return Finding(
-        summary=summary,
-        detail="HCCL reads the table when the first communicator is made: EI0003, EI0004, or links that never come up.",
-        hint="Unset it, so that HCCL negotiates, or have the scheduler write a new one.",
+def _wrong(message: Message, expected: str, actual: str, **params: Any) -> Finding:
+    return message.finding(
+        detail=messages.READ_AT_START.text(),
+        hint=messages.UNSET_OR_REWRITE.text(),
         commands=(f"unset {VARIABLE}",),
         evidence=(Evidence(source=VARIABLE, expected=expected, actual=actual),),
         fix=FixOffer(id="env.profile", params={"unset": [VARIABLE]}),
-        pitfall="P047",
+        **params,
     )
 
 
-def _unsound(table: RankTable, environment: JobEnvironment) -> Iterator[tuple[str, str, str]]:
-    """What is wrong in the table itself: a clause, what is expected, and what is there."""
+def _inconsistent(path: str, table: RankTable, environment: JobEnvironment) -> Iterator[Finding]:
+    """What is wrong in the table itself."""
     known = knowledge.hccl().more["rank_table"]
     if table.status is not None and table.status.lower() != known["status"]:
-        waiting = " (its writer has not finished)" if table.status == known["unfinished_status"] else ""
-        yield f"its status is {table.status}{waiting}", known["status"], table.status
-    count = len(table.servers)
-    if table.stated_servers is not None and table.stated_servers != count:
-        yield f"it counts {table.stated_servers} servers and lists {count}", str(count), str(table.stated_servers)
+        message = messages.TABLE_STATUS
+        if table.status == known["unfinished_status"]:
+            message = messages.TABLE_UNFINISHED
+        yield _wrong(message, known["status"], table.status, path=path, status=table.status)
+    stated, count = table.stated_servers, len(table.servers)
+    if stated is not None and stated != count:
+        yield _wrong(messages.TABLE_SERVER_COUNT, str(count), str(stated), path=path, stated=stated, count=count)
     ranks = [rank for rank in table.ranks if rank is not None]
     total = len(table.ranks)
     if ranks and sorted(ranks) != list(range(total)):
+        expected, listed = messages.RANKS_ONCE.text(last=total - 1), ", ".join(map(str, ranks[:32]))
         twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
         missing = next((rank for rank in range(total) if rank not in ranks), None)
-        problem = f"rank {twice} is there twice" if twice is not None else f"rank {missing} is missing"
-        yield problem, f"ranks 0 to {total - 1}, each once", ", ".join(map(str, ranks[:32]))
+        if twice is not None:
+            yield _wrong(messages.TABLE_RANK_TWICE, expected, listed, path=path, rank=twice)
+        else:
+            yield _wrong(messages.TABLE_RANK_MISSING, expected, listed, path=path, rank=missing)
     world = environment.get("WORLD_SIZE", "")
     if world.isdecimal() and total and int(world) != total:
-        yield f"it has {total} ranks, and WORLD_SIZE is {world}", world, str(total)
+        yield _wrong(messages.TABLE_WORLD_SIZE, world, str(total), path=path, count=total, world=world)
     addresses = [device.device_ip for server in table.servers for device in server.devices if device.device_ip]
     double = next((address for address in addresses if addresses.count(address) > 1), None)
     if double is not None:
-        yield f"two devices have the address {double}", "one device for each address", str(double)
+        once = messages.ADDRESS_ONCE.text()
+        yield _wrong(messages.TABLE_ADDRESS_TWICE, once, str(double), path=path, address=double)
 
 
 def _server_here(table: RankTable, interfaces: Interfaces, own: OwnName | None) -> RankServer | None:
@@ -115,9 +124,11 @@ def _against_devices(
     absent = [one.device_id for one in server.devices if present and one.device_id not in (None, *present)]
     if absent:
         yield _wrong(
-            f"the rank table {file.path} gives this host device {absent[0]}, which it does not have",
-            f"devices {', '.join(map(str, sorted(present or ())))}",
+            messages.TABLE_DEVICE_MISSING,
+            messages.DEVICES.text(numbers=sorted(present or ())),
             ", ".join(str(one.device_id) for one in server.devices),
+            path=file.path,
+            device=absent[0],
         )
         return
     configured = _addresses(network)
@@ -125,10 +136,13 @@ def _against_devices(
         known = configured.get(device.device_id) if device.device_id is not None else None
         if known is not None and device.device_ip is not None and known != device.device_ip:
             yield _wrong(
-                f"the rank table {file.path} gives device {device.device_id} the address {device.device_ip}; it has "
-                f"{known}",
+                messages.TABLE_DEVICE_ADDRESS,
                 str(known),
                 str(device.device_ip),
+                path=file.path,
+                device=device.device_id,
+                address=device.device_ip,
+                configured=known,
             )
             return
 
@@ -144,7 +158,7 @@ def _addresses(network: PortSettings | None) -> dict[int, Address]:
 
 
 def _by_addresses(table: RankTable, network: PortSettings | None) -> RankServer | None:
-    """The host by the addresses of its cards, where its own addresses do not tell."""
+    """The host by the addresses of its NPUs, where its own addresses are not listed."""
     known = set(_addresses(network).values())
     return next(
         (server for server in table.servers if any(device.device_ip in known for device in server.devices)), None

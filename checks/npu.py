@@ -1,9 +1,10 @@
-"""The cards themselves: there, complete, healthy, cool, and alike."""
+"""The NPUs themselves: present, complete, healthy, cool, uniform."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
@@ -17,50 +18,46 @@ from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HotMemories
 from npudoctor.facts.npu_smi.probes import Boards, HealthPages
 from npudoctor.facts.system.pci import DEVICES, PciCards
-from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import compared
+from .messages import npu as messages
 
 TABLE = "npu-smi info"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
 
 _BUSY_FROM_PERCENT = 5
 _SAME_SIZE = 0.05
-_BY_WORD = {"WARNING": Severity.WARNING, "NOTHING": Severity.WARNING}
+_BY_WORD = {"ALARM": messages.ALARM, "CRITICAL": messages.CRITICAL, "WARNING": messages.WARNING}
 
 
 @check("npu.present", tags=(HEALTH,), after=("container.devices",))
 def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Finding]:
-    """At least one Ascend card is here.
+    """Ascend NPUs present.
 
-    Without one nothing that runs on the NPU can work. A card counts that is on the PCI bus, in /dev, or in npu-smi.
+    Without one nothing that runs on the NPU can work. An NPU counts that is on the PCI bus, in /dev, or in npu-smi.
     """
     if found.cards:
         if role is not None and role.name == DRIVER_ONLY:
-            yield Finding(
-                severity=Severity.INFO,
-                summary="this node has cards and a driver, and no CANN: containers bring their own",
-                hint="Judge it as a node that trains by itself with --role full.",
-            )
+            yield messages.DRIVER_ONLY.finding()
         return
-    here = "in this container" if found.in_container else "on this host"
     looked = (
         (f"{DEVICES} (vendor 0x19e5, device 0xd100 … 0xd806)", found.pci),
         ("/dev/davinci*", found.nodes),
         (TABLE, found.npu_smi),
     )
-    yield Finding(
-        summary=f"there is no Ascend card {here}",
-        detail="No accelerator is on the PCI bus, and neither /dev nor npu-smi shows one. On a server that has cards: "
-        "they are not seated, not powered, or not passed through to this virtual machine.",
-        hint="See what the bus shows; on a machine without a card, `npudoctor demo` shows what a diagnosis looks like.",
+    missing = messages.MISSING_IN_CONTAINER if found.in_container else messages.MISSING
+    yield missing.finding(
         commands=("lspci -nn -d 19e5:", "ls -l /dev/davinci*"),
         evidence=tuple(
-            Evidence(source=source, expected="a card", actual="none" if count == 0 else "no answer")
+            Evidence(
+                source=source,
+                expected=messages.AN_NPU.text(),
+                actual=messages.NONE.text() if count == 0 else messages.NO_ANSWER.text(),
+            )
             for source, count in looked
             if not (found.in_container and count is None)
         ),
-        pitfall="P088",
     )
 
 
@@ -68,10 +65,10 @@ def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Findin
 def sources_agree_on_the_cards(
     info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Cards | None
 ) -> Iterator[Finding]:
-    """PCI bus, device nodes and npu-smi agree on how many chips there are.
+    """Chip count equal on PCI bus, in /dev and in npu-smi.
 
-    A card that has fallen off the bus, or that the driver could not start, is missing in one of them while jobs wait
-    for it. A container's PCI bus is that of its host and is not compared.
+    An NPU that has dropped off the bus, or that the driver could not start, is missing from one of them while jobs wait
+    for it. A container sees the PCI bus of its host, which is not compared.
     """
     found = list(compared(info, nodes, pci if container is None else None))
     yield from found
@@ -92,30 +89,35 @@ def _fewer_than_the_product(info: NpuSmiInfo, cards: Cards) -> Iterator[Finding]
         return
     ids = {chip.npu_id for chip in info.npus}
     gaps = sorted(set(range(max(ids) + 1)) - ids)
-    yield Finding(
-        subject=f"npu:{gaps[0]}" if len(gaps) == 1 else "host",
-        severity=Severity.WARNING,
-        summary=f"{cards.count} chips are here, and nodes of this board have {full}"
-        + (f": NPU {gaps[0]} is missing everywhere" if len(gaps) == 1 else ""),
-        detail="PCI bus, device nodes and npu-smi agree, so the card was not found when the node was started.",
-        hint="See the server's management controller for the state of this card.",
-        commands=("lspci -nn -d 19e5:",),
-        evidence=(Evidence(source=TABLE, expected=f"{full} chips", actual=f"NPU {', '.join(map(str, sorted(ids)))}"),),
-        pitfall="P052",
+    evidence = Evidence(
+        source=TABLE,
+        expected=messages.CHIPS.text(count=full),
+        actual=messages.NPUS_LISTED.text(npus=sorted(ids)),
     )
+    commands = ("lspci -nn -d 19e5:",)
+    if len(gaps) == 1:
+        yield messages.FEWER_CHIPS_NAMED.finding(
+            subject=f"npu:{gaps[0]}",
+            npu=gaps[0],
+            count=cards.count,
+            full=full,
+            commands=commands,
+            evidence=(evidence,),
+        )
+    else:
+        yield messages.FEWER_CHIPS.finding(count=cards.count, full=full, commands=commands, evidence=(evidence,))
 
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def every_chip_is_healthy(
     info: NpuSmiInfo, pages: HealthPages | None, cards: Cards | None, cluster: Cluster | None
 ) -> Iterator[Finding]:
-    """Every chip reports that it is healthy.
+    """Health of every chip.
 
-    The driver's verdict comes from the chip's own sensors: memory errors, heat, links. A chip that is not OK fails
-    jobs, or will.
+    The driver's verdict comes from the chip's own sensors: memory errors, heat, links. Jobs on an unhealthy chip fail.
     """
     if info.npus and all(chip.health is None for chip in info.npus):
-        raise Unavailable("npu-smi shows the health of no chip", because=Because.FAILED)
+        raise Unavailable(messages.HEALTH_NOT_SHOWN.text(), because=Because.FAILED)
     families = {card.subject: card.family for card in cards.chips} if cards else {}
     for chip in info.npus:
         if (chip.health or "").upper() == "OK":
@@ -128,35 +130,48 @@ def every_chip_is_healthy(
 def _unhealthy(
     chip: Chip, subject: str, page: npu_smi.Health | None, family: str | None, *, single_node: bool
 ) -> Finding:
-    word = chip.health or "nothing"
     known = {code: knowledge.errors().code(code) for code in (page.error_codes if page else ())}
-    by_word = _BY_WORD.get(word.upper(), Severity.ERROR)
+    message = _BY_WORD.get(chip.health.upper(), messages.OTHER_HEALTH) if chip.health else messages.NO_HEALTH
     severities = [
-        Severity(row.severity_on(family, single_node=single_node)) if row else by_word for row in known.values()
+        Severity(row.severity_on(family, single_node=single_node)) if row else message.severity
+        for row in known.values()
     ]
     if not known:
         # Boards of the 310B show Alarm for a sensor that they lack: only the code tells.
-        severities = [Severity.INFO if family == "310B" and page is None else by_word]
-    meanings = [f"{code}: {row.meaning if row else 'not in our table'}" for code, row in known.items()]
-    looks = [row.look for row in known.values() if row and row.look]
+        severities = [Severity.INFO if family == "310B" and page is None else message.severity]
+    faults = [
+        messages.FAULT.text(code=code, meaning=row.meaning) if row else messages.UNKNOWN_FAULT.text(code=code)
+        for code, row in known.items()
+    ]
+    if not faults:
+        faults = [messages.FAULT_NOT_READ.text() if page is None else messages.NO_FAULT_CODE.text()]
+    places = [row.look for row in known.values() if row and row.look]
     pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
+    information = page.error_info if page else None
     where = f"-i {chip.npu_id}" + (f" -c {chip.chip_id}" if "/chip:" in subject else "")
-    evidence = [Evidence(source=TABLE, expected="OK", actual=word)]
+    evidence = [Evidence(source=TABLE, expected="OK", actual=chip.health or messages.NONE.text())]
     if page is not None and (page.error_codes or page.error_info):
         actual = ", ".join(page.error_codes) or (page.error_info or "")
-        evidence.append(Evidence(source=f"npu-smi info -t health {where}", expected="no fault code", actual=actual))
-    return Finding(
+        evidence.append(
+            Evidence(source=f"npu-smi info -t health {where}", expected=messages.NO_FAULT_CODE.text(), actual=actual)
+        )
+    return message.finding(
         subject=subject,
         severity=max(severities),
-        summary=f"{chip.name or 'the chip'} reports {word}" + (f" ({'; '.join(meanings)})" if meanings else ""),
-        detail=(f"The chip says: {page.error_info}. " if page and page.error_info else "")
-        + "A chip that is not OK fails jobs, or will.",
-        hint=(f"Look first at: {'; '.join(looks)}. " if looks else "Look the fault code up. ")
-        + "Until it is OK again, leave the card out of jobs (ASCEND_RT_VISIBLE_DEVICES).",
+        chip=_name(chip),
+        faults=faults,
+        health=chip.health,
+        detail=messages.FAULT_INFORMATION.text(information=information) if information else None,
+        hint=messages.CHECK_FIRST.text(places="; ".join(places)) if places else None,
         commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {where}"),
         evidence=tuple(evidence),
         pitfall=next(iter(pitfalls), "P021"),
     )
+
+
+def _name(chip: Chip) -> str:
+    """The chip's model, as far as npu-smi shows it."""
+    return chip.name or messages.CHIP.text()
 
 
 WARM = Threshold(
@@ -191,15 +206,15 @@ WARM_HBM = Threshold(
 def chips_are_cool(
     info: NpuSmiInfo, holders: CardHolders | None, memories: HotMemories | None, options: Options
 ) -> Iterator[Finding]:
-    """No chip is hotter than its limit, or much hotter than the others that do the same.
+    """Temperatures of chips and HBM.
 
-    A hot chip slows down, then alarms, then stops; one that is hotter than its neighbours has a fan, a heat sink or a
-    slot of its own to blame.
+    A hot chip slows down, then alarms, then stops. A chip much hotter than equally busy ones points to a fan, a heat
+    sink or a slot.
     """
     warn, fail, above = WARM.of(options), HOT.of(options), ABOVE_PEERS.of(options)
     measured = [(chip, chip.temp_c) for chip in info.npus if chip.temp_c]
     if not measured:
-        raise Unavailable("npu-smi shows the temperature of no chip")
+        raise Unavailable(messages.TEMPERATURE_NOT_SHOWN.text())
     peers: dict[bool, list[int]] = {True: [], False: []}
     for chip, celsius in measured:
         peers[_is_busy(chip, holders)].append(celsius)
@@ -207,11 +222,12 @@ def chips_are_cool(
         alike = peers[_is_busy(chip, holders)]
         usual = sorted(alike)[(len(alike) - 1) // 2]
         if celsius >= warn:
-            severity, limit = (Severity.ERROR, fail) if celsius >= fail else (Severity.WARNING, warn)
-            yield _hot(chip, info.npus, celsius, severity, f"below {limit:g} °C (npudoctor's own limit)", "")
+            message, limit = (messages.HOT_CHIP, fail) if celsius >= fail else (messages.WARM_CHIP, warn)
+            expected = messages.BELOW_OWN_LIMIT.text(limit=limit)
+            yield _hot(message, chip, info.npus, celsius, expected, limit=limit)
         elif len(alike) >= 3 and celsius > usual + above:
-            more = f", {celsius - usual} °C more than its peers"
-            yield _hot(chip, info.npus, celsius, Severity.WARNING, f"about {usual} °C, as its peers", more)
+            expected = messages.AS_PEERS.text(celsius=usual)
+            yield _hot(messages.HOTTER_THAN_PEERS, chip, info.npus, celsius, expected, difference=celsius - usual)
         elif memories is not None and (chip.health or "").upper() == "OK":
             memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
             if memory >= WARM_HBM.of(options):
@@ -219,21 +235,20 @@ def chips_are_cool(
 
 
 def _hot_memory(chip: Chip, chips: Iterable[Chip], celsius: int, warn: float, fail: float) -> Finding:
-    return Finding(
+    message, limit = (messages.HOT_MEMORY, fail) if celsius >= fail else (messages.WARM_MEMORY, warn)
+    return message.finding(
         subject=subject_of(chip, chips),
-        severity=Severity.ERROR if celsius >= fail else Severity.WARNING,
-        summary=f"the memory (HBM) of {chip.name or 'the chip'} is at {celsius} °C",
-        detail="Memory alarms above 95 °C; a chip whose memory is that hot is slowed down, then stopped.",
-        hint="Look at the fans, the air flow and the heat sink of this slot; lower the load until it is cool.",
+        chip=_name(chip),
+        celsius=celsius,
+        limit=limit,
         commands=(f"npu-smi info -t memory -i {chip.npu_id}", f"npu-smi info -t temp -i {chip.npu_id}"),
         evidence=(
             Evidence(
                 source=f"npu-smi info -t memory -i {chip.npu_id}",
-                expected=f"below {warn:g} °C",
+                expected=messages.BELOW_CELSIUS.text(limit=warn),
                 actual=f"{celsius} °C",
             ),
         ),
-        pitfall="P080",
     )
 
 
@@ -241,50 +256,47 @@ def _is_busy(chip: Chip, holders: CardHolders | None) -> bool:
     return (chip.aicore_pct or 0) >= _BUSY_FROM_PERCENT or bool(holders and holders.on(chip.npu_id, chip.chip_id))
 
 
-def _hot(chip: Chip, chips: Iterable[Chip], celsius: int, severity: Severity, expected: str, more: str) -> Finding:
-    return Finding(
+def _hot(message: Message, chip: Chip, chips: Iterable[Chip], celsius: int, expected: str, **params: Any) -> Finding:
+    return message.finding(
         subject=subject_of(chip, chips),
-        severity=severity,
-        summary=f"{chip.name or 'the chip'} is at {celsius} °C{more}",
-        detail="A chip slows down before it alarms; memory alarms above 95 °C.",
-        hint="Look at the fans, the air flow and the heat sink of this slot; lower the load until it is cool.",
+        chip=_name(chip),
+        celsius=celsius,
         commands=(f"npu-smi info -t temp -i {chip.npu_id}", f"npu-smi info -t common -i {chip.npu_id}"),
         evidence=(Evidence(source=TABLE, expected=expected, actual=f"{celsius} °C"),),
-        pitfall="P080",
+        **params,
     )
 
 
 @check("npu.uniform", after=BEHIND_NPU_SMI)
 def chips_are_alike(info: NpuSmiInfo, boards: Boards | None) -> Iterator[Finding]:
-    """All chips have one model, one memory size, one firmware and one board revision.
+    """Same model, memory, firmware and board on all NPUs.
 
-    Collectives run at the pace of the slowest card, and a card of another kind may lack what the job uses.
+    Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses.
     """
     chips = info.npus
-    yield from _odd_ones([(subject_of(chip, chips), chip.name) for chip in chips], "model", TABLE)
+    yield from _odd_ones([(subject_of(chip, chips), chip.name) for chip in chips], messages.MODEL_MISMATCH, TABLE)
     sizes = [(chip, total) for chip in chips if (total := memory_of(chip)[1])]
     usual = sorted(total for _, total in sizes)[(len(sizes) - 1) // 2] if sizes else 0
     for chip, total in sizes:
         if abs(total - usual) > usual * _SAME_SIZE:
-            yield Finding(
+            yield messages.MEMORY_MISMATCH.finding(
                 subject=subject_of(chip, chips),
-                severity=Severity.WARNING,
-                summary=f"{chip.name or 'the chip'} has {total} MB of memory, the others have {usual} MB",
-                detail="A job that fits the others runs out of memory on this one.",
-                hint="Leave it out of jobs, or size them for it.",
+                total_mb=total,
+                usual_mb=usual,
                 commands=(TABLE,),
                 evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
             )
     if boards is not None:
         pages = boards.by_npu.items()
         source = "npu-smi info -t board"
-        yield from _odd_ones([(f"npu:{id}", page.firmware_version) for id, page in pages], "firmware", source)
-        yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], "board revision", source)
+        firmware = [(f"npu:{id}", page.firmware_version) for id, page in pages]
+        yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, source)
+        yield from _odd_ones([(f"npu:{id}", page.board_id) for id, page in pages], messages.BOARD_MISMATCH, source)
         for why in boards.failed.values():
             raise why
 
 
-def _odd_ones(values: Sequence[tuple[str, str | None]], what: str, source: str) -> Iterator[Finding]:
+def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source: str) -> Iterator[Finding]:
     known = [(subject, value) for subject, value in values if value]
     counts = Counter(value for _, value in known)
     if len(counts) < 2:
@@ -292,13 +304,10 @@ def _odd_ones(values: Sequence[tuple[str, str | None]], what: str, source: str) 
     usual, most = counts.most_common(1)[0]
     odd = [(subject, value) for subject, value in known if value != usual]
     clear = most > len(known) / 2
-    summary = ", ".join(f"{subject} {value}" for subject, value in odd)
-    yield Finding(
+    yield message.finding(
         subject=odd[0][0] if clear and len(odd) == 1 else "host",
-        severity=Severity.WARNING,
-        summary=f"the cards are not of one {what}: {summary}, the others {usual}",
-        detail="Collectives run at the pace of the slowest card; mixed firmware fails in ways that are hard to find.",
-        hint="Bring the odd card to the same firmware." if what == "firmware" else "Use cards of one kind in one job.",
+        odd=[f"{subject} {value}" for subject, value in odd],
+        usual=usual,
         commands=(source if source == TABLE else f"{source} -i {odd[0][0].removeprefix('npu:')}",),
         evidence=tuple(
             Evidence(source=f"{source}, {subject}", expected=usual, actual=value) for subject, value in odd[:4]

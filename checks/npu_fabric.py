@@ -1,4 +1,4 @@
-"""How well the network ports of the cards work: error correction, flaps, errors, neighbours; and the chips' clocks."""
+"""Network ports of the NPUs under work: error correction, flaps, errors, neighbours; and the clocks of the chips."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from npudoctor.facts.hccn import LinkStat
 from npudoctor.facts.hccn.card_view import CardFabric
 from npudoctor.facts.npu_smi.per_chip import AT_WORK_FROM_PERCENT, BusyClocks
-from npudoctor.sdk import Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, Options, Threshold, Unavailable, check
 
+from .messages import npu_links as messages
 from .npu import BEHIND_NPU_SMI
 from .npu_network import BEHIND_THE_DRIVER
 
@@ -39,9 +40,9 @@ _ANOTHER_CARD = "AscendNPU"
 
 @check("npu.fabric", profile="standard", after=BEHIND_THE_DRIVER, thresholds=(FLAPS, ROCE_ERRORS))
 def ports_work_alike(fabric: CardFabric, options: Options) -> Iterator[Finding]:
-    """The cards' network ports correct errors, hold their links, and count no errors that others do not.
+    """NPU network ports: FEC on, no link flaps, no excess errors.
 
-    A port that flaps or loses packets lets a job run on, slowly, until a retry fails and all ranks end with it.
+    With a port that flaps or loses packets a job goes on slowly until a retry fails; then all ranks fail.
     """
     yield from _fec(fabric)
     falls = {device: _downs(stat) for device, stat in fabric.changes.items()}
@@ -63,22 +64,16 @@ def _fec(fabric: CardFabric) -> Iterator[Finding]:
         odd = 2 * counts[mode] < len(fabric.fec)
         if not (off or odd):
             continue
-        yield Finding(
-            subject=fabric.subjects[device],
-            severity=Severity.WARNING,
-            summary="the card's network port corrects no errors (no FEC)"
-            if off
-            else f"the error correction of the card's network port is `{mode}`, that of the others `{usual}`",
-            detail="Both ends of a link need the same error correction; otherwise it stays down or loses packets.",
-            hint="Set what the switch port has, mostly Reed-Solomon.",
-            commands=(f"hccn_tool -i {device} -fec -s encoding rs  # as root",),
-            evidence=(
-                Evidence(
-                    source=f"hccn_tool -i {device} -fec -g", expected=usual if odd else "rs FEC mode", actual=mode
-                ),
-            ),
-            pitfall="P076",
+        commands = (f"hccn_tool -i {device} -fec -s encoding rs  # as root",)
+        evidence = Evidence(
+            source=f"hccn_tool -i {device} -fec -g", expected=usual if odd else "rs FEC mode", actual=mode
         )
+        if off:
+            yield messages.FEC_OFF.finding(subject=fabric.subjects[device], commands=commands, evidence=(evidence,))
+        else:
+            yield messages.FEC_MISMATCH.finding(
+                subject=fabric.subjects[device], mode=mode, usual=usual, commands=commands, evidence=(evidence,)
+            )
 
 
 def _downs(stat: LinkStat) -> int:
@@ -89,18 +84,19 @@ def _downs(stat: LinkStat) -> int:
 
 def _flapping(subject: str, device: int, downs: int, usual: int, stat: LinkStat) -> Finding:
     last = stat.records[0] if stat.records else None
-    return Finding(
+    return messages.FLAPPING.finding(
         subject=subject,
-        severity=Severity.WARNING,
-        summary=f"the card's network port went down {downs} times, those of the others {usual} times",
-        detail="A link that comes and goes ends jobs with EI0013 or a retry that is used up.",
-        hint="Look at the cable and the optical modules at both ends, and at the switch port's own counters.",
+        falls=downs,
+        usual=usual,
         commands=(f"hccn_tool -i {device} -link_stat -g", f"hccn_tool -i {device} -optical -g"),
         evidence=(
-            Evidence(source=f"hccn_tool -i {device} -link_stat -g", expected=f"about {usual}", actual=str(downs)),
-            *([Evidence(source="its last change", actual=f"{last[1]}, {last[0]}")] if last else ()),
+            Evidence(
+                source=f"hccn_tool -i {device} -link_stat -g",
+                expected=messages.ABOUT.text(count=usual),
+                actual=str(downs),
+            ),
+            *([Evidence(source=messages.LAST_CHANGE.text(), actual=f"{last[1]}, {last[0]}")] if last else ()),
         ),
-        pitfall="P049",
     )
 
 
@@ -113,20 +109,19 @@ def _errors(fabric: CardFabric, margin: float) -> Iterator[Finding]:
         if total <= usual + margin or total <= 10 * usual:
             continue
         told = {name: count for name, count in fabric.counters[device].items() if count and _is_of_errors(name)}
-        yield Finding(
+        yield messages.BAD_PACKETS.finding(
             subject=fabric.subjects[device],
-            severity=Severity.WARNING,
-            summary=f"the card's network port has counted {total} bad packets, the others about {usual}",
-            detail="They are counted since the card started; every retry delays all ranks, and too many end the job "
-            "with EI0013.",
-            hint="See whether the count still grows; then look at cable, optical modules, and the switch's flow "
-            "control (PFC, ECN).",
+            packets=total,
+            usual=usual,
             commands=(f"hccn_tool -i {device} -stat -g", f"hccn_tool -i {device} -optical -g"),
             evidence=tuple(
-                Evidence(source=f"hccn_tool -i {device} -stat -g, {name}", expected=f"about {usual}", actual=str(count))
+                Evidence(
+                    source=f"hccn_tool -i {device} -stat -g, {name}",
+                    expected=messages.ABOUT.text(count=usual),
+                    actual=str(count),
+                )
                 for name, count in told.items()
             ),
-            pitfall="P049",
         )
 
 
@@ -141,50 +136,44 @@ def _is_of_errors(name: str) -> bool:
 def _back_to_back(fabric: CardFabric) -> Iterator[Finding]:
     cabled = [device for device, one in fabric.neighbours.items() if _ANOTHER_CARD in (one.system_description or "")]
     if cabled:
-        yield Finding(
+        yield messages.BACK_TO_BACK.finding(
             subject=fabric.subjects[cabled[0]] if len(cabled) == 1 else "host",
-            severity=Severity.WARNING,
-            summary=f"{len(cabled)} network ports of cards are cabled to another card, not to a switch",
-            detail="Cards of different numbers cannot reach each other, so that collectives over all ranks fail.",
-            hint="Connect the cards through a switch, or use one card of each node only.",
+            count=len(cabled),
             commands=(f"hccn_tool -i {cabled[0]} -lldp -g",),
             evidence=(
                 Evidence(
                     source=f"hccn_tool -i {cabled[0]} -lldp -g",
-                    expected="a switch",
+                    expected=messages.A_SWITCH.text(),
                     actual=fabric.neighbours[cabled[0]].system_description,
                 ),
             ),
-            pitfall="P077",
         )
 
 
 @check("npu.throttled", profile="standard", after=BEHIND_NPU_SMI, thresholds=(CLOCK,))
 def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[Finding]:
-    """Chips at work run at their rated clock.
+    """Clocks of chips under load.
 
-    The firmware lowers the clock of a chip that is too hot or is given too little power; collectives then wait for it.
+    The firmware lowers the clock of a chip that is too hot or gets too little power; collectives then wait for it.
     """
     least = CLOCK.of(options)
     slow = {subject: (rated, now) for subject, (rated, now) in clocks.by_subject.items() if 100 * now < least * rated}
     for subject, (rated, now) in slow.items():
         number = subject.removeprefix("npu:").partition("/")[0]
-        yield Finding(
+        yield messages.SLOW_CLOCK.finding(
             subject=subject,
-            severity=Severity.WARNING,
-            summary=f"the chip is at work at {now} MHz, its rated clock is {rated} MHz",
-            detail="All chips at work here are slow: the power of the node is limited, or it is too hot."
-            if len(slow) == len(clocks.by_subject) > 1
-            else "A job over several cards runs at the pace of this one.",
-            hint="Look at temperature and power of the chip, the power supplies, and the server's power capping.",
+            now_mhz=now,
+            rated_mhz=rated,
+            detail=messages.ALL_CLOCKS_SLOW.text() if len(slow) == len(clocks.by_subject) > 1 else None,
             commands=(f"npu-smi info -t common -i {number}", f"npu-smi info -t power -i {number}"),
             evidence=(
                 Evidence(
-                    source=f"npu-smi info -t common -i {number}", expected=f"{least:g} % of {rated}", actual=str(now)
+                    source=f"npu-smi info -t common -i {number}",
+                    expected=messages.SHARE_OF_CLOCK.text(percent=least, rated_mhz=rated),
+                    actual=str(now),
                 ),
-                Evidence(source="npu-smi info", actual=f"AICore at {AT_WORK_FROM_PERCENT} % or more"),
+                Evidence(source="npu-smi info", actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
             ),
-            pitfall="P080",
         )
     if clocks.failed:
         raise Unavailable(next(iter(clocks.failed.values())), because=Because.FAILED)

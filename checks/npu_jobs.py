@@ -1,4 +1,4 @@
-"""What runs on the cards: memory in use, and the processes that hold it."""
+"""What runs on the NPUs: memory in use, and the processes that hold it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, Unavailable, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Unavailable, check
 
+from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
 
 
@@ -21,13 +22,13 @@ from .npu import BEHIND_NPU_SMI, TABLE
 def memory_is_free(
     info: NpuSmiInfo, holders: CardHolders | None, container: Container | None, options: Options
 ) -> Iterator[Finding]:
-    """The memory in use on every chip is the driver's own, or the process table explains it.
+    """Memory in use explained by the driver or by processes.
 
-    What an earlier job has left behind, or a job in another container holds, is missing when the next one starts, and
-    it ends with an out-of-memory error.
+    Memory that an earlier job left allocated, or that a job in another container holds, is not there for the next job,
+    which fails with an out-of-memory error.
     """
     if all(memory_of(chip)[1] is None for chip in info.npus):
-        raise Unavailable("npu-smi shows the memory of no chip")
+        raise Unavailable(messages.MEMORY_NOT_SHOWN.text())
     for chip in info.npus:
         used, total = memory_of(chip)
         if used is None or not total:
@@ -44,16 +45,13 @@ def memory_is_free(
 
 
 def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:
-    pids = ", ".join(str(holder.row.pid) for holder in rows)
-    return Finding(
+    return messages.MEMORY_HELD.finding(
         subject=subject_of(chip, info.npus),
-        severity=Severity.WARNING,
-        summary=f"{used} MB of memory are in use, held by process {pids}",
-        detail="The node was expected to be idle; a job that is started now has only the rest.",
-        hint="Wait for the job, or end it; see npu.processes for who it is.",
+        used_mb=used,
+        pids=[holder.row.pid for holder in rows],
+        count=len(rows),
         commands=(TABLE,),
-        evidence=(Evidence(source=TABLE, expected=f"at most {limit} MB on an idle card", actual=f"{used} MB"),),
-        pitfall="P017",
+        evidence=(Evidence(source=TABLE, expected=messages.IDLE_MEMORY.text(limit=limit), actual=f"{used} MB"),),
         of_live_job=True,
     )
 
@@ -67,31 +65,21 @@ def _unexplained(
     table: bool,
     container: Container | None,
 ) -> Finding:
-    hidden = container is not None or not table
-    why = (
-        "a container does not see who holds it"
-        if container is not None
-        else "npu-smi names no process for it"
-        if table
-        else "this npu-smi lists no processes"
-    )
-    return Finding(
+    used, total = memory_of(chip)
+    message = messages.MEMORY_UNEXPLAINED if table else messages.MEMORY_WITHOUT_TABLE
+    if container is not None:
+        message = messages.MEMORY_HELD_OUTSIDE
+    return message.finding(
         subject=subject_of(chip, info.npus),
-        severity=Severity.INFO if hidden else Severity.WARNING,
-        summary=f"{unexplained} MB of memory are in use without an explanation: {why}",
-        detail="An earlier job that was killed may still hold it, or a job in another container, which only the host "
-        "sees. The next job that counts on the whole card ends with an out-of-memory error.",
-        hint="Look for processes that have the card open, on the host and in all containers; the driver needs up to "
-        "20 s to clean up after one. Memory that stays without an owner goes with a reset of the idle card.",
+        unexplained_mb=unexplained,
         commands=(f"fuser -v /dev/davinci{chip.npu_id}", f"npu-smi info -t proc-mem -i {chip.npu_id}"),
         evidence=(
             Evidence(
                 source=TABLE,
-                expected=f"at most {limit} MB without a process",
-                actual=f"{memory_of(chip)[0]} of {memory_of(chip)[1]} MB in use, {len(rows)} processes listed",
+                expected=messages.MEMORY_WITHOUT_PROCESS.text(limit=limit),
+                actual=messages.MEMORY_AND_PROCESSES.text(used=used, total=total, count=len(rows)),
             ),
         ),
-        pitfall="P017",
         of_live_job=any(holder.state is not State.DEAD for holder in rows),
     )
 
@@ -104,10 +92,10 @@ def only_live_processes_hold_cards(
     container: Container | None,
     launched: LaunchVariables | None,
 ) -> Iterator[Finding]:
-    """No dead process holds a card, no worker is left without its launcher, and every rank has a card.
+    """Processes on NPUs: none dead or orphaned, a chip per rank.
 
-    What an earlier job has left behind keeps its card, its memory and its ports: the next job fails to start, mostly
-    with a message that names something else.
+    A process that an earlier job left behind keeps its chip, memory and ports: the next job fails to start, mostly with
+    a message that names something else.
     """
     chips = {(chip.npu_id, chip.chip_id): subject_of(chip, info.npus) for chip in info.npus}
     alone = _left_alone(holders, processes, launched) if container is None else frozenset()
@@ -165,94 +153,99 @@ def _too_many_ranks(job: list[Process], said: tuple[int, str], held: list[CardHo
     ranks, source = said
     first = job[0]
     shared = len({holder.row.pid for holder in held}) > cards
-    return Finding(
-        severity=Severity.WARNING,
-        summary=f"the job of {_who(first)} has {ranks} ranks on this node and holds {cards} "
-        f"card{'' if cards == 1 else 's'}",
-        detail="Ranks that share a card slow each other down and run out of its memory."
-        if shared
-        else "A rank that has not opened its card after the first minute has failed or hangs; the others wait for it.",
-        hint="Start as many ranks as there are cards (ASCEND_RT_VISIBLE_DEVICES counts), and look into the logs of the "
-        "rank that is missing.",
+    message = messages.RANKS_SHARE_CHIPS if shared else messages.RANKS_WITHOUT_CHIPS
+    return message.finding(
+        ranks=ranks,
+        process=_who(first),
+        chips=cards,
         commands=(f"ps -o pid,ppid,stat,lstart,args --ppid {first.pid}", TABLE),
         evidence=(
             Evidence(source=source, actual=str(ranks)),
-            Evidence(source=TABLE, expected=f"{ranks} cards", actual=f"{cards} cards"),
+            Evidence(
+                source=TABLE,
+                expected=messages.CHIPS.text(count=ranks),
+                actual=messages.CHIPS.text(count=cards),
+            ),
         ),
-        pitfall="P023",
     )
 
 
-def _memory(holder: CardHolder) -> str:
-    return f", {holder.row.memory_mb} MB" if holder.row.memory_mb is not None else ""
+def _memory(holder: CardHolder) -> list[str]:
+    return [messages.MEMORY.text(memory_mb=holder.row.memory_mb)] if holder.row.memory_mb is not None else []
+
+
+def _listed(holder: CardHolder) -> str:
+    """A process that npu-smi alone shows."""
+    details = [*([holder.row.name] if holder.row.name else []), *_memory(holder)]
+    return messages.LISTED.text(pid=holder.row.pid, details=details) if details else str(holder.row.pid)
+
+
+def _on_npu(holder: CardHolder) -> Evidence:
+    return Evidence(source=TABLE, actual=messages.PROCESS_ON_NPU.text(pid=holder.row.pid, npu=holder.row.npu_id))
 
 
 def _dead(holder: CardHolder, subject: str) -> Finding:
-    row = holder.row
-    return Finding(
+    pid = holder.row.pid
+    return messages.DEAD_PROCESS.finding(
         subject=subject,
-        summary=f"process {row.pid} ({row.name or 'without a name'}) holds this card and no longer exists"
-        + _memory(holder),
-        detail="The driver still counts a process that has ended: its memory and its place on the card are not free.",
-        hint="Wait 20 s and look again; what stays then goes with a reset of the card, which must be idle, or with a "
-        "reboot. On A2 servers a reset of one card resets all.",
-        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {row.pid}"),
+        process=_listed(holder),
+        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {pid}"),
         evidence=(
-            Evidence(source=TABLE, actual=f"process {row.pid} on NPU {row.npu_id}"),
-            Evidence(source="processes of this host", expected=f"process {row.pid}", actual="none, or a zombie"),
+            _on_npu(holder),
+            Evidence(
+                source=messages.PROCESSES_OF_HOST.text(),
+                expected=messages.PROCESS_WITH_PID.text(pid=pid),
+                actual=messages.NONE_OR_ZOMBIE.text(),
+            ),
         ),
-        pitfall="P004",
     )
 
 
 def _unseen(holder: CardHolder, subject: str, container: Container | None) -> Finding:
-    row = holder.row
-    why = "its pid is the host's" if container is not None else "this user does not see it"
-    return Finding(
-        subject=subject,
-        severity=Severity.INFO,
-        summary=f"process {row.pid} ({row.name or 'without a name'}) holds this card{_memory(holder)}; {why}",
-        evidence=(Evidence(source=TABLE, actual=f"process {row.pid} on NPU {row.npu_id}"),),
-    )
+    message = messages.IN_USE_BY_HOST if container is not None else messages.IN_USE_BY_UNSEEN
+    return message.finding(subject=subject, process=_listed(holder), evidence=(_on_npu(holder),))
 
 
 def _orphan(holder: CardHolder, process: Process, subject: str, launched: LaunchVariables | None) -> Finding:
     known = launched.by_pid.get(process.pid, {}) if launched else {}
     given = ", ".join(f"{name}={known[name]}" for name in ("TORCHELASTIC_RUN_ID", "LOCAL_RANK") if name in known)
-    return Finding(
+    return messages.ORPHAN.finding(
         subject=subject,
-        severity=Severity.WARNING,
-        summary=f"{_who(process)} holds this card, and the launcher that started it is gone{_memory(holder)}",
-        detail="A worker of a distributed job does nothing useful once its launcher has ended, but it keeps its card.",
-        hint="Make sure that no other node still works with it, then end it.",
+        process=_who(process, *_memory(holder)),
         commands=(f"ps -o pid,ppid,user,lstart,args -p {process.pid}", f"kill {process.pid}"),
         evidence=(
-            Evidence(source=f"process {process.pid}", actual=process.command),
-            Evidence(source="its parent", expected="a launcher", actual=f"process {process.ppid}"),
+            _command(process),
+            Evidence(
+                source=messages.PARENT.text(pid=process.pid),
+                expected=messages.A_LAUNCHER.text(),
+                actual=messages.PROCESS_WITH_PID.text(pid=process.ppid),
+            ),
             *([Evidence(source=f"/proc/{process.pid}/environ", actual=given)] if given else []),
         ),
         fix=FixOffer(id="npu.release", params={"pids": [process.pid]}),
-        pitfall="P004",
     )
 
 
 def _live(holder: CardHolder, process: Process, subject: str) -> Finding:
-    return Finding(
+    return messages.IN_USE.finding(
         subject=subject,
-        summary=f"{_who(process)} holds this card{_memory(holder)}",
-        detail="A second job on the same card shares its memory, and fails where both listen on the card's own port.",
-        hint="Wait for it, or give the next job other cards (ASCEND_RT_VISIBLE_DEVICES).",
+        process=_who(process, *_memory(holder)),
         commands=(f"ps -o pid,ppid,user,lstart,args -p {process.pid}",),
-        evidence=(Evidence(source=f"process {process.pid}", actual=process.command),),
-        pitfall="P023",
+        evidence=(_command(process),),
         of_live_job=True,
     )
 
 
-def _who(process: Process) -> str:
-    owner = f" of {process.username}" if process.username else ""
-    since = ""
+def _command(process: Process) -> Evidence:
+    return Evidence(source=messages.PROCESS_WITH_PID.text(pid=process.pid), actual=process.command)
+
+
+def _who(process: Process, *more: str) -> str:
+    """The process by name, pid, user and start, as far as they are known, and what else is to be said of it."""
+    details = [messages.PID.text(pid=process.pid)]
+    if process.username:
+        details.append(messages.USER.text(user=process.username))
     if process.create_time_s is not None:
         started = datetime.fromtimestamp(process.create_time_s, timezone.utc)
-        since = f", since {started:%Y-%m-%d %H:%M} UTC"
-    return f"{process.name or 'a process'} (pid {process.pid}{owner}{since})"
+        details.append(messages.SINCE.text(started=f"{started:%Y-%m-%d %H:%M} UTC"))
+    return messages.PROCESS.text(name=process.name or messages.NAMELESS.text(), details=[*details, *more])

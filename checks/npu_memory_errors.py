@@ -1,4 +1,4 @@
-"""Bit errors in the memory of the cards."""
+"""Bit errors in the memory of the chips."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.npu_smi.per_chip import ChipEcc
-from npudoctor.sdk import Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, Message, Options, Threshold, Unavailable, check
 
+from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI
 
 ISOLATED = Threshold(
@@ -24,24 +25,31 @@ _WAITING = ("double_next_isolated_pages", "single_next_isolated_pages", "next_is
 
 @check("npu.ecc", profile="standard", after=BEHIND_NPU_SMI, thresholds=(ISOLATED,))
 def memory_has_no_errors(ecc: ChipEcc, options: Options) -> Iterator[Finding]:
-    """No chip has an uncorrected memory error, or has run out of pages to isolate.
+    """Memory errors (ECC) and isolated pages.
 
-    A double-bit error destroys data: the job that meets it fails, and what it computed may be wrong. Single-bit errors
-    are corrected on the way.
+    A double-bit error destroys data: the job that reads it fails, and its results may be wrong. Single-bit errors are
+    corrected.
     """
     for subject, page in ecc.by_subject.items():
         doubles, singles, old, _ = (_sum(page, name) for name in _COUNTS)
         pages = sum(_sum(page, name) for name in _PAGES)
         waiting = sum(_sum(page, name) for name in _WAITING)
         if doubles:
-            yield _finding(subject, page, Severity.ERROR, f"{_counted(doubles, 'double-bit error')} in the memory")
+            yield _sick(messages.UNCORRECTED, subject, page, count=doubles)
         elif pages >= ISOLATED.of(options):
-            yield _finding(subject, page, Severity.ERROR, f"{pages} pages of the memory are isolated")
+            yield _sick(messages.PAGES_USED_UP, subject, page, pages=pages, limit=ISOLATED.of(options))
         elif old or pages or waiting or singles:
-            told = [(old, "earlier double-bit error"), (singles, "corrected single-bit error")]
-            told += [(pages, "isolated page"), (waiting, "page to be isolated at the next reset")]
-            yield _finding(
-                subject, page, Severity.INFO, ", ".join(_counted(count, what) for count, what in told if count)
+            told = (
+                (old, messages.EARLIER_DOUBLE_BIT),
+                (singles, messages.CORRECTED_SINGLE_BIT),
+                (pages, messages.ISOLATED_PAGES),
+                (waiting, messages.PAGES_TO_ISOLATE),
+            )
+            yield messages.CORRECTED.finding(
+                subject=subject,
+                counts=[sentence.text(count=count) for count, sentence in told if count],
+                commands=(f"npu-smi info -t ecc {_where(subject)}",),
+                evidence=_evidence(subject, page),
             )
     if ecc.failed:
         raise Unavailable(next(iter(ecc.failed.values())), because=Because.FAILED)
@@ -51,37 +59,28 @@ def _sum(page: Any, name: str) -> int:
     return sum(getattr(page, f"{memory}_{name}", None) or 0 for memory in ("ddr", "hbm"))
 
 
-def _counted(count: int, what: str) -> str:
-    noun, space, rest = what.partition(" to be ")
-    return f"{count} {noun}{'' if count == 1 else 's'}{space}{rest}"
-
-
-def _finding(subject: str, page: Any, severity: Severity, summary: str) -> Finding:
+def _where(subject: str) -> str:
     card, _, chip = subject.removeprefix("npu:").partition("/chip:")
-    where = f"-i {card}" + (f" -c {chip}" if chip else "")
-    sick = severity is Severity.ERROR
-    return Finding(
+    return f"-i {card}" + (f" -c {chip}" if chip else "")
+
+
+def _sick(message: Message, subject: str, page: Any, **params: Any) -> Finding:
+    card, _, chip = subject.removeprefix("npu:").partition("/chip:")
+    return message.finding(
         subject=subject,
-        severity=severity,
-        summary=summary,
-        detail="Jobs on this chip fail or compute wrong results." if sick else "They harm no job that runs now.",
-        hint="Leave the chip out of jobs (ASCEND_RT_VISIBLE_DEVICES), reset it, and have the card replaced if errors "
-        "come again."
-        if sick
-        else "See whether the counts grow.",
         commands=(
-            f"npu-smi info -t ecc {where}",
-            *(
-                (f"npu-smi set -t reset -i {card} -c {chip or 0}  # as root, idle; ends what runs on it",)
-                if sick
-                else ()
-            ),
+            f"npu-smi info -t ecc {_where(subject)}",
+            f"npu-smi set -t reset -i {card} -c {chip or 0}  # as root, idle; ends what runs on it",
         ),
-        evidence=tuple(
-            Evidence(source=f"npu-smi info -t ecc {where}, {name}", expected="0", actual=str(count))
-            for name, count in _told(page).items()
-        ),
-        pitfall="P053",
+        evidence=_evidence(subject, page),
+        **params,
+    )
+
+
+def _evidence(subject: str, page: Any) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(source=f"npu-smi info -t ecc {_where(subject)}, {name}", expected="0", actual=str(count))
+        for name, count in _told(page).items()
     )
 
 

@@ -1,13 +1,16 @@
-"""The network ports of the cards: up, addressed, healthy, and with one TLS switch."""
+"""The network ports of the NPUs: up, addressed, healthy, and with one TLS switch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
 from npudoctor.facts.hccn.probes import NetworkDevices, PortTls
-from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Severity, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Severity, Unavailable, check
+
+from .messages import npu_links as messages
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
 RECOVER = "hccn_tool -i {} -cfg recovery  # as root: apply /etc/hccn.conf again"
@@ -21,46 +24,39 @@ def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
     return (Evidence(source=plan.evidence[0], actual=plan.evidence[1]),) if plan.evidence else ()
 
 
-def _named(devices: Sequence[int], subjects: Mapping[int, str]) -> str:
+def _named(devices: Sequence[int], subjects: Mapping[int, str]) -> list[str]:
     names = [subjects[device] for device in devices]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    more = [messages.MORE.text(count=len(names) - 4)] if len(names) > 4 else []
+    return [*names[:4], *more]
 
 
 @check("npu.links", profile="standard", after=BEHIND_THE_DRIVER)
 def network_ports_are_up(links: CardLinks, plan: NetworkPlan) -> Iterator[Finding]:
-    """The network port of every card is up.
+    """NPU network ports up.
 
-    Cards of several nodes talk over these ports; one that is down stops the whole job while it connects. One node
-    alone does not need them.
+    NPUs of several nodes communicate over these ports; one that is down stops the whole job while it connects. A single
+    node does not need them.
     """
     down = [device for device, status in links.statuses.items() if status != "UP"]
     if down and len(down) == len(links.statuses):
-        severity = Severity.ERROR if plan.several else Severity.INFO
-        yield _down(down, links, plan, severity, "host", "no card's network port is up")
+        yield _down(messages.ALL_PORTS_DOWN, down, links, plan, "host")
     else:
-        severity = Severity.ERROR if plan.several else Severity.WARNING
         for device in down:
-            summary = f"the card's network port is {links.statuses[device]}"
-            yield _down([device], links, plan, severity, links.subjects[device], summary)
+            subject, status = links.subjects[device], links.statuses[device]
+            yield _down(messages.PORT_DOWN, [device], links, plan, subject, status=status)
     if links.failed:
         raise Unavailable(next(iter(links.failed.values())), because=Because.FAILED)
 
 
 def _down(
-    down: Sequence[int], links: CardLinks, plan: NetworkPlan, severity: Severity, subject: str, summary: str
+    message: Message, down: Sequence[int], links: CardLinks, plan: NetworkPlan, subject: str, **params: Any
 ) -> Finding:
     first = down[0]
-    several = "The job of this environment spans several nodes: it will wait for this port, and then fail."
-    alone = "One node alone does not need it; a job over several nodes fails while it connects."
-    unused = "One node alone does not need them: they are probably not cabled."
-    return Finding(
+    return message.finding(
         subject=subject,
-        severity=severity,
-        summary=summary,
-        detail=several if plan.several else unused if severity is Severity.INFO else alone,
-        hint="Nothing is to be done while jobs stay on this node."
-        if severity is Severity.INFO
-        else "Look at the cable, the optical module and the switch port; then apply the settings again.",
+        severity=Severity.ERROR if plan.several else None,
+        detail=messages.JOB_NEEDS_PORTS.text() if plan.several else None,
+        hint=messages.CHECK_PORTS.text() if plan.several else None,
         commands=(
             links.command.format(first),
             *((f"hccn_tool -i {first} -optical -g", RECOVER.format(first)) if plan.is_roce else ()),
@@ -72,7 +68,7 @@ def _down(
             ),
             *of_the_job(plan),
         ),
-        pitfall="P026",
+        **params,
     )
 
 
@@ -80,9 +76,9 @@ def _down(
 def cards_have_addresses(
     found: CardAddresses, links: CardLinks, health: CardNetHealth | None, plan: NetworkPlan
 ) -> Iterator[Finding]:
-    """Every card has an address of its own and reaches its network.
+    """NPU network addresses set, unique and reachable.
 
-    A card without an address, or with that of another, takes part in no job over several nodes; one that does not
+    An NPU without an address, or with the address of another, cannot join a job over several nodes; one that does not
     reach its network fails such a job after minutes of waiting.
     """
     yield from _without_address(found, plan)
@@ -100,28 +96,26 @@ def _without_address(found: CardAddresses, plan: NetworkPlan) -> Iterator[Findin
     if not without:
         return
     everywhere = len(without) == len(found.addresses)
-    severity = Severity.ERROR if plan.several else Severity.INFO if everywhere else Severity.WARNING
+    message = messages.NO_ADDRESSES if everywhere else messages.NO_ADDRESS
     groups = [without] if everywhere else [[device] for device in without]
     for devices in groups:
         first = devices[0]
-        yield Finding(
+        yield message.finding(
             subject="host" if everywhere else found.subjects[first],
-            severity=severity,
-            summary="no card has an address on the cards' network" if everywhere else "the card has no network address",
-            detail="One node alone does not need it."
-            if not plan.several
-            else "The job of this environment spans several nodes, whose cards find each other by these addresses.",
-            hint="Set address, netmask, gateway and detect address; /etc/hccn.conf keeps them over a reboot.",
+            severity=Severity.ERROR if plan.several else None,
+            detail=messages.JOB_NEEDS_ADDRESSES.text() if plan.several else None,
             commands=(
                 f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>  # as root",
                 f"hccn_tool -i {first} -gateway -s gateway <gateway>  # as root",
                 RECOVER.format(first),
             ),
             evidence=(
-                *(Evidence(source=found.source[d], expected="an address", actual="none") for d in devices[:4]),
+                *(
+                    Evidence(source=found.source[d], expected=messages.AN_ADDRESS.text(), actual=messages.NONE.text())
+                    for d in devices[:4]
+                ),
                 *of_the_job(plan),
             ),
-            pitfall="P027",
         )
 
 
@@ -133,21 +127,19 @@ def _shared_addresses(found: CardAddresses, plan: NetworkPlan) -> Iterator[Findi
     for address, devices in holders.items():
         if len(devices) < 2:
             continue
-        yield Finding(
+        yield messages.SAME_ADDRESS.finding(
             subject=found.subjects[devices[-1]],
-            severity=Severity.ERROR if plan.several else Severity.WARNING,
-            summary=f"{_named(devices, found.subjects)} have the same network address, {address}",
-            detail="Packets for one card go to the other: links come up and break, or are never made.",
-            hint="Give each card an address of its own, and correct /etc/hccn.conf.",
+            severity=Severity.ERROR if plan.several else None,
+            address=address,
+            npus=_named(devices, found.subjects),
             commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:4]),
             evidence=(
                 *(
-                    Evidence(source=found.source[device], expected="an address of its own", actual=address)
+                    Evidence(source=found.source[device], expected=messages.UNIQUE_ADDRESS.text(), actual=address)
                     for device in devices[:4]
                 ),
                 *of_the_job(plan),
             ),
-            pitfall="P027",
         )
 
 
@@ -159,15 +151,17 @@ def _odd_gateways(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
         return
     usual = Counter(filter(None, found.gateways.values())).most_common(1)[0][0]
     for device in without:
-        yield Finding(
+        yield messages.NO_GATEWAY.finding(
             subject=found.subjects[device],
-            severity=Severity.WARNING if plan.several else Severity.INFO,
-            summary="the card has no gateway, the others have",
-            detail="It reaches the cards of its own network only.",
-            hint="Set the gateway that belongs to its network.",
+            severity=Severity.WARNING if plan.several else None,
             commands=(f"hccn_tool -i {device} -gateway -s gateway <gateway>  # as root",),
-            evidence=(Evidence(source="/etc/hccn.conf", expected=f"a gateway, as {usual}", actual="none"),),
-            pitfall="P027",
+            evidence=(
+                Evidence(
+                    source="/etc/hccn.conf",
+                    expected=messages.A_GATEWAY.text(usual=usual),
+                    actual=messages.NONE.text(),
+                ),
+            ),
         )
 
 
@@ -181,19 +175,16 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
         status = odd[first]
         unset = status in _UNSET
         needed = plan.several or not (everywhere or unset)
-        yield Finding(
-            subject="host" if everywhere else links.subjects[first],
-            severity=Severity.WARNING if needed else Severity.INFO,
-            summary=("every card" if everywhere else "the card")
-            + (
-                " has no address to detect its network by" if unset else f" reports the health of its network: {status}"
-            ),
-            detail="Without one the card cannot tell whether it reaches its network."
-            if unset
-            else "It does not reach the address that it detects its network by: a wrong address, gateway or VLAN.",
-            hint="Set a detect address: the gateway, or another card's address."
-            if unset
-            else "Look at address, gateway and detect address of the card, then at the switch port and its VLAN.",
+        subject = "host" if everywhere else links.subjects[first]
+        severity = Severity.WARNING if needed else Severity.INFO
+        more: dict[str, Any] = {} if unset else {"status": status}
+        if everywhere:
+            message = messages.NO_DETECT_ADDRESSES if unset else messages.ALL_UNREACHABLE
+        else:
+            message = messages.NO_DETECT_ADDRESS if unset else messages.UNREACHABLE
+        yield message.finding(
+            subject=subject,
+            severity=severity,
             commands=(
                 f"hccn_tool -i {first} -net_health -g",
                 f"hccn_tool -i {first} -netdetect -g",
@@ -206,16 +197,16 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
                 ),
                 *of_the_job(plan),
             ),
-            pitfall="P028",
+            **more,
         )
 
 
 @check("npu.tls", profile="standard", after=BEHIND_THE_DRIVER, fix="npu.tls-off")
 def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> Iterator[Finding]:
-    """The TLS switch is the same on all cards.
+    """TLS switch equal on all NPUs.
 
-    Two cards of which one encrypts and the other does not never connect: the job waits and fails with EI0006, from
-    HDK 25.2.0 on with EI0016.
+    Two NPUs never connect if only one of them encrypts: the job waits and fails with EI0006, from HDK 25.2.0 on with
+    EI0016.
     """
     switches = {device: next((card.switch for card in answer.cards), 0) for device, answer in tls.by_device.items()}
     counts = Counter(switches.values())
@@ -223,13 +214,11 @@ def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> It
         (usual, most), *_ = counts.most_common(1)
         clear = most > len(switches) / 2
         odd = [device for device, switch in switches.items() if switch != usual]
-        listed = _named(odd, devices.subjects)
-        yield Finding(
+        message = messages.TLS_OFF if usual else messages.TLS_ON
+        yield message.finding(
             subject=devices.subjects[odd[0]] if clear and len(odd) == 1 else "host",
-            severity=Severity.ERROR if plan.several else Severity.WARNING,
-            summary=f"TLS is {_word(1 - usual)} on {listed} and {_word(usual)} on the other cards",
-            detail="Cards with different switches do not connect with each other over their network ports.",
-            hint="Set the same on all cards of all nodes: off, or on with certificates everywhere.",
+            severity=Severity.ERROR if plan.several else None,
+            npus=_named(odd, devices.subjects),
             commands=(
                 f"for i in {' '.join(map(str, odd))}; do hccn_tool -i $i -tls -s enable {usual}; done  # as root",
             ),
@@ -245,11 +234,6 @@ def tls_is_alike(tls: PortTls, devices: NetworkDevices, plan: NetworkPlan) -> It
                 *of_the_job(plan),
             ),
             fix=None if usual else FixOffer(id="npu.tls-off", params={"devices": odd}),
-            pitfall="P025",
         )
     if tls.failed:
         raise Unavailable(next(iter(tls.failed.values())), because=Because.FAILED)
-
-
-def _word(switch: int) -> str:
-    return "on" if switch else "off"

@@ -1,4 +1,4 @@
-"""The links between the cards."""
+"""The links between the chips."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from npudoctor import knowledge
 from npudoctor.facts.node.cards import Cards
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology
 from npudoctor.records import dataclass
-from npudoctor.sdk import Evidence, Finding, Severity, check
+from npudoctor.sdk import Evidence, Finding, check
 
+from .messages import npu_links as messages
 from .npu import BEHIND_NPU_SMI
 
 if TYPE_CHECKING:  # the table brings its module with it when it is asked for
@@ -37,18 +38,15 @@ class OddPair:
 
 @check("npu.topology", profile="standard", after=BEHIND_NPU_SMI)
 def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Cards | None) -> Iterator[Finding]:
-    """The links between the cards are those that the product has, in both directions.
+    """Links between chips as the product has them.
 
-    A pair that talks over PCIe or across the CPUs where it should have a direct link slows every collective down to
-    its own pace.
+    A pair that communicates over PCIe or across the CPUs instead of a direct link slows every collective down.
     """
     uneven = list(_uneven(topology))
     if uneven:
-        yield Finding(
-            severity=Severity.WARNING,
-            summary=f"npu-smi shows {_counted(uneven)} with another link in one direction than in the other",
-            detail="The matrix is not symmetric: the driver sees a link that is half there.",
-            hint="Read the kernel log for link errors; a reboot trains the links again.",
+        yield messages.ASYMMETRIC.finding(
+            count=len(uneven),
+            pairs=_named(uneven),
             commands=(COMMAND, "dmesg | grep -i hccs"),
             evidence=tuple(_evidence(pair) for pair in uneven[:8]),
         )
@@ -124,33 +122,20 @@ def _slow_links(odd: list[OddPair], topology: Topology, info: NpuSmiInfo, plan: 
     involved = Counter(device for pair in odd for device in (pair.one, pair.other))
     culprit, pairs = involved.most_common(1)[0]
     alone = pairs == len(odd) and len(odd) > 1 and len(topology.devices) > 2
-    return Finding(
+    message = messages.NO_DIRECT_LINK if plan is not None else messages.FEW_WITHOUT_DIRECT_LINK
+    return message.finding(
         subject=subject_of_label(culprit, info) if alone else "host",
-        severity=Severity.WARNING,
-        summary=f"{_counted(odd)} without the direct link that "
-        + ("this product has" if plan is not None else "most cards here have"),
-        detail=_by_the_majority(plan)
-        + "These cards talk over PCIe or across the CPUs; collectives that include them run at that pace.",
-        hint="Read the kernel log for link errors and reboot once; a card that keeps a slow link needs service. Until "
-        "then, jobs of fewer cards can leave it out.",
+        count=len(odd),
+        pairs=_named(odd),
+        as_of=str(knowledge.hardware().as_of),
         commands=(COMMAND, "dmesg | grep -i hccs"),
         evidence=tuple(_evidence(pair) for pair in odd[:8]),
     )
 
 
-def _by_the_majority(plan: LinkPlan | None) -> str:
-    if plan is not None:
-        return ""
-    as_of = knowledge.hardware().as_of
-    return (
-        f"The links of this board are not in the hardware table (as of {as_of}): most of its own cards set the rule. "
-    )
-
-
-def _counted(pairs: list[OddPair]) -> str:
-    named = ", ".join(f"{pair.one}–{pair.other}" for pair in pairs[:4])
-    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
-    return f"{len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'} of cards ({named}{more})"
+def _named(pairs: list[OddPair]) -> list[str]:
+    more = [messages.MORE.text(count=len(pairs) - 4)] if len(pairs) > 4 else []
+    return [*(f"{pair.one}–{pair.other}" for pair in pairs[:4]), *more]
 
 
 def _evidence(pair: OddPair) -> Evidence:

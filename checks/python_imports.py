@@ -1,15 +1,17 @@
-"""Whether torch and torch_npu can be imported in the target Python, and if not, why."""
+"""The imports of torch and torch_npu in the target Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from npudoctor.facts.node.context import SoftwareStack
-from npudoctor.facts.python.imports import IMPORT_TIMEOUT, ImportAttempt, TorchImport, TorchNpuImport
+from npudoctor.facts.python.imports import IMPORT_TIMEOUT, ImportAttempt, TorchImport, TorchNpuImport, first_line
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, Unavailable, check
 
-from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, cause_of
+from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, as_sentence, cause_of
+from .messages import python as messages
 
 
 @check(
@@ -20,9 +22,9 @@ from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, cau
     explained_by=(*NO_CANN, *WRONG_PACKAGES, *BEHIND_AN_IMPORT, "python.import-torch-npu"),
 )
 def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> Iterator[Finding]:
-    """torch can be imported.
+    """import torch.
 
-    Since torch 2.5, `import torch` imports torch_npu too, so a fault of that one, or of CANN, looks like one of torch.
+    Since torch 2.5, `import torch` imports torch_npu too, so a fault of torch_npu or CANN looks like one of torch.
     """
     attempt = imported.plain
     if attempt.ok:
@@ -30,11 +32,9 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
     if imported.is_broken_itself:
         yield _failed(imported.alone or attempt, python, subject_of="torch")
         return
-    yield Finding(
+    yield messages.THROUGH_TORCH_NPU.finding(
         subject="python",
-        summary=f"import torch {attempt.failure}, through torch_npu, which it loads by itself",
-        detail="torch alone is whole: with TORCH_DEVICE_BACKEND_AUTOLOAD=0 the same import works.",
-        hint="Mend torch_npu. Until then torch can be used without it.",
+        error=first_line(attempt.error or attempt.failure),
         commands=("export TORCH_DEVICE_BACKEND_AUTOLOAD=0",),
         evidence=(
             *as_evidence(attempt),
@@ -43,7 +43,6 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
                 actual="works" if imported.alone else "not tried",
             ),
         ),
-        pitfall="P064",
         symptom=True,
     )
 
@@ -59,52 +58,55 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
 def torch_npu_can_be_imported(
     imported: TorchNpuImport, torch: TorchImport | None, python: PythonEnvironment
 ) -> Iterator[Finding]:
-    """torch_npu can be imported.
+    """import torch_npu.
 
-    It is tried in a process of its own, so that a crash or a hang of it is a finding and nothing worse.
+    It runs in a new process, so that a crash or a hang is only a finding.
     """
     if imported.attempt.ok:
         return
     if torch is not None and torch.is_broken_itself:
-        raise Unavailable("torch itself cannot be imported", blocked_by="python.import-torch")
+        raise Unavailable(messages.TORCH_BROKEN.text(), blocked_by="python.import-torch")
     yield _failed(imported.attempt, python, subject_of="torch_npu")
 
 
 def _failed(attempt: ImportAttempt, python: PythonEnvironment, *, subject_of: str) -> Finding:
     cause = cause_of(attempt.message, f"python.import-{subject_of.replace('_', '-')}")
+    of_npu = subject_of == "torch_npu"
     said = attempt.error or attempt.last_line
-    detail = f"Known cause: {cause.title}. {_sentence(cause.cause)}" if cause else None
+    details: list[str] = []
+    if attempt.signal and attempt.crashed_in:
+        details.append(messages.CRASHED_IN.text(place=attempt.crashed_in))
     if attempt.signal and attempt.last_line:
-        detail = f"The last line that it wrote: {attempt.last_line}" + (f" {detail}" if detail else "")
-    return Finding(
-        subject="python",
-        summary=f"import {subject_of} {attempt.failure}",
-        detail=detail,
-        hint=_sentence(cause.fix[0]) if cause and cause.fix else _usual(attempt),
-        commands=(f"{python.executable} -X faulthandler -c 'import {subject_of}'",),
-        evidence=(
+        details.append(messages.LAST_LINE.text(line=attempt.last_line))
+    if cause:
+        details.append(messages.KNOWN_CAUSE.text(title=cause.title, cause=as_sentence(cause.cause)))
+    rest: dict[str, Any] = {
+        "subject": "python",
+        "detail": "\n".join(details) or None,
+        "hint": as_sentence(cause.fix[0]) if cause and cause.fix else _usual(attempt),
+        "commands": (f"{python.executable} -X faulthandler -c 'import {subject_of}'",),
+        "evidence": (
             Evidence(
-                source=f"{attempt.what} in a fresh process of {python.executable}",
+                source=f"{attempt.what} in a new process of {python.executable}",
                 expected="no error",
                 actual=said[:600] if said and not attempt.timed_out else attempt.failure,
             ),
             *([Evidence(source="stderr", actual=attempt.stderr[-600:])] if attempt.stderr and attempt.signal else []),
         ),
-        pitfall=cause.id if cause else None,
-        symptom=subject_of == "torch_npu",
-    )
+        "pitfall": cause.id if cause else None,
+        "symptom": of_npu,
+    }
+    if attempt.timed_out:
+        message = messages.TORCH_NPU_TIMED_OUT if of_npu else messages.TORCH_TIMED_OUT
+        return message.finding(seconds=attempt.seconds, **rest)
+    if attempt.signal:
+        message = messages.TORCH_NPU_CRASHED if of_npu else messages.TORCH_CRASHED
+        return message.finding(signal=attempt.signal, **rest)
+    message = messages.TORCH_NPU_FAILED if of_npu else messages.TORCH_FAILED
+    return message.finding(error=first_line(said) if said else messages.NO_REASON.text(), **rest)
 
 
 def _usual(attempt: ImportAttempt) -> str:
     if attempt.timed_out:
-        return (
-            "See where it waits (py-spy dump, or the stack in /proc/PID/stack): a driver that does not answer, or a "
-            "file system."
-        )
-    if attempt.signal:
-        return "Install the published wheel anew; one that was built here may have been built with another GCC."
-    return "Run the command below to see the whole message."
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+        return messages.FIND_WHERE_IT_WAITS.text()
+    return messages.INSTALL_WHEEL.text() if attempt.signal else messages.RUN_THE_COMMAND.text()

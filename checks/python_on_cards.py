@@ -1,8 +1,9 @@
-"""Whether the target Python sees the cards, and whether they compute."""
+"""The devices that the target Python finds, and a test computation on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.node.cards import Card, subject_of
@@ -10,9 +11,11 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
 from npudoctor.facts.python.imports import TorchNpuImport, first_line
-from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Severity, Unavailable, check
+from npudoctor.knowledge.tables.pitfalls import Pitfall
+from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Unavailable, check
 
-from ._causes import NO_CANN, WRONG_PACKAGES, cause_of
+from ._causes import NO_CANN, WRONG_PACKAGES, as_sentence, cause_of
+from .messages import python as messages
 
 _NO_CARD = ("npu.present", "container.devices", "driver.installed", "driver.access", "env.visible-devices")
 _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-torch-npu")
@@ -33,41 +36,40 @@ _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-t
     ),
 )
 def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Finding]:
-    """torch_npu sees the cards that this node has, as far as ASCEND_RT_VISIBLE_DEVICES leaves them.
+    """Devices found by torch_npu.
 
-    A job started with one process per card stops with error 107001 where fewer are seen.
+    They are those of the node, or those that ASCEND_RT_VISIBLE_DEVICES names. A job with one process per device fails
+    with error 107001 if torch_npu finds fewer.
     """
     attempt = imported.attempt
     if not attempt.ok:
-        raise Unavailable("torch_npu does not import there", blocked_by="python.import-torch-npu")
+        raise Unavailable(messages.IMPORT_FAILS.text(), blocked_by="python.import-torch-npu")
     if attempt.devices_error is not None:
         yield _no_answer(attempt.devices_error)
         return
     if attempt.device_count is None:
-        raise Unavailable("torch_npu did not say how many devices it sees", because=Because.NOT_RECORDED)
+        raise Unavailable(messages.COUNT_UNKNOWN.text(), because=Because.NOT_RECORDED)
     if not job.chips or job.source == "PCI":
-        raise Unavailable("neither npu-smi nor /dev says how many cards a job should see")
+        raise Unavailable(messages.EXPECTED_UNKNOWN.text())
     seen, there = attempt.device_count, len(job.chips)
-    left = f" that {VISIBLE}={job.variable} leaves" if job.variable is not None else ""
     if seen != there:
-        yield Finding(
+        variable = [Evidence(source=VISIBLE, actual=job.variable)] if job.variable is not None else []
+        yield messages.TOO_FEW.finding(
             subject="python",
-            summary=f"torch_npu sees {seen or 'no'} device{'s' if seen != 1 else ''} of the {there}{left}",
-            detail="The runtime counts what the driver gives to this process; npu-smi and /dev show more or fewer.",
-            hint="Compare the device nodes that this user or container has with those of the node; look into "
-            "~/ascend/log for the reason that the runtime gives.",
+            found=seen,
+            expected=there,
             commands=("ls -l /dev/davinci*", "npu-smi info -l"),
             evidence=(
                 Evidence(source="torch.npu.device_count()", expected=str(there), actual=str(seen)),
-                Evidence(source=job.source, actual=f"{there} chips"),
+                Evidence(source=job.source, actual=messages.CHIPS.text(count=there)),
+                *variable,
             ),
             symptom=True,
         )
     elif attempt.available is False:
-        yield Finding(
+        yield messages.NOT_AVAILABLE.finding(
             subject="python",
-            summary=f"torch.npu.is_available() says no, with {seen} devices",
-            hint="Look into ~/ascend/log for the reason that the runtime gives.",
+            count=seen,
             evidence=(Evidence(source="torch.npu.is_available()", expected="True", actual="False"),),
             symptom=True,
         )
@@ -77,27 +79,35 @@ def all_cards_are_seen(imported: TorchNpuImport, job: JobCards) -> Iterator[Find
 
 def _no_answer(error: str) -> Finding:
     cause = cause_of(error, "python.devices")
-    return Finding(
+    return messages.NO_LIST.finding(
         subject="python",
-        summary=f"torch_npu cannot name its devices: {first_line(error)}",
-        detail=f"Known cause: {cause.title}: {cause.cause}." if cause else None,
-        hint=f"Mend: {cause.fix[0]}." if cause and cause.fix else "Look into ~/ascend/log for the reason.",
-        evidence=(Evidence(source="torch.npu", expected="the devices", actual=error[:600]),),
+        error=first_line(error),
+        detail=_known(cause),
+        hint=_fix_of(cause),
+        evidence=(Evidence(source="torch.npu", expected=messages.THE_DEVICES.text(), actual=error[:600]),),
         pitfall=cause.id if cause else None,
         symptom=cause is None or cause.id != "P042",
     )
 
 
+def _known(cause: Pitfall | None) -> str | None:
+    return messages.KNOWN_CAUSE.text(title=cause.title, cause=as_sentence(cause.cause)) if cause else None
+
+
+def _fix_of(cause: Pitfall | None) -> str | None:
+    return messages.KNOWN_FIX.text(fix=cause.fix[0]) if cause and cause.fix else None
+
+
 def _named_otherwise(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
-    """What the runtime calls a chip is told where the family is another than npu-smi's: one of them is mistaken."""
+    """Reported where the name that the runtime gives a chip is of another family than npu-smi's: one is wrong."""
     hardware = knowledge.hardware()
     for card, name in zip(job.chips, names, strict=False):
         family = hardware.family_by_name(name, hbm_total_mb=card.memory_mb)
         if family is not None and card.family is not None and family.id != card.family:
-            yield Finding(
+            yield messages.NAME_MISMATCH.finding(
                 subject=card.subject,
-                severity=Severity.INFO,
-                summary=f"the runtime calls this chip {name}, npu-smi {card.name or card.family}",
+                runtime=name,
+                npu_smi=card.name or card.family,
                 evidence=(Evidence(source="aclrtGetSocName", expected=card.name, actual=name),),
             )
             return
@@ -112,30 +122,35 @@ def _named_otherwise(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]
     explained_by=("npu.health", "npu.ecc"),
 )
 def cards_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> Iterator[Finding]:
-    """A small matrix product on every idle card equals the CPU's.
+    """Test computation on every idle device.
 
-    It shows what no query does: that a card opens, that its operators are there, and that its numbers are right. The
-    numbers are small integers, whose sums are exact in half precision too.
+    A small matrix product is compared with that of the CPU. No query shows as much: that the device opens, that its
+    operators are installed, and that its results are right. The numbers are small integers, exact in half precision.
     """
     failed = {number: result for number, result in math.cards.items() if result.ok is False}
     tried = [result for result in math.cards.values() if result.ok is not None]
     if math.error is not None:
-        yield _math_finding("python", math.error, CardMath(ok=False, error=math.error), symptom=False)
+        result = CardMath(ok=False, error=math.error)
+        yield messages.NOT_STARTED.finding(subject="python", error=math.error, **_details(result))
         return
     if not tried:
-        raise NotApplicable("every card is at work: nothing was computed")
-    messages = {first_line(result.error or "") for result in failed.values()}
-    if len(failed) == len(tried) > 1 and len(messages) == 1:
+        raise NotApplicable(messages.ALL_BUSY.text())
+    errors = {first_line(result.error or messages.NO_REASON.text()) for result in failed.values()}
+    if len(failed) == len(tried) > 1 and len(errors) == 1:
         result = next(iter(failed.values()))
-        summary = f"none of {len(tried)} cards computes: {messages.pop()}"
-        yield _math_finding("python", summary, result, symptom=False)
+        yield messages.NONE_COMPUTES.finding(subject="python", count=len(tried), error=errors.pop(), **_details(result))
         return
     unhealthy = _unhealthy(info)
     for number, result in sorted(failed.items()):
         subject = _subject(number, job.chips)
-        what = "computes wrongly" if result.max_abs_error else "does not compute"
-        summary = f"card {number} {what}: {first_line(result.error or 'it does not say why')}"
-        yield _math_finding(subject, summary, result, symptom=subject in unhealthy)
+        message = messages.WRONG_RESULT if result.max_abs_error else messages.DEVICE_FAILED
+        yield message.finding(
+            subject=subject,
+            device=number,
+            error=first_line(result.error or messages.NO_REASON.text()),
+            symptom=subject in unhealthy,
+            **_details(result),
+        )
 
 
 def _subject(number: int, chips: tuple[Card, ...]) -> str:
@@ -143,29 +158,25 @@ def _subject(number: int, chips: tuple[Card, ...]) -> str:
 
 
 def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
-    """The chips whose health explains that they do not compute."""
+    """The chips whose health explains that the computation fails."""
     if info is None:
         return {}
     return {subject_of(chip, info.npus): chip.health for chip in info.npus if chip.health not in (None, "OK")}
 
 
-def _math_finding(subject: str, summary: str, result: CardMath, *, symptom: bool) -> Finding:
+def _details(result: CardMath) -> dict[str, Any]:
+    """What the findings of a computation have in common."""
     error = result.error or ""
     cause = cause_of(error, "python.device-math")
-    return Finding(
-        subject=subject,
-        summary=summary,
-        detail=f"Known cause: {cause.title}: {cause.cause}." if cause else None,
-        hint=f"Mend: {cause.fix[0]}."
-        if cause and cause.fix
-        else "Run it again; if it stays, take the card out of service and collect its logs with msnpureport.",
-        evidence=(
+    return {
+        "detail": _known(cause),
+        "hint": _fix_of(cause),
+        "evidence": (
             Evidence(
                 source="a product of two 128 × 128 matrices of small integers",
-                expected="the CPU's result",
-                actual=error[:600] or f"off by {result.max_abs_error}",
+                expected=messages.RESULT_OF_CPU.text(),
+                actual=error[:600] or messages.OFF_BY.text(error=result.max_abs_error),
             ),
         ),
-        pitfall=cause.id if cause else None,
-        symptom=symptom,
-    )
+        "pitfall": cause.id if cause else None,
+    }

@@ -1,4 +1,4 @@
-"""The packages that CANN's operator compiler needs in the Python that trains."""
+"""The packages that the CANN operator compiler requires in the Python of the jobs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.requirements import required
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
-from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
+from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, check
+
+from .messages import python as messages
 
 _INSTALL_PACKAGES = FixOffer(id="python.install-packages")
 
 
 @check("python.packages", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-packages")
 def packages_of_the_compiler_are_there(python: PythonEnvironment, cann: Cann) -> Iterator[Finding]:
-    """What CANN's operator compiler imports is installed, and numpy fits the CANN.
+    """Packages of the CANN operator compiler installed.
 
-    The compiler starts this Python behind the scenes. A missing package ends as error 500001 in the first operator,
-    and no message names the package.
+    The compiler starts this Python in the background. A missing package, or a numpy that this CANN does not support,
+    causes error 500001 at the first operator, and no message names the package.
     """
     layout = knowledge.layout()
     missing = [
@@ -35,30 +37,26 @@ def packages_of_the_compiler_are_there(python: PythonEnvironment, cann: Cann) ->
     before_numpy_2 = version is not None and version < CannVersion.parse(layout.more["numpy_2_from_cann"])
     if missing:
         names = " ".join("'numpy<2'" if name == "numpy" and before_numpy_2 else name for name in missing)
-        yield Finding(
+        yield messages.PACKAGES_MISSING.finding(
             subject="python",
-            summary=f"packages that CANN's operator compiler imports are missing: {', '.join(missing)}",
-            detail="torch_npu does not declare them, and the failure names none: GEInitialize failed, code 500001.",
-            hint="Install them into this Python.",
+            packages=missing,
+            count=len(missing),
             commands=(f"{python.executable} -m pip install {names}",),
             evidence=(Evidence(source=python.executable, expected=", ".join(missing), actual="not installed"),),
             fix=_INSTALL_PACKAGES,
-            pitfall="P006",
         )
     numpy = python.distributions.get("numpy")
     major = re.match(r"\d+", numpy.version) if numpy is not None else None
     if numpy is None or major is None or installed is None:
         return
     if int(major[0]) >= 2 and before_numpy_2:
-        yield Finding(
+        yield messages.NUMPY_TOO_NEW.finding(
             subject="python",
-            summary=f"numpy {numpy.version} does not fit CANN {installed.stated}, which needs numpy 1.x",
-            detail="The operator compiler of this CANN breaks with numpy 2: error code 500001 at the first operator.",
-            hint="Install the last numpy of the 1.x line.",
+            cann=installed.stated,
+            numpy=numpy.version,
             commands=(f"{python.executable} -m pip install 'numpy<2'",),
             evidence=(Evidence(source=python.executable, expected="numpy < 2", actual=f"numpy {numpy.version}"),),
             fix=_INSTALL_PACKAGES,
-            pitfall="P007",
         )
     else:
         yield from _documented_window(numpy.version, installed.stated)
@@ -69,9 +67,9 @@ def _documented_window(numpy: str, cann: str | None) -> Iterator[Finding]:
     window = required([f"numpy{support.numpy}"], "numpy") if support is not None and support.numpy else None
     with contextlib.suppress(ParseError):
         if window is not None and not window.accepts(numpy):
-            yield Finding(
+            yield messages.NUMPY_UNDOCUMENTED.finding(
                 subject="python",
-                severity=Severity.INFO,
-                summary=f"numpy {numpy} lies outside the documented window of CANN {cann}, and works as a rule",
+                numpy=numpy,
+                cann=cann,
                 evidence=(Evidence(source="documents of this CANN", expected=str(window), actual=numpy),),
             )

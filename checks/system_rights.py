@@ -1,4 +1,4 @@
-"""What the person who asks is not shown."""
+"""What the current user cannot see."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Iterator
 from npudoctor.facts.hccn.probes import NetworkDevices
 from npudoctor.facts.node.context import Presence
 from npudoctor.facts.node.current_user import Asker
-from npudoctor.sdk import Evidence, Finding, Severity, check
+from npudoctor.sdk import Evidence, Finding, check
+
+from .messages import system as messages
 
 
 @check("system.rights", profile="standard")
 def nothing_is_hidden(asker: Asker, found: Presence | None, devices: NetworkDevices | None) -> Iterator[Finding]:
-    """Nothing is hidden from the user who asks.
+    """Current user can see everything the checks need.
 
-    Some of what is judged is shown to root alone; what npudoctor may not see it skips, and does not call healthy.
+    Some of what is checked is visible to root alone. npudoctor skips what it cannot see and does not call it healthy.
     """
     if asker.is_root or found is None or not (found.cards or found.software):
         return
-    hidden = ["the kernel log", "the firewall", "processes and sockets of other users"]
+    hidden = [messages.KERNEL_LOG.text(), messages.FIREWALL.text(), messages.OTHER_USERS.text()]
     if devices is not None and not found.in_container:
-        hidden.insert(0, "the cards' network ports (hccn_tool)")
-    yield Finding(
-        severity=Severity.INFO,
-        summary=f"as {asker.user.name} npudoctor may not see everything; root would add {', '.join(hidden)}",
-        hint="Checks that need one of these are skipped and say so. Nothing has to be run as root for the others.",
+        hidden.insert(0, messages.NPU_PORTS.text())
+    yield messages.HIDDEN.finding(
+        user=asker.user.name,
+        hidden=hidden,
         commands=("sudo npudoctor check",),
         evidence=(Evidence(source="user", expected="root", actual=f"{asker.user.name} (uid {asker.user.uid})"),),
     )

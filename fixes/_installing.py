@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
-from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, others_hand
+from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, untrusted_writer
+
+from . import messages
 
 RESOLVE_TIMEOUT_S = 900.0
 _REQUIREMENT = re.compile(
@@ -19,14 +21,14 @@ _CHANGE = re.compile(r"^ ([+-]) ([\w.-]+)==(\S+)", re.M)
 
 
 class NotFoundError(Exception):
-    """The installer finds no set of packages; the text is its own last word."""
+    """The installer finds no set of packages; the text is its last line."""
 
 
 def steps(host: Host, python: PythonEnvironment, wanted: Sequence[str], offline: str) -> Iterator[Step | Note]:
     """Install requirements: resolved first, then exactly what was resolved."""
     for one in wanted:
         if not _REQUIREMENT.fullmatch(one):
-            raise Refused(f"{one!r} is no requirement")
+            raise Refused(messages.NOT_A_REQUIREMENT.text(text=one))
     _may_change(host, python)
     source = _source(host, offline)
     uv = _uv(host, python)
@@ -70,10 +72,10 @@ def _source(host: Host, offline: str) -> list[str]:
     if not offline:
         return []
     if not offline.startswith("/") or not host.exists(offline) or host.stat(offline).kind != "dir":
-        raise Refused(f"offline: {offline} is no folder; name it with its whole path")
+        raise Refused(messages.NOT_A_FOLDER.text(path=offline))
     for path in (offline, *(f"{offline}/{name}" for name in host.list_dir(offline))):
-        if host.user.uid == 0 and (problem := others_hand(host, path)):
-            raise Refused(f"offline: root installs nothing that others can change: {problem}")
+        if host.user.uid == 0 and (problem := untrusted_writer(host, path)):
+            raise Refused(messages.WHEELS_NOT_TRUSTED.text(problem=problem))
     return ["--no-index", "--find-links", offline]
 
 
@@ -92,12 +94,12 @@ def _by_pip(
     done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
     if done.timed_out or done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-        raise NotFoundError((said or ["pip did not answer"])[-1].removeprefix("ERROR: ")[:300])
+        raise NotFoundError((said or [messages.NO_ANSWER.text(tool="pip")])[-1].removeprefix("ERROR: ")[:300])
     try:
         listed = json.loads(done.stdout[done.stdout.index("{") :])["install"]
         found = [(_normalised(one["metadata"]["name"]), str(one["metadata"]["version"])) for one in listed]
     except (ValueError, KeyError, TypeError) as problem:
-        raise Refused("this pip does not say what it would install; it is older than 22.2") from problem
+        raise Refused(messages.OLD_PIP.text()) from problem
     return [(name, _installed(python, name), version) for name, version in sorted(found)]
 
 
@@ -107,7 +109,8 @@ def _by_uv(
     argv = [uv, "pip", "install", "--python", python.executable, "--dry-run", *source, *wanted]
     done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
     if done.timed_out or done.returncode != 0:
-        raise NotFoundError((done.stderr.strip().splitlines() or ["uv did not answer"])[-1][:300])
+        lines = done.stderr.strip().splitlines() or [messages.NO_ANSWER.text(tool="uv")]
+        raise NotFoundError(lines[-1][:300])
     new = {_normalised(name): version for sign, name, version in _CHANGE.findall(done.stderr) if sign == "+"}
     return [(name, _installed(python, name), version) for name, version in sorted(new.items())]
 
@@ -122,23 +125,23 @@ def _installed(python: PythonEnvironment, name: str) -> str:
 
 
 def _may_change(host: Host, python: PythonEnvironment) -> None:
-    """Raise Refused for an environment that is somebody else's, or in use."""
+    """Raise Refused for an environment that belongs to another user, or is in use."""
     _must_be_own(host, python)
     prefix = python.prefix or posixpath.dirname(posixpath.dirname(python.executable))
     folders = [folder for folder in package_folders(host, python.executable) if _is_there(host, folder)]
     minor = ".".join(python.version.split(".")[:2])
     marked = f"{python.base_prefix or prefix}/lib/python{minor}/EXTERNALLY-MANAGED"
     if prefix == (python.base_prefix or prefix) and _is_there(host, marked):
-        raise Refused(f"{prefix} belongs to the operating system's packages; make a venv and name it with --python")
+        raise Refused(messages.OF_THE_SYSTEM.text(path=prefix))
     for folder in folders:
         owner = host.stat(folder)
         if "w" not in owner.access:
-            raise Refused(f"{folder} cannot be written by {host.user.name}; run this as its owner")
+            raise Refused(messages.NOT_WRITABLE.text(path=folder, user=host.user.name))
         if owner.uid != host.user.uid:
-            raise Refused(f"{folder} belongs to user {owner.uid}; run this as that user, so that its files stay theirs")
+            raise Refused(messages.OF_ANOTHER_USER.text(path=folder, uid=owner.uid))
         _made_otherwise(host, folder)
     if pid := _user_of(host, prefix):
-        raise Refused(f"process {pid} has files of {prefix} loaded; end it first")
+        raise Refused(messages.IN_USE.text(pid=pid, path=prefix))
 
 
 def _must_be_own(host: Host, python: PythonEnvironment) -> None:
@@ -149,7 +152,7 @@ def _must_be_own(host: Host, python: PythonEnvironment) -> None:
         raise Refused(why.reason) from why
     if user.uid != host.user.uid:
         where = python.prefix or python.executable
-        raise Refused(f"{where} belongs to {user.name}; run this as {user.name}: sudo -u {user.name} npudoctor fix")
+        raise Refused(messages.RUN_AS.text(path=where, user=user.name))
 
 
 def _is_there(host: Host, path: str) -> bool:
@@ -165,10 +168,10 @@ def _made_otherwise(host: Host, folder: str) -> None:
             continue
         with contextlib.suppress(Unavailable):
             if host.read(f"{folder}/{name}/INSTALLER").strip() == "conda":
-                raise Refused(f"{name} was installed by conda; change it with conda")
+                raise Refused(messages.BY_CONDA.text(name=name))
         with contextlib.suppress(Unavailable):
             if '"editable": true' in host.read(f"{folder}/{name}/direct_url.json"):
-                raise Refused(f"{name} is an editable install of a source tree")
+                raise Refused(messages.EDITABLE.text(name=name))
 
 
 def _user_of(host: Host, prefix: str) -> int | None:
@@ -195,4 +198,4 @@ def _room(host: Host, python: PythonEnvironment, replaced: Sequence[str]) -> Non
     with contextlib.suppress(Unavailable):
         free = min(int(row["free"]) for row in host.measure("disks") if row["mount"] == "/")
         if need and free < 2 * need:
-            raise Refused(f"keeping the old files takes {need >> 20} MiB, and {free >> 20} MiB are free")
+            raise Refused(messages.DISK_FULL.text(need=need >> 20, free=free >> 20))

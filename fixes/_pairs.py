@@ -1,4 +1,4 @@
-"""Which releases a Python should have, by the tables and by what the checks miss."""
+"""Which releases a Python should have, by the tables and by what the checks find missing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Refused
 
+from . import messages
+
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,60}")
 
 
 def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
-    """The releases of torch and torch_npu to install; raises Refused where nobody knows."""
+    """The releases of torch and torch_npu to install; raises Refused if no table has them."""
     for version in filter(None, (torch, torch_npu)):
         if not _VERSION.fullmatch(version):
-            raise Refused(f"{version!r} is no version")
+            raise Refused(messages.NOT_A_VERSION.text(version=version))
     if torch and torch_npu:
         return torch, torch_npu
     stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
@@ -25,7 +27,7 @@ def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | N
     for row in rows:
         if torch in ("", row.torch) and torch_npu in ("", row.version):
             return row.torch, row.version
-    raise Refused("no table says which pair this CANN wants", instead="--set torch=2.5.1 torch_npu=2.5.1")
+    raise Refused(messages.NO_PAIR_KNOWN.text(), instead="--set torch=2.5.1 torch_npu=2.5.1")
 
 
 def missing(python: PythonEnvironment, cann: Cann | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""How this container has to be started."""
+"""How to start this container."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.records import dataclass
 from npudoctor.sdk import Note, Parameters, Refused, Step, fix
+
+from . import messages
 
 
 @dataclass(frozen=True)
@@ -22,26 +24,29 @@ class RunCommand(Parameters):
     group: str = ""
 
 
-@fix("container.run-command", mends=("container.devices",))
+@fix("container.run-command", resolves=("container.devices",))
 def run_command(asked: RunCommand, nodes: DeviceNodes | None, container: Container | None) -> Iterator[Step | Note]:
-    """Print how the container is started with its cards: docker run, compose, Kubernetes. Changes nothing."""
+    """Print the command that starts the container with its NPUs.
+
+    For docker run, compose and Kubernetes. It changes nothing.
+    """
     from npudoctor.facts.node import _container_stanzas as stanzas
 
     devices = asked.devices
     if not devices and nodes is not None and container is None:
         devices = tuple(node.path for node in (*nodes.cards, *nodes.managers))
     if not devices:
-        raise Refused("say which devices", instead="--set devices=/dev/davinci0,/dev/davinci_manager")
+        raise Refused(messages.NAME_DEVICES.text(), instead="--set devices=/dev/davinci0,/dev/davinci_manager")
     for path in devices:
         if not re.fullmatch(r"/dev/[\w/]+", path):
-            raise Refused(f"{path!r} is no device node")
+            raise Refused(messages.NOT_A_DEVICE_NODE.text(path=path))
     if not re.fullmatch(r"[\w./:@-]+", asked.image):
-        raise Refused(f"{asked.image!r} is no name of an image")
+        raise Refused(messages.NOT_AN_IMAGE.text(name=asked.image))
     if asked.group and not re.fullmatch(r"[1-9]\d{0,9}", asked.group):
-        raise Refused(f"{asked.group!r} is no number of a group; stat -c %g /dev/davinci_manager prints it")
+        raise Refused(messages.NOT_A_GROUP_ID.text(group=asked.group))
     one = stanzas.stanza(devices, asked.image, group=asked.group or None, command=asked.command)
-    yield Note(f"with plain Docker:\n{stanzas.docker(one)}")
-    yield Note(f"or with the ascend runtime:\n{stanzas.ascend_runtime(one)}")
-    yield Note(f"or with compose:\n{stanzas.compose(one)}")
-    yield Note(f"or with compose and the ascend runtime:\n{stanzas.ascend_compose(one)}")
-    yield Note(f"or in Kubernetes:\n{stanzas.kubernetes(one)}")
+    yield Note(messages.PLAIN_DOCKER.text(text=stanzas.docker(one)))
+    yield Note(messages.ASCEND_RUNTIME.text(text=stanzas.ascend_runtime(one)))
+    yield Note(messages.COMPOSE.text(text=stanzas.compose(one)))
+    yield Note(messages.ASCEND_COMPOSE.text(text=stanzas.ascend_compose(one)))
+    yield Note(messages.KUBERNETES.text(text=stanzas.kubernetes(one)))

@@ -27,6 +27,8 @@ from npudoctor.sdk import (
     writing,
 )
 
+from . import messages
+
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 SYSTEM_FILE = "/etc/profile.d/npudoctor.sh"
 OWN_FILE = ".config/npudoctor/env.sh"
@@ -44,8 +46,8 @@ BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <
 
 @dataclass(frozen=True)
 class Environment(Parameters):
-    """`set` and `unset` are variables to correct. `scope` says for whom: user, system, python (the activation of the
-    examined Python's environment), or file: any `path`, for a `shell` (sh, fish, csh, systemd).
+    """`set` and `unset` are variables to correct. `scope` is user, system, python (the activation of the inspected
+    Python's environment), or file: any `path`, for a `shell` (sh, fish, csh, systemd).
     """
 
     set: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Environment(Parameters):
 
 @dataclass(frozen=True)
 class Visible(Parameters):
-    """`value` is the corrected list of cards, empty to unset it; `scope` is user or python, as for env.profile."""
+    """`value` is the corrected list of chips, empty to unset it; `scope` is user or python, as for env.profile."""
 
     value: str = ""
     scope: str = "user"
@@ -65,7 +67,14 @@ class Visible(Parameters):
 
 @fix(
     "env.profile",
-    mends=("cann.environment", "cann.single", "env.values", "env.misspelled", "env.debug-leftovers", "hccl.interface"),
+    resolves=(
+        "cann.environment",
+        "cann.single",
+        "env.values",
+        "env.misspelled",
+        "env.debug-leftovers",
+        "hccl.interface",
+    ),
     risk=Risk.SAFE,
     effect=Effect.NEW_LOGIN,
 )
@@ -78,20 +87,20 @@ def env_profile(
     python: PythonEnvironment | None,
     target: TargetPython | None,
 ) -> Iterator[Step | Note]:
-    """Give jobs CANN's environment and corrected variables, by one managed profile file.
+    """Load CANN and corrected variables from a managed profile script.
 
-    It sources the set_env.sh that is right (and NNAL's), where no CANN is in force yet, and sets or unsets what was
-    asked for; each line says why. npudoctor itself never executes these scripts.
+    It sources the matching set_env.sh (and NNAL's) if no CANN is loaded yet, and sets or unsets the given variables;
+    each line says why. npudoctor itself never executes these scripts.
     """
     from npudoctor.facts.node import job_profile
 
     if asked.scope not in ("user", "system", "python", "file") or asked.shell not in job_profile.SHELLS:
-        raise Refused(f"scope is user, system, python or file, and shell one of {', '.join(job_profile.SHELLS)}")
+        raise Refused(messages.SCOPES.text(shells=list(job_profile.SHELLS)))
     if asked.scope == "system" and (own := job_profile.OF_A_JOB & asked.set.keys()):
-        raise Refused(f"{min(own)} belongs to one job, and this file would give it to all", instead="--set scope=user")
+        raise Refused(messages.OF_ONE_JOB.text(name=min(own)), instead="--set scope=user")
     home = environment.filled("ASCEND_HOME_PATH") if environment is not None else None
     if not asked.set and not asked.unset and settings is None:
-        raise Unavailable("no CANN with a set_env.sh is installed")
+        raise Unavailable(messages.NO_SET_ENV.text())
     here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
     earlier, encoding = text_of(host, here)
     sourced = not home or not _there(host, home) or job_profile.GUARD in earlier or asked.scope == "file"
@@ -114,19 +123,20 @@ def env_profile(
 
 
 def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
-    """In a file that every login reads, only scripts that nobody but root can write are sourced."""
+    """In a file that every login reads, only scripts that root alone can write are sourced."""
     from npudoctor.facts.node.job_profile import Profile
-    from npudoctor.sdk import others_hand
+    from npudoctor.sdk import untrusted_writer
 
     assert isinstance(profile, Profile)
     scripts = [profile.settings.script if profile.settings else None, profile.nnal.set_env if profile.nnal else None]
     for script in filter(None, scripts):
-        if scope == "system" and (problem := others_hand(host, script, only_root=True)):
-            raise Refused(f"every login of this node would source {script}, but {problem}", instead="--set scope=user")
+        if scope == "system" and (problem := untrusted_writer(host, script, only_root=True)):
+            reason = messages.SCRIPT_NOT_TRUSTED.text(script=script, problem=problem)
+            raise Refused(reason, instead="--set scope=user")
     if scope == "python":
-        yield Note("it takes effect when the environment is activated", "it shows when the environment is activated")
+        yield Note(messages.AT_ACTIVATION.text(), messages.VISIBLE_AT_ACTIVATION.text())
     elif scope == "file":
-        yield Note("nothing reads this file by itself; source it", "nothing reads this file by itself")
+        yield Note(messages.SOURCE_IT.text(), messages.NOTHING_READS_IT.text())
 
 
 def _there(host: Host, path: str) -> bool:
@@ -136,7 +146,7 @@ def _there(host: Host, path: str) -> bool:
 
 
 def _abi(host: Host, nnal: Nnal | None, target: TargetPython | None) -> int:
-    """The C++ ABI of the examined torch by its own files, without starting it."""
+    """The C++ ABI of the inspected torch from its files, without starting it."""
     from npudoctor.facts.python import torch_abi
     from npudoctor.facts.python.target_python import package_folders
 
@@ -155,19 +165,19 @@ def _managed(scope: str, host: Host, python: PythonEnvironment | None) -> str:
     if scope == "user":
         home = _home(host)[0]
         if not _there(host, home):
-            raise Refused(f"{host.user.name} has no home folder: {home} is not there", instead=_A_FILE)
+            raise Refused(messages.NO_HOME.text(user=host.user.name, path=home), instead=_A_FILE)
         return f"{home}/{OWN_FILE}"
     if python is None or python.prefix is None:
-        raise Unavailable("the examined Python does not say where its environment lies")
+        raise Unavailable(messages.PREFIX_UNKNOWN.text())
     if host.exists(f"{python.prefix}/conda-meta"):
         return f"{python.prefix}/etc/conda/activate.d/npudoctor.sh"
     if host.exists(f"{python.prefix}/bin/activate"):
         return f"{python.prefix}/bin/activate"
-    raise Refused(f"{python.prefix} is neither a conda environment nor a venv", instead="--set scope=user")
+    raise Refused(messages.NOT_AN_ENVIRONMENT.text(path=python.prefix), instead="--set scope=user")
 
 
 def _home(host: Host) -> tuple[str, str]:
-    """Home folder and shell of the user who asks."""
+    """Home folder and shell of the current user."""
     with contextlib.suppress(Unavailable):
         for line in host.read("/etc/passwd").splitlines():
             fields = line.split(":")
@@ -175,7 +185,7 @@ def _home(host: Host) -> tuple[str, str]:
                 return fields[5].rstrip("/") or "/", fields[6]
     home = host.environ.get("HOME", "")
     if not home.startswith("/"):
-        raise Unavailable(f"nobody knows the home folder of {host.user.name}")
+        raise Unavailable(messages.HOME_UNKNOWN.text(user=host.user.name))
     return home.rstrip("/"), host.environ.get("SHELL", "/bin/bash")
 
 
@@ -190,7 +200,7 @@ def _sourced_at_login(host: Host) -> Iterator[Step]:
     """One line in each start-up file that does not have it yet."""
     home, shell = _home(host)
     if (kind := posixpath.basename(shell)) in _OTHER_SHELLS:
-        reason = f"the login shell is {kind}, which reads no profile of sh; write it a file of its own"
+        reason = messages.OTHER_SHELL.text(shell=kind)
         where = f"{home}/{_OTHER_SHELLS[kind][0]}"
         raise Refused(reason, instead=f"--set scope=file path={where} shell={_OTHER_SHELLS[kind][1]}")
     for name in _start_up(host, home, shell):
@@ -212,18 +222,18 @@ def _block(text: str) -> str:
     return text.partition(BEGIN)[2].partition(END)[0]
 
 
-@fix("env.visible-devices", mends=("env.visible-devices",), risk=Risk.SAFE, effect=Effect.NEW_LOGIN)
+@fix("env.visible-devices", resolves=("env.visible-devices",), risk=Risk.SAFE, effect=Effect.NEW_LOGIN)
 def visible_devices(asked: Visible, host: Host, environment: JobEnvironment) -> Iterator[Step | Note]:
     """Correct ASCEND_RT_VISIBLE_DEVICES in the user's profile.
 
-    It is a variable of a job: it goes into the user's own file, never into one that every job of the node reads.
+    It is a variable of one job: it goes into the user's own file, never into one that every job of the node reads.
     """
     import re
 
     if not re.fullmatch(r"(\d+(,\d+)*)?", asked.value):
-        raise Refused(f"{asked.value!r} is no list of card numbers")
+        raise Refused(messages.NOT_A_LIST.text(value=asked.value))
     if asked.scope not in ("user", "python"):
-        raise Refused("it belongs to one job; the scopes for it are user and python")
+        raise Refused(messages.SCOPES_OF_JOB.text())
     told = Environment(
         set={VISIBLE: asked.value} if asked.value else {}, unset=() if asked.value else (VISIBLE,), scope=asked.scope
     )

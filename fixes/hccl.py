@@ -1,4 +1,4 @@
-"""Keeps HCCL's host ports from outgoing connections, now and after a reboot."""
+"""Reserves HCCL's host ports in the kernel, now and after a reboot."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from npudoctor.sdk import (
     fix,
 )
 
+from . import messages
+
 KEY = "net.ipv4.ip_local_reserved_ports"
 OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 
 @dataclass(frozen=True)
 class ReservePorts(Parameters):
-    """`ports` are those to reserve, as in 60000-60031; empty for all that HCCL may take."""
+    """`ports` are those to reserve, as in 60000-60031; empty for all that HCCL may use."""
 
     ports: str = ""
 
 
-@fix("hccl.reserve-ports", mends=("hccl.ports-reserved", "hccl.ports-persistent"), risk=Risk.SAFE, root=True)
+@fix("hccl.reserve-ports", resolves=("hccl.ports-reserved", "hccl.ports-persistent"), risk=Risk.SAFE, root=True)
 def reserve_ports(
     asked: ReservePorts, host: Host, kernel: KernelPorts, ports: HcclPorts | None, files: SysctlFiles
 ) -> Iterator[Step | Note]:
-    """Reserve HCCL's host ports, now and for the next boot.
+    """Reserve HCCL ports, now and for the next boot.
 
-    The range is united with the ports that are reserved already, by whom ever; nothing that was reserved is let go.
+    The range is added to the ports that are already reserved, no matter by whom; none of them is released.
     """
     wanted = _wanted(asked, ports)
     assigned = [one for one in files.of(KEY) if one.path != OUR_FILE]
@@ -53,7 +55,7 @@ def reserve_ports(
         return
     later = assigned[-1] if assigned else None
     if later is not None and (later.path == LAST_FILE or _comes_after(later.path)):
-        yield Note(f"{later.path} has the last word at boot, so its line is changed too.")
+        yield Note(messages.LAST_AT_BOOT.text(path=later.path))
         yield _changed(host, later.path, later.line_number, united | at_boot)
     yield WriteFile(OUR_FILE, _content(united | at_boot | ours, kernel.reserved, at_boot, wanted), 0o644)
 
@@ -62,9 +64,9 @@ def _wanted(asked: ReservePorts, ports: HcclPorts | None) -> PortRanges:
     if asked.ports:
         return _parsed(asked.ports, "ports")
     if ports is None:
-        raise Unavailable("which ports HCCL takes is not known; name them with --set ports=60000-60031")
+        raise Unavailable(messages.PORTS_UNKNOWN.text())
     if ports.automatic:
-        raise Refused(f"the kernel chooses HCCL's ports: {ports.source}")
+        raise Refused(messages.KERNEL_CHOOSES.text(source=ports.source))
     return ports.possible
 
 
@@ -72,11 +74,11 @@ def _parsed(text: str, where: str) -> PortRanges:
     try:
         return PortRanges.parse(text)
     except ParseError as problem:
-        raise Refused(f"{where}: {problem.problem}") from problem
+        raise Refused(messages.BAD_PORTS.text(where=where, problem=problem.problem)) from problem
 
 
 def _own(host: Host) -> PortRanges:
-    """What our own file holds already: a second range is added to the first."""
+    """What our own file already reserves: a second range is added to the first."""
     if not host.exists(OUR_FILE):
         return PortRanges()
     rows = [line.partition("=")[2].strip() for line in host.read(OUR_FILE).splitlines() if line.startswith(KEY)]

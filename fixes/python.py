@@ -9,6 +9,8 @@ from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.records import dataclass
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix
 
+from . import messages
+
 PROOF = ("python.pairing", "python.cann-pairing", "python.torch", "python.torch-npu", "python.known-bad")
 
 
@@ -26,18 +28,18 @@ class Pair(Parameters):
 
 @dataclass(frozen=True)
 class Packages(Parameters):
-    """`packages` are requirements such as numpy<2; empty for what the checks miss. `offline` is a folder of wheels."""
+    """`packages` are requirements such as numpy<2; empty for what is missing. `offline` is a folder of wheels."""
 
     packages: tuple[str, ...] = ()
     offline: str = ""
 
 
-@fix("python.install-pair", mends=PROOF)
+@fix("python.install-pair", resolves=PROOF)
 def install_pair(asked: Pair, host: Host, python: PythonEnvironment, cann: Cann | None) -> Iterator[Step | Note]:
-    """Install the torch and torch_npu that this CANN pairs with, by the smallest change.
+    """Install the torch and torch_npu that match this CANN.
 
-    The plan is resolved first, with the environment's own installer and index; every package that would change is
-    listed. The files of what is replaced are kept, so that the way back needs no index.
+    By the smallest change. The plan is resolved first, with the environment's own installer and index; every package
+    that would change is listed. The files of replaced packages are kept, so that undoing requires no index.
     """
     from . import _installing, _pairs
 
@@ -50,8 +52,7 @@ def install_pair(asked: Pair, host: Host, python: PythonEnvironment, cann: Cann 
         yield from _installing.steps(host, python, wanted, asked.offline)
     except _installing.NotFoundError as why:
         if local and f"{torch}{local}" in str(why):
-            reason = f"the index has no CPU build of torch {torch}: on x86-64 it lies on PyTorch's own CPU index"
-            raise Refused(f"{reason}; name that index, or a mirror of it, in pip's configuration ({why})") from why
+            raise Refused(messages.NO_CPU_BUILD.text(version=torch, problem=why)) from why
         raise Refused(str(why)) from why
 
 
@@ -60,11 +61,14 @@ def _has(python: PythonEnvironment, name: str, version: str) -> bool:
     return found is not None and found.version == version
 
 
-@fix("python.install-packages", mends=("python.packages", "python.conflicts"))
+@fix("python.install-packages", resolves=("python.packages", "python.conflicts"))
 def install_packages(
     asked: Packages, host: Host, python: PythonEnvironment, cann: Cann | None
 ) -> Iterator[Step | Note]:
-    """Install the packages that CANN's operator compiler imports, in versions that it can use."""
+    """Install the packages that CANN's operator compiler imports.
+
+    In versions that it can use.
+    """
     from . import _installing, _pairs
 
     wanted = list(asked.packages) or _pairs.missing(python, cann)

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from npudoctor.facts.node.container import Container
 from npudoctor.records import dataclass
-from npudoctor.sdk import Host, Note, Parameters, Refused, Step, SystemdUnit, fix, others_hand
+from npudoctor.sdk import Host, Note, Parameters, Refused, Step, SystemdUnit, fix, untrusted_writer
+
+from . import messages
 
 DAEMON, SETUP = "npudoctor.service", "npudoctor-setup.service"
 USUAL_COMMAND = "/usr/local/bin/npudoctor"
@@ -28,22 +30,25 @@ class Service(Parameters):
     fixes: bool = False
 
 
-@fix("service.install", mends=(), root=True)
+@fix("service.install", resolves=(), root=True)
 def install(asked: Service, host: Host, container: Container | None) -> Iterator[Step | Note]:
-    """Install npudoctor's daemon as a service of systemd, enable it and start it."""
+    """Install npudoctor's daemon as a systemd service, enabled and started."""
     _needs_systemd(host, container)
     command = _command(asked, host)
     if not host.exists(_SYSTEMD):
-        yield Note("systemd does not run here: the service is enabled, and starts at the next boot")
+        yield Note(messages.AT_NEXT_BOOT.text())
     text = unit(DAEMON, command, network=asked.network, fixes=asked.fixes)
     if asked.setup:
         yield SystemdUnit(name=SETUP, content=unit(SETUP, command), enabled=True)
     yield SystemdUnit(name=DAEMON, content=text, enabled=True, active=True)
 
 
-@fix("service.remove", mends=(), root=True)
+@fix("service.remove", resolves=(), root=True)
 def remove(host: Host, container: Container | None) -> Iterator[Step | Note]:
-    """Stop npudoctor's services and remove their units; the history below /var/lib/npudoctor stays."""
+    """Stop and remove npudoctor's systemd services.
+
+    The history in /var/lib/npudoctor is kept.
+    """
     _needs_systemd(host, container)
     for name in (DAEMON, SETUP):
         yield SystemdUnit(name=name, content=None, enabled=False, active=False)
@@ -62,26 +67,23 @@ def unit(name: str, command: str = USUAL_COMMAND, *, network: bool = False, fixe
 
 def _needs_systemd(host: Host, container: Container | None) -> None:
     if container is not None and not host.exists(_SYSTEMD):
-        raise Refused("no systemd runs in this container; install the service on its host")
+        raise Refused(messages.SYSTEMD_OF_HOST.text())
     if host.which("systemctl") is None:
-        raise Refused("systemctl is not installed: there is no systemd here", instead="npudoctor daemon")
+        raise Refused(messages.NO_SYSTEMD.text(), instead="npudoctor daemon")
 
 
 def _command(asked: Service, host: Host) -> str:
-    """The command that root will run at every boot: nobody else may be able to change it."""
+    """The command that root will run at every boot: no other user may be able to change it."""
     command = asked.command or os.path.join(os.path.dirname(sys.executable), "npudoctor")
     if not re.fullmatch(r"/[\w@+=:,./-]+", command):
-        raise Refused(f"{command!r} cannot stand in a unit: give an absolute path of plain characters")
+        raise Refused(messages.BAD_COMMAND.text(command=command))
     if not host.exists(command) or "x" not in host.stat(command).access:
-        raise Refused(f"{command} is no command here", instead="--set command=/path/of/npudoctor")
-    if problem := others_hand(host, command, only_root=True):
-        raise Refused(
-            f"root would run {command} at every boot, and {problem}; install npudoctor where only root writes"
-        )
+        raise Refused(messages.NOT_A_COMMAND.text(command=command), instead="--set command=/path/of/npudoctor")
+    if problem := untrusted_writer(host, command, only_root=True):
+        raise Refused(messages.COMMAND_NOT_TRUSTED.text(command=command, problem=problem))
     if not asked.command and (missing := [name for name in NEEDED if not _is_importable(name)]):
-        raise Refused(
-            f"the daemon lacks {', '.join(missing)}", instead=f"{sys.executable} -m pip install 'npudoctor[daemon]'"
-        )
+        reason = messages.DAEMON_LACKS.text(packages=missing)
+        raise Refused(reason, instead=f"{sys.executable} -m pip install 'npudoctor[daemon]'")
     return command
 
 

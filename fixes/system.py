@@ -1,4 +1,4 @@
-"""The operating system around the cards: limits of a login, shared memory, old logs."""
+"""The host system: limits of a login, shared memory, old logs."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from npudoctor.sdk import (
     writing,
 )
 
+from . import messages
+
 LIMITS_FILE = "/etc/security/limits.d/99-npudoctor.conf"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point, and no temporary file
 _LIMITS = {"nofile": "open files", "nproc": "processes and threads", "memlock": "locked memory, in KiB"}
@@ -40,87 +42,86 @@ class WantedLimits(Parameters):
     limits: Mapping[str, str] = field(default_factory=dict)
 
 
-@fix("system.limits", mends=("system.limits",), effect=Effect.NEW_LOGIN, root=True)
+@fix("system.limits", resolves=("system.limits",), effect=Effect.NEW_LOGIN, root=True)
 def raise_limits(asked: WantedLimits, host: Host, container: Container | None) -> Iterator[Step | Note]:
-    """Raise what a login may open, start and lock, in one file of /etc/security/limits.d.
+    """Raise the ulimits of logins in /etc/security/limits.d.
 
-    It holds for everybody who logs in through PAM; services have limits of their own (LimitNOFILE= and so on).
+    They apply to every user who logs in through PAM; services have their own limits (LimitNOFILE= and so on).
     """
     if container is not None:
-        raise Refused("limits of a container are given when it starts: --ulimit, or the pod's runtime")
+        raise Refused(messages.LIMITS_OF_CONTAINER.text())
     if not asked.limits:
-        raise Refused("say which limits", instead="--set limits.nofile=1048576")
+        raise Refused(messages.NAME_LIMITS.text(), instead="--set limits.nofile=1048576")
     old = host.read(LIMITS_FILE) if host.exists(LIMITS_FILE) else ""
     wanted = {match[1]: match[2] for match in re.finditer(r"^\* - (\w+) (\S+)$", old, re.M)} | dict(asked.limits)
     for name, value in wanted.items():
         if name not in _LIMITS or not re.fullmatch(r"unlimited|[1-9]\d{0,9}", value):
-            raise Refused(f"{name}={value}: the limits are {', '.join(_LIMITS)}, their values numbers or unlimited")
+            raise Refused(messages.BAD_LIMIT.text(name=name, value=value, known=list(_LIMITS)))
     lines = [f"# {_LIMITS[name]}\n* - {name} {value}\nroot - {name} {value}\n" for name, value in wanted.items()]
     head = "# Written by npudoctor (system.limits); `npudoctor undo` takes it back.\n"
-    yield Note("PAM gives limits at a login; this process keeps its own", "limits show at a new login through PAM only")
+    yield Note(messages.PAM_AT_LOGIN.text(), messages.VISIBLE_AT_LOGIN.text())
     yield from writing(host, LIMITS_FILE, head + "".join(lines), 0o644)
 
 
 @dataclass(frozen=True)
 class SharedSize(Parameters):
-    """`size` is what /dev/shm should have, as in 16g; it takes memory only as far as it is used."""
+    """`size` is what /dev/shm should have, as in 16g; it uses memory only for what it contains."""
 
     size: str = "16g"
 
 
-@fix("system.shm", mends=("system.shm",), root=True)
+@fix("system.shm", resolves=("system.shm",), root=True)
 def enlarge_shared_memory(
     asked: SharedSize, shared: SharedMemory, container: Container | None
 ) -> Iterator[Step | Note]:
-    """Remount /dev/shm larger, until the next boot."""
+    """Enlarge /dev/shm until the next boot."""
     size = re.fullmatch(r"([1-9]\d{0,6})([mgt])", asked.size.lower())
     if size is None:
-        raise Refused(f"{asked.size!r} is no size; write 16g")
+        raise Refused(messages.NOT_A_SIZE.text(size=asked.size))
     if container is not None:
-        raise Refused("in a container it is given at the start", instead=f"docker run --shm-size={asked.size} …")
+        raise Refused(messages.SIZE_OF_CONTAINER.text(), instead=f"docker run --shm-size={asked.size} …")
     if not shared.mounted:
-        raise Refused(f"nothing is mounted on {SHARED_MEMORY}", instead=f"sudo mount -t tmpfs tmpfs {SHARED_MEMORY}")
+        command = f"sudo mount -t tmpfs tmpfs {SHARED_MEMORY}"
+        raise Refused(messages.NOT_MOUNTED.text(path=SHARED_MEMORY), instead=command)
     wanted = int(size[1]) << {"m": 20, "g": 30, "t": 40}[size[2]]
     if shared.total_bytes >= wanted:
         return
-    yield Note(
-        f"to keep it over a reboot, /etc/fstab wants: tmpfs {SHARED_MEMORY} tmpfs defaults,size={asked.size} 0 0"
-    )
+    yield Note(messages.KEEP_IN_FSTAB.text(path=SHARED_MEMORY, size=asked.size))
     yield Remount(SHARED_MEMORY, wanted)
 
 
 @dataclass(frozen=True)
 class OldLogs(Parameters):
-    """`folder` is where the logs of jobs lie, empty for the usual place; files older than `days` go."""
+    """`folder` is the log folder of jobs, empty for the default; files older than `days` are removed."""
 
     folder: str = ""
     days: int = 7
 
 
-@fix("system.clean-logs", mends=("system.disk",))
+@fix("system.clean-logs", resolves=("system.disk",))
 def clean_logs(asked: OldLogs, host: Host, logs: LogFolder | None) -> Iterator[Step | Note]:
-    """Remove rotated logs of jobs that are older than some days.
+    """Remove old rotated logs of jobs.
 
-    Only plain files that have the name of a rotated log go, never through a link, none that a process has open, and
-    none on a network file system, where other nodes may be writing. Nothing brings them back.
+    Only regular files named like a rotated log are removed, never through a link, none that a process has open, and
+    none on a network file system, where other nodes may be writing. This cannot be undone.
     """
     if asked.days < 1:
-        raise Refused("days is at least 1")
+        raise Refused(messages.AT_LEAST_A_DAY.text())
     if logs is None:
-        raise Unavailable("the folder of the logs is not known")
+        raise Unavailable(messages.LOGS_UNKNOWN.text())
     folder = asked.folder or logs.path
     if folder.rstrip("/") != logs.path.rstrip("/"):
-        raise Refused(f"{folder} is not where this job's logs lie; that is {logs.path}")
+        raise Refused(messages.OTHER_FOLDER.text(path=folder, logs=logs.path))
     folder = real_path(host, folder)
     if kind := _network(host, folder):
-        raise Refused(f"{folder} lies on a network file system ({kind})")
+        raise Refused(messages.ON_NETWORK.text(path=folder, kind=kind))
     paths, size = _old(host, folder, asked.days * 86400)
     if paths:
         yield RemoveLogs(tuple(paths), size)
 
 
 def _network(host: Host, folder: str) -> str | None:
-    """The kind of the file system that a folder lies on, where it is a network's."""
+    """The kind of the file system of a folder, if it is a network's."""
     best = max(
         (row for row in host.measure("mounts") if f"{folder}/".startswith(f"{row['mount'].rstrip('/')}/")),
         key=lambda row: len(row["mount"]),
@@ -154,7 +155,7 @@ def _is_old(about: FileStat, latest: float, uid: int) -> bool:
 
 
 def _open_files(host: Host) -> set[str]:
-    """The files that the processes in sight have open."""
+    """The files that visible processes have open."""
     found = set()
     for row in host.measure("processes"):
         folder = f"/proc/{row['pid']}/fd"

@@ -225,7 +225,7 @@ class _Run:
     def _give_up(self, reason: str, because: Because) -> Iterator[Event]:
         for check in self.chosen:
             if check.id not in self.results:
-                yield Finished(self._keep(check.id, _skipped(check, reason, because=because)))
+                yield Finished(self._keep(check.id, _skipped(check, Unavailable(reason, because=because))))
 
     def _work(self, node: _Node) -> Any:
         if isinstance(node, str):
@@ -277,7 +277,7 @@ class _Run:
 
     def _judge(self, check: Check) -> Result:
         if blocker := self._blocker(check.after):
-            return _skipped(check, f"see {blocker}", blocked_by=blocker)
+            return _skipped(check, Unavailable(f"see {blocker}", blocked_by=blocker))
         began = time.monotonic()
         findings: list[Finding] = []
         reason = None
@@ -288,7 +288,7 @@ class _Run:
                 findings.append(self._with_run_context(finding))  # noqa: PERF401 - what came before an exception counts
         except Unavailable as why:
             if not findings:
-                return _skipped(check, why.reason, because=why.because, blocked_by=why.blocked_by)
+                return _skipped(check, why)
             reason = why.reason
         except _Crashed as crashed:
             return _crashed(check, crashed.args[0])
@@ -298,7 +298,7 @@ class _Run:
         if symptoms and (cause := self._blocker(check.explained_by)):
             findings = [finding for finding in findings if not finding.symptom]
             if not findings:
-                return _skipped(check, f"{symptoms[0].summary}: see {cause}", blocked_by=cause)
+                return _skipped(check, Unavailable(f"{symptoms[0].summary}: see {cause}", blocked_by=cause))
         duration_s = round(time.monotonic() - began, 6)
         return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
@@ -384,12 +384,13 @@ def _ended(check: Check, status: Status, **rest: Any) -> Result:
     return Result(check=check.id, title=check.title, tags=check.tags, status=status, **rest)
 
 
-def _skipped(check: Check, reason: str, *, because: Because | None = None, blocked_by: str | None = None) -> Result:
-    if blocked_by:
-        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.BLOCKED, blocked_by=blocked_by)
-    if because is Because.NOT_APPLICABLE:
-        return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.NOT_APPLICABLE)
-    return _ended(check, Status.SKIPPED, reason=reason, skip=Skip.COULD_NOT_LOOK, because=because)
+def _skipped(check: Check, why: Unavailable) -> Result:
+    rest: dict[str, Any] = {"skip": Skip.COULD_NOT_LOOK, "because": why.because}
+    if why.blocked_by:
+        rest = {"skip": Skip.BLOCKED, "blocked_by": why.blocked_by}
+    elif why.because is Because.NOT_APPLICABLE:
+        rest = {"skip": Skip.NOT_APPLICABLE}
+    return _ended(check, Status.SKIPPED, reason=why.reason, reported_by=why.reported_by, **rest)
 
 
 def _crashed(check: Check, crash: Crash, findings: Sequence[Finding] = ()) -> Result:

@@ -157,7 +157,8 @@ class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
     `silenced` is set where the site has silenced this check: its findings are kept, and do not affect the verdict.
-    `because` says what kept a `could-not-look` from looking. `duration_s` is in seconds.
+    `because` says why the facts of a `could-not-look` are unknown; `reported_by` is the check that reports that failure
+    as a finding. `duration_s` is in seconds.
     """
 
     check: Line
@@ -168,6 +169,7 @@ class Result(Model):
     skip: Skip | None = None
     because: Because | None = None
     blocked_by: Line | None = None
+    reported_by: Line | None = None
     duration_s: float = 0.0
     findings: tuple[Finding, ...] = ()
     silenced: Silenced | None = None

@@ -61,7 +61,7 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     broken: list[Result] = []
     for name, where, loading in _sources(files, folder):
         try:
-            found += [item for module in loading() for item in vars(module).values()]
+            found += [item for module in loading() for item in _offered(module)]
         except (Exception, SystemExit) as problem:
             import traceback
 
@@ -72,6 +72,14 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
                 broken.append(_broken(name, reason, traceback.format_exc()))
     broken += [_broken("knowledge.d", problem) for problem in table.site_problems()]
     return assemble(found, broken)
+
+
+def _offered(module: ModuleType) -> Iterator[object]:
+    """What a module defines, with the values of its dictionaries: one of messages has the same for several checks."""
+    for name, value in vars(module).items():
+        yield value
+        if isinstance(value, dict) and not name.startswith("_"):
+            yield from value.values()
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:

@@ -23,6 +23,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
 from npudoctor.host import (
+    STANDARD_PLACES,
     Completed,
     FileStat,
     Host,
@@ -39,7 +40,7 @@ from npudoctor.host import (
 from npudoctor.messages import Message, Sentence
 from npudoctor.records import dataclass, field
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, others_hand, text_of, writing
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -239,11 +240,19 @@ class Fix:
     id: str
     title: str
     why: str
-    mends: tuple[str, ...]
+    resolves: tuple[str, ...]
     risk: Risk
     effect: Effect
     root: bool
     function: Callable[..., Iterator[Step | Note]]
+
+    @property
+    def mends(self) -> tuple[str, ...]:
+        """The name of `resolves` in 0.1."""
+        import warnings
+
+        warnings.warn("Fix.mends is called resolves", DeprecationWarning, stacklevel=2)
+        return self.resolves
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
@@ -264,19 +273,28 @@ class Fix:
 def fix(
     id: str,
     *,
-    mends: tuple[str, ...],
+    resolves: tuple[str, ...] | None = None,
     risk: Risk = Risk.ASK,
     effect: Effect = Effect.NOW,
     root: bool = False,
+    mends: tuple[str, ...] | None = None,
 ) -> Callable[[Callable[..., Iterator[Step | Note]]], Fix]:
     """Make a fix of a generator that reads facts (and the host) and yields steps; it never writes.
 
-    `mends` are the checks that are run again to verify it; `root` says whether only root can apply it.
+    `resolves` are the checks that are run again to verify it; `root` says whether only root can apply it. `mends` is
+    the name of `resolves` in 0.1. Raises TypeError without it.
     """
+    if mends is not None:
+        import warnings  # a built-in fix never pays for it
+
+        warnings.warn(f"{id}: write resolves instead of mends", DeprecationWarning, stacklevel=2)
+    checks = mends if resolves is None else resolves
+    if checks is None:
+        raise TypeError(f"{id}: @fix requires resolves, the checks that the fix resolves; () for none")
 
     def made(function: Callable[..., Iterator[Step | Note]]) -> Fix:
         title, why = _described(id, function)
-        return Fix(id=id, title=title, why=why, mends=mends, risk=risk, effect=effect, root=root, function=function)
+        return Fix(id=id, title=title, why=why, resolves=checks, risk=risk, effect=effect, root=root, function=function)
 
     return made
 
@@ -352,10 +370,24 @@ def probe_on_cards(function: Callable[..., Any]) -> Probe:
     return Probe(function, probe(function).provides, on_cards=True)
 
 
+_RENAMED = {"others_hand": "untrusted_writer"}
+"""Names of 0.1."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    warnings.warn(f"{name} is called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]
+
+
 __all__ = [
     "HEALTH",
     "PREFLIGHT",
     "PROFILES",
+    "STANDARD_PLACES",
     "Because",
     "Check",
     "Completed",
@@ -400,11 +432,11 @@ __all__ = [
     "ask_each",
     "check",
     "fix",
-    "others_hand",
     "probe",
     "probe_on_cards",
     "real_path",
     "run_each",
     "text_of",
+    "untrusted_writer",
     "writing",
 ]

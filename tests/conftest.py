@@ -1,6 +1,9 @@
 """What all tests share: where the real captures lie, and how thorough the mutations are."""
 
 import fcntl
+import functools
+import importlib.metadata
+import itertools
 import os
 import random
 import shutil
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from npudoctor import clock
+from npudoctor import clock, plugins
 
 # Whoever starts the suite in the background has it ignore these, and the processes that it starts after it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,12 +50,27 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def _configurations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names in an empty folder, a new one each time; `tmp_path` for each test takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("configurations")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, _configurations: Iterator[Path]) -> None:
     """Whoever runs the tests may have a configuration of their own; it must not decide what they see."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "no-config"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(next(_configurations)))
     for name in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _distributions_are_read_once() -> Iterator[None]:
+    """Nothing is installed beside this process; to read what is takes longer than the rest of a run of one check."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugins, "entry_points", functools.cache(importlib.metadata.entry_points))
+        yield
 
 
 NOON = 1795262400.0

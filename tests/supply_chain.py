@@ -2,7 +2,7 @@
 
 Writes the components of the environment of PYTHON to the file SBOM (CycloneDX, JSON), then asks for advisories about
 all that requirements.lock names. Fails on an advisory. Where no advisory data can be had it says so and does not fail:
-without network nobody could build. Requires the extra `audit`.
+without network nobody could build. Requires the dependency group `audit`.
 """
 
 import json

@@ -19,6 +19,9 @@ else:
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
+GROUPS = {
+    name: [one for one in wanted if isinstance(one, str)] for name, wanted in PROJECT["dependency-groups"].items()
+}
 LOCKED_EXTRAS = ("daemon", "web")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
@@ -61,7 +64,8 @@ def missing(entries: dict[Requirement, list[str]], wanted: list[str], python: st
 def test_every_requirement_has_one_version_within_its_bounds(python: str) -> None:
     runtime = PROJECT["project"]["dependencies"]
     extras = [one for extra, wanted in EXTRAS.items() if extra != "npu" for one in wanted]
-    assert not missing(CONSTRAINTS, [*runtime, *extras], python), "run .ci/lock"
+    groups = [one for wanted in GROUPS.values() for one in wanted]
+    assert not missing(CONSTRAINTS, [*runtime, *extras, *groups], python), "run .ci/lock"
     locked = [one for extra in LOCKED_EXTRAS for one in EXTRAS[extra]]
     assert not missing(LOCK, [*runtime, *locked, *PROJECT["build-system"]["requires"]], python), "run .ci/lock"
 
@@ -91,7 +95,7 @@ def test_no_file_names_an_index_or_a_path() -> None:
 
 def test_what_nobody_needs_at_run_time_is_not_locked() -> None:
     tools = {
-        canonicalize_name(Requirement(one).name) for extra in ("test", "browser", "audit") for one in EXTRAS[extra]
+        canonicalize_name(Requirement(one).name) for wanted in (EXTRAS["test"], *GROUPS.values()) for one in wanted
     }
     assert tools & {canonicalize_name(one.name) for one in LOCK} == {"setuptools"}
 

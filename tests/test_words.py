@@ -83,7 +83,7 @@ ANY = re.compile("|".join(BANNED), re.IGNORECASE)
 """One search that passes every text with a banned expression, so that most texts cost no more."""
 
 OPEN = (
-    *("checks", "fixes", "npudoctor/checks", "npudoctor/fixes"),
+
     *("npudoctor/host", "npudoctor/facts", "npudoctor/fixer", "npudoctor/steps", "npudoctor/sim", "npudoctor/privacy"),
     *("npudoctor/knowledge", "npudoctor/compare", "npudoctor/web", "npudoctor/in_target"),
     *("npudoctor/schedule.py", "npudoctor/records.py", "npudoctor/daemon/listening.py", "npudoctor/tui/model/cards.py"),

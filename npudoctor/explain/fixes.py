@@ -38,7 +38,7 @@ def of_fix(fix: Fix, catalog: Catalog) -> dict[str, Any]:
         "id": fix.id,
         "title": fix.title,
         "why": fix.why or None,
-        "mends": list(dict.fromkeys([*fix.mends, *offered])),
+        "mends": list(dict.fromkeys([*fix.resolves, *offered])),
         "safe": fix.risk is Risk.SAFE,
         "effect": fix.effect.value,
         "root": fix.root,
@@ -69,7 +69,7 @@ def _section(one: Mapping[str, Any]) -> Iterator[str]:
     if one["why"]:
         yield from (" ".join(one["why"].split()), "")
     if one["mends"]:
-        yield "- fixes " + ", ".join(f"[`{id}`](checks.md#{id.replace('.', '')})" for id in one["mends"])
+        yield "- resolves " + ", ".join(f"[`{id}`](checks.md#{id.replace('.', '')})" for id in one["mends"])
     risk = "safe" if one["safe"] else "needs confirmation"
     yield f"- {risk}; effective {_EFFECTS[Effect(one['effect'])]}{'; requires root' if one['root'] else ''}"
     if one["parameters"]:

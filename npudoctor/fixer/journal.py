@@ -22,7 +22,7 @@ from npudoctor.fixer import serialise
 from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
 from npudoctor.records import dataclass
 from npudoctor.steps import Step
-from npudoctor.steps.files import others_hand
+from npudoctor.steps.files import untrusted_writer
 from npudoctor.steps.packages import KeepPackages
 
 SYSTEM = "/var/lib/npudoctor"
@@ -127,7 +127,7 @@ class Journal:
         for one in reversed(missing):
             self.host.make_folder(one)
         self.host.make_folder(self._runs, mode=0o700)
-        if problem := others_hand(self.host, self._runs):
+        if problem := untrusted_writer(self.host, self._runs):
             raise Refused(f"the journal is not safe there: {problem}")
 
     def begin(self, record: RunRecord) -> None:
@@ -163,7 +163,7 @@ class Journal:
             return self.host.list_dir(self._runs)
         except Unavailable as why:
             if why.because is Because.NO_RIGHT:
-                if self.host.user.uid == 0 and (hand := others_hand(self.host, self._runs)):
+                if self.host.user.uid == 0 and (hand := untrusted_writer(self.host, self._runs)):
                     raise Refused(f"the journal is not trusted: {hand}") from why
                 raise Refused(f"only its owner can see the journal in {self.folder}", instead="sudo") from why
             return ()
@@ -216,7 +216,7 @@ class Journal:
 
     def _read(self, run: str, name: str) -> dict[str, Any]:
         path = f"{self._at(run)}/{name}"
-        if hand := others_hand(self.host, path):
+        if hand := untrusted_writer(self.host, path):
             raise Refused(f"the journal is not trusted: {hand}")
         try:
             data = json.loads(self.host.read_bytes(path, limit=64 << 20))
@@ -229,5 +229,5 @@ class Journal:
     def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
             return reading(*data)
-        except serialise.BadForm as problem:
+        except serialise.InvalidData as problem:
             raise Refused(f"{self._at(run)} is not what npudoctor writes: {problem}") from problem

@@ -131,7 +131,7 @@ def covered(offer: FixOffer, params: Mapping[str, Any]) -> bool:
 
 def provers(catalog: Catalog, fix: Fix) -> tuple[str, ...]:
     """The checks that tell whether a fix has helped: those that it claims to mend and those that offer it."""
-    return tuple(id for id, check in catalog.checks.items() if id in fix.mends or check.fix == fix.id)
+    return tuple(id for id, check in catalog.checks.items() if id in fix.resolves or check.fix == fix.id)
 
 
 def make(catalog: Catalog, host: Host, request: Request, options: Options) -> FixPlan:
@@ -208,7 +208,7 @@ def _arguments(
     arguments: dict[str, Any] = {}
     try:
         told = serialise.read(fix.parameters, dict(params))
-    except serialise.BadForm as problem:
+    except serialise.InvalidData as problem:
         raise Refused(str(problem)) from problem
     for need in fix.needs:
         value: Any = facts.get(need.fact)

@@ -106,7 +106,7 @@ class Ended:
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
-_FAILURES = (StepFailed, OSError, Unavailable, Refused, serialise.BadForm)
+_FAILURES = (StepFailed, OSError, Unavailable, Refused, serialise.InvalidData)
 
 
 def apply(

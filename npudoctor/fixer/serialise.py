@@ -36,11 +36,14 @@ KINDS: Mapping[str, type] = {
 }
 """The steps that a journal can hold, by name; a plug-in's fixes are made of these too."""
 
+_RENAMED = {"dress": "metadata"}
+"""Fields of steps in journals of 0.1."""
+
 T = TypeVar("T")
 
 
-class BadForm(ValueError):
-    """Data that does not fit; the text is one line."""
+class InvalidData(ValueError):
+    """Data that is not a valid record or step; the text is one line."""
 
 
 class _Form(BaseModel):
@@ -74,7 +77,7 @@ def _as_form(hint: Any) -> Any:
 
 
 def read(record: type[T], data: Any) -> T:
-    """A record from data; raises BadForm with the first thing that is wrong."""
+    """A record from data; raises InvalidData with the first thing that is wrong."""
     try:
         made = _built(_form(record).model_validate(data))  # type: ignore[arg-type]
     except ValidationError as problem:
@@ -82,7 +85,7 @@ def read(record: type[T], data: Any) -> T:
         where = ".".join(map(str, first["loc"])) or record.__name__
         known = ", ".join(one.name for one in dataclasses.fields(record)) or "nothing"  # type: ignore[arg-type]
         said = f"is not known; it takes {known}" if first["type"] == "extra_forbidden" else f"{first['msg']}"
-        raise BadForm(f"{where} {said}" if said.startswith("is ") else f"{where}: {said}") from None
+        raise InvalidData(f"{where} {said}" if said.startswith("is ") else f"{where}: {said}") from None
     assert isinstance(made, record)
     return made
 
@@ -98,18 +101,18 @@ def written(record: Any) -> dict[str, Any]:
 
 
 def write_step(step: Step) -> dict[str, Any]:
-    """A step as data; raises BadForm for one that no journal can hold."""
+    """A step as data; raises InvalidData for one that no journal can hold."""
     kind = type(step).__name__
     if KINDS.get(kind) is not type(step):
-        raise BadForm(f"{kind} is none of the steps that can be journalled: {', '.join(KINDS)}")
+        raise InvalidData(f"{kind} is none of the steps that can be journalled: {', '.join(KINDS)}")
     return {"kind": kind, **written(step)}
 
 
 def read_step(data: Any) -> Step:
-    """A step from data; raises BadForm."""
+    """A step from data; raises InvalidData."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind not in KINDS:
-        raise BadForm(f"{kind!r} is no step; known are {', '.join(KINDS)}")
-    step: Any = read(KINDS[str(kind)], {name: value for name, value in data.items() if name != "kind"})
+        raise InvalidData(f"{kind!r} is no step; known are {', '.join(KINDS)}")
+    step: Any = read(KINDS[str(kind)], {_RENAMED.get(name, name): one for name, one in data.items() if name != "kind"})
     assert isinstance(step, Step)
     return step

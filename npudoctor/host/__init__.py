@@ -30,13 +30,25 @@ STANDARD_PLACES: Mapping[str, tuple[str, ...]] = {
 
 
 class Unavailable(Exception):
-    """A fact cannot be known here. The text is a full clause, shown to the user as the reason for a skip."""
+    """A fact cannot be known here. The text is a full clause, shown to the user as the reason for a skip.
 
-    def __init__(self, reason: str, *, because: Because = Because.ABSENT, blocked_by: str | None = None) -> None:
+    `blocked_by` is the check whose error is the cause. `reported_by` is the check that reports the same failure as a
+    finding: a summary of the run shows that finding instead of this text.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        because: Because = Because.ABSENT,
+        blocked_by: str | None = None,
+        reported_by: str | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.because = because
         self.blocked_by = blocked_by
+        self.reported_by = reported_by
 
 
 _EXHAUSTED = {

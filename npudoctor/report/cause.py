@@ -16,7 +16,7 @@ def primary(report: Report) -> tuple[Result, str] | None:
                     return result, with_subject(finding)
     for result in report.results:
         if result.leaves_undetermined:
-            return _finding_behind(result, report) or (result, f"could not determine: {result.reason}")
+            return _reported_elsewhere(result, report) or (result, f"could not determine: {result.reason}")
     if report.verdict is Verdict.UNDETERMINED:
         shown = {result.check for result in report.results}
         skipped = [result for result in report.results if result.status is Status.SKIPPED]
@@ -27,12 +27,11 @@ def primary(report: Report) -> tuple[Result, str] | None:
     return None
 
 
-def _finding_behind(unknown: Result, report: Report) -> tuple[Result, str] | None:
-    """The finding that explains why a check has no result: a tool's failure, found by another check."""
+def _reported_elsewhere(unknown: Result, report: Report) -> tuple[Result, str] | None:
+    """The finding of another check about the failure that left this one without a result."""
     for result in report.results:
-        for finding in actionable(result):
-            if unknown.reason and finding.summary.startswith(unknown.reason):
-                return result, with_subject(finding)
+        if result.check == unknown.reported_by:
+            return next(((result, with_subject(finding)) for finding in actionable(result)), None)
     return None
 
 

@@ -16,7 +16,7 @@ LARGEST_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dress:
+class FileMetadata:
     """What a file has besides its content: permission bits, owner, group, and extended attributes by name."""
 
     mode: int
@@ -29,13 +29,13 @@ class Dress:
 class WriteFile:
     """Write a file as a whole; `mode` holds its permission bits, None keeps those that it has (0644 for a new one).
 
-    A link is followed. `dress` is given to a file that comes back: mode, owner and attributes as they were.
+    A link is followed. `metadata` is given to a file that comes back: mode, owner and attributes as they were.
     """
 
     path: str
     content: str
     mode: int | None = None
-    dress: Dress | None = None
+    metadata: FileMetadata | None = None
     encoding: str = "utf-8"
 
     def preview(self, host: Host) -> str:
@@ -57,8 +57,8 @@ class WriteFile:
         if _bytes(host, self.path) != self.content.encode(self.encoding):
             return False
         found = host.stat(self.path)
-        wanted = self.dress.mode if self.dress else self.mode
-        owner = (self.dress.uid, self.dress.gid) if self.dress else (found.uid, found.gid)
+        wanted = self.metadata.mode if self.metadata else self.mode
+        owner = (self.metadata.uid, self.metadata.gid) if self.metadata else (found.uid, found.gid)
         return wanted in (None, found.mode) and owner == (found.uid, found.gid)
 
     def obstacle(self, host: Host) -> Obstacle | None:
@@ -68,13 +68,13 @@ class WriteFile:
     def apply(self, host: MutableHost) -> None:
         """Write it."""
         host.sweep(self.path)
-        dress = self.dress
+        metadata = self.metadata
         host.write_file(
             self.path,
             self.content.encode(self.encoding),
-            mode=dress.mode if dress else self.mode,
-            owner=(dress.uid, dress.gid) if dress else None,
-            attributes={name: value.encode("latin-1") for name, value in dress.attributes} if dress else None,
+            mode=metadata.mode if metadata else self.mode,
+            owner=(metadata.uid, metadata.gid) if metadata else None,
+            attributes={name: value.encode("latin-1") for name, value in metadata.attributes} if metadata else None,
         )
 
 
@@ -186,16 +186,16 @@ def text_of(host: Host, path: str) -> tuple[str, str]:
 def _as_it_is(host: Host, path: str) -> WriteFile:
     """The step that brings a file back as it is now."""
     text, encoding = text_of(host, path)
-    return WriteFile(path, text, None, dress_of(host, path), encoding)
+    return WriteFile(path, text, None, metadata_of(host, path), encoding)
 
 
-def dress_of(host: Host, path: str) -> Dress:
+def metadata_of(host: Host, path: str) -> FileMetadata:
     """What a file has besides its content."""
     found = host.stat(path)
     asked = getattr(host, "attributes", None)
     there = asked(real_path(host, path)) if asked else {}
     attributes = tuple((name, value.decode("latin-1")) for name, value in sorted(there.items()))
-    return Dress(mode=found.mode, uid=found.uid, gid=found.gid, attributes=attributes)
+    return FileMetadata(mode=found.mode, uid=found.uid, gid=found.gid, attributes=attributes)
 
 
 def obstacle_to(host: Host, path: str) -> Obstacle | None:
@@ -207,7 +207,7 @@ def obstacle_to(host: Host, path: str) -> Obstacle | None:
     if "w" not in access_to(host, folder):
         root = host.user.uid != 0
         return Obstacle(f"{folder} cannot be written by {host.user.name}", root=root)
-    if problem := others_hand(host, path):
+    if problem := untrusted_writer(host, path):
         return Obstacle(problem)
     if host.user.uid == 0 and (shared := _shared_folder(host, path)):
         return Obstacle(f"all users can write {shared}; give a path in a folder that only root can write")
@@ -230,7 +230,7 @@ def _shared_folder(host: Host, path: str) -> str | None:
     return None
 
 
-def others_hand(host: Host, path: str, *, only_root: bool = False) -> str | None:
+def untrusted_writer(host: Host, path: str, *, only_root: bool = False) -> str | None:
     """Who besides root (and this user) could change what lies at a path, or where it leads; None where nobody could."""
     look = getattr(host, "link_stat", None)
     if look is None:

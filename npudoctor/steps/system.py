@@ -9,7 +9,7 @@ import time
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
-from npudoctor.steps.files import others_hand
+from npudoctor.steps.files import untrusted_writer
 
 GRACE_S = 10.0
 """How long a process may take to act on SIGTERM."""
@@ -312,7 +312,7 @@ class RemoveLogs:
         for folder in dict.fromkeys(path.rpartition("/")[0] for path in self.paths):
             if "w" not in access_to(host, folder):
                 return Obstacle(f"{folder} cannot be written by {host.user.name}", root=host.user.uid != 0)
-            if problem := others_hand(host, folder):
+            if problem := untrusted_writer(host, folder):
                 return Obstacle(problem)
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import dataclass
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, streamed
-from npudoctor.steps.files import Dress, RemoveFile, WriteFile, dress_of, obstacle_to, unified
+from npudoctor.steps.files import FileMetadata, RemoveFile, WriteFile, metadata_of, obstacle_to, unified
 
 FOLDER = "/etc/systemd/system"
 RUNNING = "/run/systemd/system"
@@ -19,14 +19,14 @@ class SystemdUnit:
     """Make a unit's file what `content` says (None: no file), and start it at boot (`enabled`) and now (`active`).
 
     `active` None leaves running what runs; where systemd is not process 1, as in the making of an image, nothing is
-    started. `dress` is given to a file that comes back.
+    started. `metadata` is given to a file that comes back.
     """
 
     name: str
     content: str | None
     enabled: bool
     active: bool | None = None
-    dress: Dress | None = None
+    metadata: FileMetadata | None = None
 
     @property
     def path(self) -> str:
@@ -48,7 +48,7 @@ class SystemdUnit:
             content=host.read(self.path) if there else None,
             enabled=self._enabled(host),
             active=None if self.active is None else self._active(host),
-            dress=dress_of(host, self.path) if there else None,
+            metadata=metadata_of(host, self.path) if there else None,
         )
 
     def holds(self, host: Host) -> bool:
@@ -76,9 +76,9 @@ class SystemdUnit:
             raise StepFailed(why.reason) from why
 
     def _install(self, host: MutableHost, content: str) -> None:
-        coming_back = self.dress is not None  # it may have been cut off between the file and the start: start anew
+        coming_back = self.metadata is not None  # it may have been cut off between the file and the start: start anew
         changed = coming_back or not self._file_holds(host)
-        WriteFile(self.path, content, 0o644, self.dress).apply(host)
+        WriteFile(self.path, content, 0o644, self.metadata).apply(host)
         self._tell(host, "daemon-reload")
         if self.enabled is not self._enabled(host):
             streamed(host, ("systemctl", "enable" if self.enabled else "disable", self.name), STARTING_TIMEOUT_S)
@@ -103,7 +103,7 @@ class SystemdUnit:
     def _file_holds(self, host: Host) -> bool:
         if self.content is None:
             return not host.exists(self.path)
-        return WriteFile(self.path, self.content, 0o644, self.dress).holds(host)
+        return WriteFile(self.path, self.content, 0o644, self.metadata).holds(host)
 
     def _service_holds(self, host: Host) -> bool:
         return self.enabled is self._enabled(host) and self._wanted(host) in (None, self._active(host))

@@ -37,7 +37,8 @@ def test_a_toolkit_below_a_home_is_found(node: Nodes) -> None:
 def test_torch_npu_without_cann_has_one_error(node: Nodes) -> None:
     bare = node(cann={"installed": False})
     finding = only(bare.check("cann.installed"))
-    assert (finding.severity, finding.summary) == (Severity.ERROR, "no CANN toolkit is installed")
+    assert (finding.severity, finding.code) == (Severity.ERROR, "cann.installed/missing")
+    assert finding.summary == "CANN toolkit not found"
     for id in ("cann.ops", "cann.environment", "cann.single", "python.cann-pairing", "python.packages"):
         assert bare.check(id).blocked_by == "cann.installed"
 
@@ -53,7 +54,7 @@ def test_torch_npu_without_cann_has_one_error(node: Nodes) -> None:
 def test_the_cann_that_torch_npu_pairs_with_is_named(node: Nodes, torch_npu: str, version: str, operators: str) -> None:
     python = {"torch_npu": torch_npu, "version": "3.11.7"}
     finding = only(node(cann={"installed": False}, python=python).check("cann.installed"))
-    assert finding.hint is not None and f"CANN {version}, which pairs with the installed torch_npu" in finding.hint
+    assert finding.hint is not None and f" {version}, to match the installed torch_npu" in finding.hint
     assert operators in finding.commands[1]
 
 
@@ -62,7 +63,9 @@ def test_a_link_that_leads_nowhere_is_a_half_removed_cann(node: Nodes) -> None:
         node(remove=["/usr/local/Ascend/ascend-toolkit/8.2.RC1"], cann={"version": "8.2.RC1"}).check("cann.installed")
     )
     assert finding.pitfall == "P092"
-    assert "leads to" in finding.summary and "which is gone" in finding.summary
+    path, target = "/usr/local/Ascend/ascend-toolkit/latest", finding.params["target"]
+    assert finding.code == "cann.installed/incomplete"
+    assert finding.summary == f"CANN installation incomplete: {path} links to missing {target}"
 
 
 def test_a_dead_link_beside_another_cann_is_an_error_only_where_a_job_goes_through_it(node: Nodes) -> None:
@@ -70,7 +73,10 @@ def test_a_dead_link_beside_another_cann_is_an_error_only_where_a_job_goes_throu
     info = {left: "package_name=Ascend-cann-toolkit\nversion=8.1.RC1\narch=aarch64\n"}
     gone = {"remove": ["/usr/local/Ascend/ascend-toolkit/8.2.RC1"], "files": info}
     used = node(cann={"version": "8.2.RC1"}, **gone)
-    assert only(used.check("cann.installed")).severity is Severity.ERROR
+    finding = only(used.check("cann.installed"))
+    assert (finding.code, finding.severity) == ("cann.installed/broken-link", Severity.ERROR)
+    assert finding.summary == f"{finding.params['path']} links to missing {finding.params['target']}"
+    assert finding.detail is not None and finding.detail.startswith("The job's environment variables use this link")
     assert used.check("cann.environment").blocked_by == "cann.installed"
     unused = node(cann={"version": "8.2.RC1", "sourced": False}, **gone)
     assert only(unused.check("cann.installed")).severity is Severity.WARNING
@@ -80,7 +86,8 @@ def test_a_toolkit_for_another_machine_is_an_error(node: Nodes) -> None:
     info = "package_name=Ascend-cann-toolkit\nversion=8.2.RC1\narch=x86_64\n"
     path = "/usr/local/Ascend/ascend-toolkit/8.2.RC1/aarch64-linux/ascend_toolkit_install.info"
     finding = only(node(cann={"version": "8.2.RC1"}, files={path: info}).check("cann.installed"))
-    assert finding.summary.endswith("is for x86_64, this machine is aarch64")
+    assert finding.code == "cann.installed/wrong-architecture"
+    assert finding.summary == "CANN is built for x86_64; this machine is aarch64"
 
 
 def test_a_recording_that_did_not_look_is_no_verdict() -> None:
@@ -99,7 +106,10 @@ def test_what_set_env_sets_is_in_force(node: Nodes, version: str) -> None:
 def test_a_shell_that_sourced_nothing_is_told_what_to_source(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.2.RC1", "sourced": False}).check("cann.environment"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P001")
-    assert finding.commands[0] == "source /usr/local/Ascend/ascend-toolkit/set_env.sh"
+    script = "/usr/local/Ascend/ascend-toolkit/set_env.sh"
+    assert finding.code == "cann.environment/not-loaded"
+    assert finding.summary == f"CANN environment not loaded: {script} was not sourced"
+    assert finding.commands[0] == f"source {script}"
     missing = {name for evidence in finding.evidence for name in evidence.source.split(", ")}
     assert {"ASCEND_HOME_PATH", "ASCEND_OPP_PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH"} <= missing
 
@@ -121,21 +131,24 @@ def test_from_8_5_on_the_script_of_the_new_layout_is_named(node: Nodes) -> None:
 def test_a_replaced_variable_is_named(node: Nodes, name: str, value: str, pitfall: str) -> None:
     finding = only(node(cann={"version": "8.2.RC1"}, environ={name: value}).check("cann.environment"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, pitfall)
-    assert name in finding.summary
+    assert finding.code == "cann.environment/incomplete"
+    assert finding.summary == f"CANN environment incomplete: {name}"
     assert any(evidence.source == name for evidence in finding.evidence)
 
 
 @pytest.mark.parametrize("name", ["ASCEND_HOME_PATH", "ASCEND_OPP_PATH"])
 def test_a_variable_that_leads_nowhere_is_named(node: Nodes, name: str) -> None:
     result = node(cann={"version": "8.2.RC1"}, environ={name: "/opt/gone"}).check("cann.environment")
-    assert result.findings[0].summary == f"{name} names /opt/gone, which is no CANN"
+    assert result.findings[0].code == "cann.environment/invalid-path"
+    assert result.findings[0].summary == f"{name} does not name a CANN installation: /opt/gone"
     assert result.findings[0].pitfall == "P066"
     assert len(result.findings) == 1
 
 
 def test_what_most_jobs_can_do_without_is_info(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.2.RC1"}, environ={"TOOLCHAIN_HOME": ""}).check("cann.environment"))
-    assert finding.severity is Severity.INFO
+    assert (finding.code, finding.severity) == ("cann.environment/optional", Severity.INFO)
+    assert finding.summary == "optional parts of the CANN environment missing: TOOLCHAIN_HOME"
 
 
 def test_driver_folders_may_come_from_the_linker_s_configuration(node: Nodes) -> None:
@@ -177,6 +190,8 @@ def test_two_canns_in_one_list_are_a_warning_that_names_both(node: Nodes) -> Non
     )
     finding = only(mixed.check("cann.single"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P022")
+    assert finding.code == "cann.single/mixed"
+    assert finding.summary == "environment variables name 2 different CANN installations"
     assert any(evidence.actual == f"CANN 8.1.RC1 in {other}" for evidence in finding.evidence)
 
 
@@ -188,6 +203,19 @@ def test_a_second_cann_that_nothing_points_to_is_no_mixture(node: Nodes) -> None
 
 def test_without_the_environment_the_mixture_is_not_judged(node: Nodes) -> None:
     assert node(cann={"sourced": False}).check("cann.single").blocked_by == "cann.environment"
+
+
+def test_a_job_that_uses_another_cann_than_the_default_is_info(node: Nodes) -> None:
+    other = "/opt/Ascend/cann-8.5.0"
+    info = "package_name=Ascend-cann-toolkit\nversion=8.5.0\narch=aarch64\n"
+    apart = node(
+        cann={"version": "8.2.RC1"},
+        files={f"{other}/aarch64-linux/ascend_toolkit_install.info": info},
+        environ={"ASCEND_HOME_PATH": other, "ASCEND_TOOLKIT_HOME": other},
+    )
+    finding = next(one for one in apart.check("cann.single").findings if one.severity is Severity.INFO)
+    assert finding.code == "cann.single/not-default"
+    assert finding.summary == f"job uses CANN 8.5.0 in {other}, but {ROOT} links to 8.2.RC1"
 
 
 # cann.ops
@@ -214,23 +242,28 @@ def test_operators_of_the_chip_and_the_toolkit_are_right(node: Nodes, product: s
 def test_missing_operators_are_an_error_with_the_package_s_name(node: Nodes, version: str, package: str) -> None:
     finding = only(node(cann={"version": version, "ops": ""}).check("cann.ops"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P008")
+    assert finding.code == "cann.ops/missing"
+    assert finding.summary == f"operator package of CANN {version} not installed"
     assert package in finding.commands[0]
 
 
 def test_operators_whose_kernels_are_gone_are_an_error(node: Nodes) -> None:
     kernels = "/usr/local/Ascend/cann-8.5.0/opp/built-in/op_impl/ai_core/tbe/kernel"
     finding = only(node(cann={"version": "8.5.0"}, remove=[kernels]).check("cann.ops"))
-    assert (finding.pitfall, "are gone" in finding.summary) == ("P008", True)
+    assert (finding.pitfall, finding.code) == ("P008", "cann.ops/kernels-missing")
+    assert finding.summary == "operator kernels of CANN 8.5.0 missing"
 
 
 def test_operators_of_another_chip_are_an_error(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.5.0", "ops": "310p"}).check("cann.ops"))
-    assert (finding.pitfall, finding.summary) == ("P034", "the operators are for 310p, these cards need 910b")
+    assert (finding.pitfall, finding.summary) == ("P034", "operator package for 310p does not match chip 910b")
+    assert finding.code == "cann.ops/wrong-chip"
 
 
 def test_operators_left_behind_are_an_error(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.2.RC1", "ops_version": "8.1.RC1"}).check("cann.ops"))
-    assert (finding.pitfall, finding.summary) == ("P059", "the operators are of CANN 8.1.RC1, the toolkit is 8.2.RC1")
+    assert (finding.pitfall, finding.summary) == ("P059", "operator package 8.1.RC1 does not match toolkit 8.2.RC1")
+    assert finding.code == "cann.ops/version-mismatch"
 
 
 def test_releases_that_are_declared_interchangeable_may_differ(node: Nodes) -> None:

@@ -41,12 +41,17 @@ def test_a_driver_that_the_list_names_passes(node: Nodes, cann: str, driver: str
 def test_a_driver_too_old_for_this_cann_is_an_error(node: Nodes, cann: str, driver: str) -> None:
     finding = only(node(cann={"version": cann}, driver={"version": driver}).check("cann.driver"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P030")
-    assert f"driver {driver}" in finding.summary and f"CANN {cann}" in finding.summary
+    assert finding.code == "cann.driver/too-old"
+    required = finding.params["required"]
+    assert finding.summary == f"driver {driver} is too old: CANN {cann} requires {required}"
 
 
 @pytest.mark.parametrize(("cann", "driver"), [("8.2.RC1", "26.0.rc1"), ("8.0.0", "25.5.0")])
 def test_a_driver_newer_than_the_list_is_info(node: Nodes, cann: str, driver: str) -> None:
-    assert only(node(cann={"version": cann}, driver={"version": driver}).check("cann.driver")).severity is Severity.INFO
+    finding = only(node(cann={"version": cann}, driver={"version": driver}).check("cann.driver"))
+    assert (finding.code, finding.severity) == ("cann.driver/not-listed", Severity.INFO)
+    as_of = finding.params["as_of"]
+    assert finding.summary == f"driver {driver} with CANN {cann}: not in the compatibility tables of {as_of}"
 
 
 def test_npu_smi_says_the_version_where_a_container_lacks_the_file(node: Nodes) -> None:
@@ -76,6 +81,8 @@ def test_an_nnal_of_the_toolkit_s_release_passes(node: Nodes) -> None:
 def test_an_nnal_of_another_release_is_a_warning(node: Nodes) -> None:
     finding = only(node(cann={"version": "8.3.RC1", "nnal": "8.1.RC1"}).check("cann.nnal"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P014")
+    assert finding.code == "cann.nnal/version-mismatch"
+    assert finding.summary == "NNAL 8.1.RC1 does not match toolkit 8.3.RC1"
 
 
 @pytest.mark.parametrize("profile", ["standard", "quick"])
@@ -87,6 +94,8 @@ def test_an_atb_of_the_other_abi_is_an_error(node: Nodes, profile: str) -> None:
     result = node(python={"cxx11_abi": False}, **said).check("cann.nnal", profile=profile)
     finding = only(result)
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P014")
+    assert finding.code == "cann.nnal/abi-mismatch"
+    assert finding.summary == "C++ ABI mismatch: ATB is built for ABI 1, torch for 0"
     assert finding.commands == ("source /usr/local/Ascend/nnal/atb/set_env.sh --cxx_abi=0",)
 
 
@@ -100,8 +109,14 @@ def test_a_package_that_needs_atb_asks_for_it(node: Nodes) -> None:
     missing = only(node(python=python).check("cann.nnal"))
     assert (missing.severity, missing.pitfall) == (Severity.WARNING, "P013")
     unsourced = node(python=python, cann={"version": "8.2.RC1", "nnal": "8.2.RC1", "sourced": False})
-    assert "was not sourced" in only(unsourced.check("cann.nnal")).summary
-    assert only(node(environ=NAMED).check("cann.nnal")).summary.startswith("NNAL is not installed")
+    not_loaded = only(unsourced.check("cann.nnal"))
+    assert not_loaded.code == "cann.nnal/not-loaded"
+    assert not_loaded.summary == "NNAL environment not loaded, but required by vllm-ascend"
+    assert missing.code == "cann.nnal/missing"
+    assert missing.summary == "NNAL not installed, but required by vllm-ascend"
+    invalid = only(node(environ=NAMED).check("cann.nnal"))
+    assert invalid.code == "cann.nnal/invalid-path"
+    assert invalid.summary == f"NNAL not found: ATB_HOME_PATH names {NAMED['ATB_HOME_PATH']}"
 
 
 @given(st.text(alphabet="D_GLIBCXX_USE_CXX11_ABI=01 \n"))

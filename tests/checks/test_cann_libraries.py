@@ -49,30 +49,36 @@ def test_a_library_that_is_gone_is_named(node: Nodes, name: str) -> None:
     common = "/usr/local/Ascend/driver/lib64/common/libc_sec.so"
     finding = only(node(cann=VERSION, remove=[f"{LIB}/{name}", common]).check(ID))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P001")
-    assert finding.summary.startswith(name)
-    assert ("which libhccl.so needs" in finding.summary) == (name == "libhccl_plf.so")
+    assert finding.code == "cann.libraries/missing"
+    assert finding.summary == f"library not found on the library path: {name}"
+    assert ("Required by libhccl.so." in str(finding.detail)) == (name == "libhccl_plf.so")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "it is empty"),
-        ("version https://git-lfs.github.com/spec/v1\n", "it is no library"),
-        (build(Elf(machine="aarch64", end=0, needed=("libc.so.6",)))[:200].decode("latin-1"), "it is cut off"),
+        ("", "empty file"),
+        ("version https://git-lfs.github.com/spec/v1\n", "not an ELF library: starts with"),
+        (
+            build(Elf(machine="aarch64", end=0, needed=("libc.so.6",)))[:200].decode("latin-1"),
+            "truncated: 200 bytes of 251",
+        ),
     ],
 )
 def test_a_damaged_library_is_named_with_the_damage(node: Nodes, content: str, words: str) -> None:
     host = node(cann=VERSION).host
     host.write_file(f"{LIB}/libhccl.so", content.encode("latin-1"))
     finding = only(next(one for one in run(host, ID).results if one.check == ID))
-    assert finding.severity is Severity.ERROR and f"libhccl.so cannot be loaded: {words}" in finding.summary
+    assert (finding.code, finding.severity) == ("cann.libraries/damaged", Severity.ERROR)
+    assert finding.summary.startswith(f"damaged library: libhccl.so ({words}")
 
 
 def test_a_library_for_another_machine_is_passed_over(node: Nodes) -> None:
     host = node(cann=VERSION).host
     host.write_file(f"{LIB}/libhccl.so", FOREIGN)
     finding = only(next(one for one in run(host, ID).results if one.check == ID))
-    assert "only here for another machine" in finding.summary
+    assert finding.code == "cann.libraries/wrong-architecture"
+    assert finding.summary == "library for another architecture: libhccl.so"
     assert finding.evidence[0].actual is not None and "x86_64" in finding.evidence[0].actual
     beside = with_path(node, "/opt/x86", files={"/opt/x86/note": ""}).host
     beside.write_file("/opt/x86/libhccl.so", FOREIGN)
@@ -88,6 +94,8 @@ def test_the_driver_s_folders_may_stand_in_the_linker_s_files(node: Nodes) -> No
     said: dict[str, Any] = {"cann": VERSION, "environ": {"LD_LIBRARY_PATH": without}}
     lost = node(files={script: quiet}, remove=["/etc/ld.so.conf.d"], **said).check(ID)
     assert (only(lost).pitfall, only(lost).severity) == ("P037", Severity.ERROR)
+    assert only(lost).code == "cann.libraries/driver-missing"
+    assert only(lost).summary == "driver library libascend_hal.so not found on the library path"
     listed = {script: quiet, "/etc/ld.so.conf.d/ascend.conf": "/usr/local/Ascend/driver/lib64/driver\n"}
     assert node(files=listed, **said).check(ID).findings == ()
 
@@ -102,14 +110,17 @@ def test_stubs_before_the_real_libraries_are_an_error(node: Nodes) -> None:
     host.write_file(f"{devlib}/libhccl.so", build(Elf(machine="aarch64", end=0)))
     finding = only(next(one for one in run(host, ID).results if one.check == ID))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P037")
-    assert devlib in finding.summary
+    assert finding.code == "cann.libraries/stubs"
+    assert finding.summary == f"stub libraries in {devlib} come before the CANN libraries"
 
 
 def test_a_copy_that_hides_cann_s_own_library_is_an_error(node: Nodes) -> None:
     host = with_path(node, "/opt/lib", files={"/opt/lib/note": ""}).host
     host.write_file("/opt/lib/libhccl.so", build(Elf(machine="aarch64", end=0)))
     finding = only(next(one for one in run(host, ID).results if one.check == ID))
-    assert finding.pitfall == "P022" and "libhccl.so from /opt/lib" in finding.summary
+    assert (finding.code, finding.pitfall) == ("cann.libraries/mixed", "P022")
+    assert finding.summary.startswith("CANN libraries are loaded from different directories: ")
+    assert "libhccl.so (/opt/lib)" in finding.params["libraries"]
 
 
 def test_behind_an_environment_that_is_not_in_force_nothing_is_looked_for(node: Nodes) -> None:

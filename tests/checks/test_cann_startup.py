@@ -59,7 +59,7 @@ def test_a_recorded_file_says_the_same_and_nothing_else(text: str) -> None:
 
 def test_without_any_such_line_the_finding_says_so(node: Nodes) -> None:
     finding = only(node(cann=UNSOURCED).check("cann.environment"))
-    assert finding.evidence[-1].actual == "none sources a set_env.sh"
+    assert finding.evidence[-1].actual == "no set_env.sh is sourced"
     assert finding.commands[-1].endswith(">> ~/.bashrc")
 
 
@@ -67,7 +67,7 @@ def test_without_any_such_line_the_finding_says_so(node: Nodes) -> None:
 def test_a_job_that_did_not_go_through_its_shell_is_told_which_file_has_the_line(node: Nodes, path: str) -> None:
     said = {"files": {path: SOURCING}, "environ": {"CONDA_PREFIX": "/opt/env"}}
     finding = only(node(cann=UNSOURCED, **said).check("cann.environment"))
-    assert finding.hint is not None and finding.hint.startswith(f"{path} sources it, but this environment")
+    assert finding.hint is not None and finding.hint.startswith(f"{path} sources the script, but this environment")
     assert finding.commands == (f"source {SCRIPT}",)
     assert finding.evidence[-1].source == f"{path}:3"
 
@@ -75,7 +75,7 @@ def test_a_job_that_did_not_go_through_its_shell_is_told_which_file_has_the_line
 def test_what_replaces_the_variable_is_behind_that_line(node: Nodes) -> None:
     said = {"files": {"/root/.bashrc": SOURCING}, "environ": {"LD_LIBRARY_PATH": "/opt/lib"}}
     finding = only(node(cann={"version": "8.2.RC1"}, **said).check("cann.environment"))
-    assert finding.hint is not None and "something behind line 3" in finding.hint
+    assert finding.hint is not None and "in line 3, but a later line" in finding.hint
 
 
 def test_two_scripts_that_are_sourced_are_named(node: Nodes) -> None:

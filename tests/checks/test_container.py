@@ -41,7 +41,8 @@ def test_without_cards_there_is_one_error_with_the_corrected_command() -> None:
     result = run({"/etc/hostname": "x"}, stats={"/etc/hostname": Overlay()})
     assert [finding.severity for finding in result.findings] == [Severity.ERROR]
     finding = result.findings[0]
-    assert (finding.subject, finding.summary) == ("container", "no card was passed into this container")
+    assert (finding.subject, finding.summary) == ("container", "no NPU device is mapped into this container")
+    assert finding.code == "container.devices/missing"
     for flag in ("--device=/dev/davinci0", "--device=/dev/davinci1", "--device=/dev/hisi_hdc", "-v /usr/local/dcmi:"):
         assert flag in finding.commands[0]
     assert "--runtime=ascend -e ASCEND_VISIBLE_DEVICES=0,1 " in finding.commands[1]
@@ -62,14 +63,15 @@ def test_a_pod_is_told_to_request_cards() -> None:
 
 def test_a_node_that_was_passed_as_a_volume_is_a_folder() -> None:
     finding = run({"/dev/davinci0/x": ""}, stats={"/dev/davinci0": Overlay(kind="dir", access="rx")}).findings[0]
-    assert finding.detail is not None and "/dev/davinci0 is a folder: it was passed with -v" in finding.detail
+    assert finding.detail is not None and "/dev/davinci0 is a directory: it was mapped with -v" in finding.detail
 
 
 @pytest.mark.parametrize("missing", MANAGERS)
 def test_a_missing_manager_node_is_named(missing: str) -> None:
     result = run({path: "" for path in ALL if path != missing})
     assert [finding.severity for finding in result.findings] == [Severity.ERROR]
-    assert result.findings[0].summary == f"the cards are here, but {missing} is not"
+    assert result.findings[0].code == "container.devices/manager-missing"
+    assert result.findings[0].summary == f"NPU manager device missing in this container: {missing}"
     assert f"--device={missing}" in result.findings[0].commands[0]
 
 
@@ -95,7 +97,10 @@ def test_a_slice_of_a_card_is_a_card() -> None:
 def test_nodes_that_the_control_group_denies_are_named(rules: str, denied: list[str]) -> None:
     result = run({**ALL, RULES: rules}, stats={RULES: Overlay()})
     assert [finding.severity for finding in result.findings] == ([Severity.ERROR] if denied else [])
-    assert all(path in result.findings[0].summary for path in denied)
+    if denied:
+        finding = result.findings[0]
+        assert (finding.code, finding.params["paths"]) == ("container.devices/denied", denied)
+        assert finding.summary == f"device rules of this container deny access to {', '.join(denied)}"
 
 
 def test_rules_that_are_none_are_not_judged() -> None:

@@ -43,17 +43,20 @@ def test_outside_a_container_it_does_not_apply(node: Nodes, id: str) -> None:
 def test_without_the_libraries_the_corrected_command_is_the_remedy(node: Nodes) -> None:
     finding = only(box(node, LIBRARIES).check("container.driver-files"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.ERROR, "container", "P009")
-    assert finding.summary == f"{LIBRARIES} is not mounted into this container"
+    assert finding.code == "container.driver-files/missing"
+    assert finding.summary == f"driver files not mounted into this container: {LIBRARIES}"
     assert f"-v {LIBRARIES}:{LIBRARIES}:ro" in finding.commands[0]
     assert "--device=/dev/davinci7" in finding.commands[0]
 
 
 def test_a_folder_that_lacks_what_it_should_hold_is_the_wrong_one(node: Nodes) -> None:
     finding = only(box(node, f"{LIBRARIES}/driver").check("container.driver-files"))
-    assert "without driver/libascend_hal.so" in finding.summary
+    assert finding.code == "container.driver-files/wrong"
+    wrong = f"{LIBRARIES} (without driver/libascend_hal.so)"
+    assert finding.summary == f"wrong driver file in this container: {wrong}"
     moved = {"sources": {LIBRARIES: "/usr/local/Ascend/driver/lib64/common"}}
     finding = only(box(node, container=moved).check("container.driver-files"))
-    assert "mounted from /usr/local/Ascend/driver/lib64/common" in finding.summary
+    assert finding.evidence[0].actual == "mounted from /usr/local/Ascend/driver/lib64/common"
 
 
 def test_a_mount_from_a_disk_of_its_own_is_the_right_place(node: Nodes) -> None:
@@ -67,7 +70,8 @@ def test_a_file_that_became_a_folder_was_not_on_the_host(node: Nodes) -> None:
     host.tree.stats[path] = Overlay(kind="dir", mode=0o755)
     result = next(one for one in run(host, "container.driver-files").results if one.check == "container.driver-files")
     finding = only(result)
-    assert "a folder" in finding.summary
+    assert finding.code == "container.driver-files/wrong"
+    assert finding.evidence[0].actual == "a directory: the host has nothing at the mounted path"
     assert finding.pitfall == "P060"
 
 
@@ -80,12 +84,18 @@ def test_what_the_ascend_runtime_does_not_mount_is_info_on_one_node(node: Nodes)
     result = box(node, f"{DRIVER}/version.info", "/etc/ascend_install.info", *NETWORK).check("container.driver-files")
     finding = only(result)
     assert (result.status, finding.severity) == (Status.OK, Severity.INFO)
-    assert all(path in finding.summary for path in NETWORK)
+    assert finding.code == "container.driver-files/optional"
+    assert set(NETWORK) <= set(finding.params["paths"])
+    paths = ", ".join(finding.params["paths"])
+    assert finding.summary == f"optional driver files not mounted into this container: {paths}"
 
 
 def test_several_nodes_need_the_cards_network_in_the_container(node: Nodes) -> None:
     finding = only(box(node, *NETWORK, **SEVERAL).check("container.driver-files"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P027")
+    assert finding.code == "container.driver-files/network"
+    paths = ", ".join(finding.params["paths"])
+    assert finding.summary == f"NPU network files not mounted into this container: {paths}"
     alone = box(node, *NETWORK, product="atlas-300i-duo", **SEVERAL).check("container.driver-files")
     assert alone.findings == ()
 
@@ -94,7 +104,8 @@ def test_the_files_of_another_driver_are_an_error(node: Nodes) -> None:
     copied = box(node, driver={"version": "25.2.0", "loaded": "24.1.rc3"})
     finding = only(copied.check("container.driver-files"))
     assert finding.severity is Severity.ERROR
-    assert finding.summary == "this container has the files of driver 25.2.0, and its host runs driver 24.1.rc3"
+    assert finding.code == "container.driver-files/version-mismatch"
+    assert finding.summary == "driver files 25.2.0 in this container do not match driver 24.1.rc3 of the host"
 
 
 def test_npu_smi_that_misses_a_library_is_the_mount_s_fault(node: Nodes) -> None:
@@ -134,15 +145,16 @@ def test_a_variable_that_holds_yields_nothing(node: Nodes, value: str) -> None:
 def test_a_variable_without_effect_is_a_warning(node: Nodes) -> None:
     finding = only(runtime(node, "0,1"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.WARNING, "container", "P061")
-    assert finding.summary == "ASCEND_VISIBLE_DEVICES asks for 0,1, and this container has 8 cards"
+    assert finding.code == "container.runtime/mismatch"
+    assert finding.summary == "ASCEND_VISIBLE_DEVICES=0,1 does not match the 8 NPU devices in this container"
     assert "--runtime=ascend -e ASCEND_VISIBLE_DEVICES=0,1 " in finding.commands[1]
 
 
 def test_a_variable_that_was_changed_after_the_start_is_told_so(node: Nodes) -> None:
     marked = {"ASCEND_VISIBLE_DEVICES": "0-3", "ASCEND_DOCKER_RUNTIME": "True"}
     finding = only(box(node, environ=marked, container={"devices": [0, 1]}).check("container.runtime"))
-    assert finding.detail == "It was changed after the start, or devices were passed besides."
-    assert "davinci0, davinci1" in finding.summary
+    assert finding.detail is not None and finding.detail.startswith("The variable was changed after")
+    assert finding.params["count"] == 2
 
 
 def test_without_cards_the_variable_is_the_clue_of_another_check(node: Nodes) -> None:

@@ -43,12 +43,14 @@ def test_an_answer_is_enough(node: Nodes) -> None:
 def test_a_missing_npu_smi_is_an_error_that_names_the_places() -> None:
     finding = only(with_cards("driver.npu-smi"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.ERROR, "host", "P060")
+    assert (finding.code, finding.summary) == ("driver.npu-smi/missing", "npu-smi not found")
     assert finding.evidence[0].expected is not None and "/usr/local/sbin/npu-smi" in finding.evidence[0].expected
 
 
 def test_a_hanging_npu_smi_is_an_error_and_blocks_what_reads_it(node: Nodes) -> None:
     hung = node(driver={"fault": "hang"})
-    assert "did not answer within" in only(hung.check("driver.npu-smi")).summary
+    finding = only(hung.check("driver.npu-smi"))
+    assert (finding.code, finding.summary) == ("driver.npu-smi/timed-out", "npu-smi timed out after 10 s")
     result = hung.check("npu.topology")
     assert (result.status, result.blocked_by) == (Status.SKIPPED, "driver.npu-smi")
 
@@ -56,7 +58,11 @@ def test_a_hanging_npu_smi_is_an_error_and_blocks_what_reads_it(node: Nodes) -> 
 @pytest.mark.parametrize(
     ("answer", "severity", "words"),
     [
-        (Completed(returncode=1, stdout="dcmi module initialize failed. ret is -8005\n"), Severity.ERROR, "-8005"),
+        (
+            Completed(returncode=1, stdout="dcmi module initialize failed. ret is -8005\n"),
+            Severity.ERROR,
+            "npu-smi failed with code -8005: inner error of the driver interface",
+        ),
         (
             Completed(returncode=1, stdout="dcmi model initialized failed, because the device is used. ret is -8020\n"),
             Severity.WARNING,
@@ -81,6 +87,8 @@ def test_what_npu_smi_says_instead_is_decoded(answer: Completed, severity: Sever
     finding = only(with_cards("driver.npu-smi", answer))
     assert finding.severity is severity
     assert words in finding.summary
+    by_code = finding.params.get("ret") is not None
+    assert finding.code == ("driver.npu-smi/error-code" if by_code else "driver.npu-smi/failed")
 
 
 def test_a_failure_that_says_nothing_of_the_card_leaves_the_run_undetermined(node: Nodes) -> None:
@@ -103,12 +111,15 @@ def test_a_cut_table_is_npu_smi_s_failure_and_no_missing_card(node: Nodes, lines
 def test_an_npu_smi_that_nobody_may_run_is_not_called_missing() -> None:
     files = {**INSTALLED, "/usr/local/sbin/npu-smi": "ELF"}
     finding = only(with_cards("driver.npu-smi", files=files))
+    assert finding.code == "driver.npu-smi/not-executable"
     assert finding.summary == "/usr/local/sbin/npu-smi cannot be executed: its mode is 0644"
     assert "sudo chmod 0755 /usr/local/sbin/npu-smi" in finding.commands
 
 
 def test_a_slow_npu_smi_is_a_warning(node: Nodes) -> None:
-    assert only(node(driver={"fault": "slow"}).check("driver.npu-smi")).severity is Severity.WARNING
+    finding = only(node(driver={"fault": "slow"}).check("driver.npu-smi"))
+    assert (finding.code, finding.severity) == ("driver.npu-smi/slow", Severity.WARNING)
+    assert finding.summary == f"npu-smi took {finding.params['seconds']:.1f} s to answer"
 
 
 def test_what_only_the_rights_keep_from_answering_is_not_npu_smi_s_fault(node: Nodes) -> None:
@@ -133,14 +144,16 @@ def test_a_driver_on_disk_with_its_modules_is_installed(node: Nodes) -> None:
 
 def test_cards_without_a_driver_are_one_error(node: Nodes) -> None:
     finding = only(node(driver={"installed": False}).check("driver.installed"))
-    assert finding.summary == "the Ascend driver is not installed, though the cards are here"
+    assert (finding.code, finding.summary) == ("driver.installed/missing", "Ascend driver not installed")
+    assert finding.detail is not None and finding.detail.startswith("The NPUs are on the PCI bus")
 
 
 def test_a_driver_that_is_not_loaded_needs_a_reboot_or_headers() -> None:
     files = {**INSTALLED, "/proc/modules": "nvme 57344 4 - Live 0x0\n"}
     finding = only(with_cards("driver.installed", files=files))
     assert finding.pitfall == "P069"
-    assert "none of its kernel modules is loaded" in finding.summary
+    assert finding.code == "driver.installed/not-loaded"
+    assert finding.summary == "driver 25.2.0 is installed, but its kernel modules are not loaded"
 
 
 def test_a_driver_without_version_info_is_half_installed_even_while_npu_smi_answers(node: Nodes) -> None:
@@ -149,8 +162,11 @@ def test_a_driver_without_version_info_is_half_installed_even_while_npu_smi_answ
     report = node(remove=["/usr/local/Ascend/driver/version.info", "/usr/local/Ascend/driver/lib64"]).report()
     installed = next(result for result in report.results if result.check == "driver.installed")
     finding = only(installed)
-    assert (finding.severity, finding.evidence[1].actual) == (Severity.ERROR, "not there")
-    assert "keep the cards answering until the next boot" in str(finding.detail)
+    assert (finding.severity, finding.evidence[1].actual) == (Severity.ERROR, "not found")
+    paths = "/usr/local/Ascend/driver/version.info, /usr/local/Ascend/driver/lib64"
+    assert finding.code == "driver.installed/incomplete"
+    assert finding.summary == f"driver installation incomplete: {paths} missing"
+    assert "until the next boot" in str(finding.detail)
     behind = {result.check for result in report.results if result.blocked_by == "driver.installed"}
     assert {"driver.npu-smi", "driver.firmware", "npu.health"} <= behind
 
@@ -173,7 +189,9 @@ def test_a_driver_at_a_recorded_prefix_is_found() -> None:
 
 def test_a_container_needs_libraries_or_npu_smi(node: Nodes) -> None:
     assert node(container={}).check("driver.installed").findings == ()
-    assert "mounted" in (only(node(container={"driver_files": False}).check("driver.installed")).detail or "")
+    finding = only(node(container={"driver_files": False}).check("driver.installed"))
+    assert finding.code == "driver.installed/not-mounted"
+    assert finding.summary == "driver libraries and npu-smi missing from this container"
 
 
 def test_without_cards_and_driver_there_is_nothing_to_judge(node: Nodes) -> None:
@@ -196,6 +214,8 @@ def test_a_pair_of_one_release_fits(node: Nodes) -> None:
 def test_boards_that_refuse_the_firmware_are_errors(node: Nodes) -> None:
     finding = only(node(firmware={"fits": False}).check("driver.firmware"))
     assert (finding.subject, finding.pitfall) == ("host", "P029")
+    assert finding.code == "driver.firmware/incompatible"
+    assert finding.summary == "driver and firmware are incompatible (npu-smi reports NOT OK)"
     key = "npu-smi info -t board -i 5"
     page = node().host.commands[key].stdout
     odd = re.sub(r"(Compatibility\s*: )OK", r"\1NOT OK", page)
@@ -213,7 +233,8 @@ def test_the_range_counts_even_where_the_boards_say_ok(node: Nodes) -> None:
     narrow = {"/usr/local/Ascend/driver/version.info": "Version=25.2.0\ncompatible_version_fw=[6.0.0,6.4.99]\n"}
     finding = only(node(files=narrow).check("driver.firmware"))
     assert finding.subject == "host"
-    assert "is not in the range [6.0.0,6.4.99]" in finding.summary
+    assert finding.code == "driver.firmware/out-of-range"
+    assert finding.summary == "firmware 7.7.0.6.236 does not match: the driver requires [6.0.0,6.4.99]"
 
 
 def test_the_firmware_s_own_list_alone_fails_nobody() -> None:
@@ -241,7 +262,8 @@ def test_a_stranger_is_told_the_group_and_the_command(node: Nodes) -> None:
     finding = only(node(user=STRANGER).check("driver.access"))
     assert finding.severity is Severity.ERROR
     assert finding.commands == ("usermod -aG HwHiAiUser dev  # as root",)
-    assert finding.summary == "dev may not open /dev/davinci0 and 10 more nodes"
+    assert finding.code == "driver.access/denied"
+    assert finding.summary == "user dev has no access to 11 NPU device nodes"
 
 
 def test_in_a_container_the_number_of_the_group_counts(node: Nodes) -> None:
@@ -251,12 +273,13 @@ def test_in_a_container_the_number_of_the_group_counts(node: Nodes) -> None:
 
 def test_a_member_whom_the_mode_keeps_out_is_told_of_the_mode(node: Nodes) -> None:
     finding = only(node(user=MEMBER, node_mode="0600").check("driver.access"))
-    assert finding.hint is not None and "the mode of the nodes keeps it out" in finding.hint
+    assert finding.hint is not None and "the mode of the device nodes denies access" in finding.hint
 
 
 def test_a_missing_manager_node_on_a_host_is_the_driver_s_fault(node: Nodes) -> None:
     finding = only(node(remove=["/dev/hisi_hdc"]).check("driver.access"))
-    assert finding.summary == "/dev/hisi_hdc is missing"
+    assert finding.code == "driver.access/missing"
+    assert finding.summary == "device node /dev/hisi_hdc missing"
 
 
 def test_a_recording_without_rights_is_no_verdict() -> None:

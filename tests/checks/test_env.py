@@ -81,6 +81,12 @@ def test_values_are_judged_with_the_severity_of_their_variable(
     assert severities(run("env.values", environ)) == expected
 
 
+def test_variables_that_exclude_each_other_are_named_together() -> None:
+    finding = run("env.values", {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}).findings[0]
+    assert finding.code == "env.values/conflict"
+    assert finding.summary == f"HCCL_INTRA_PCIE_ENABLE=1, HCCL_INTRA_ROCE_ENABLE=1: {finding.params['problem']}"
+
+
 def test_the_family_decides_where_products_differ() -> None:
     environ = {"INF_NAN_MODE_ENABLE": "0", "HCCL_RDMA_TIMEOUT": "22"}
     assert severities(run("env.values", environ, measures={"pci": PCI_910})) == []
@@ -95,29 +101,31 @@ def test_a_variable_with_a_check_of_its_own_is_left_to_it(name: str) -> None:
 
 def test_a_finding_says_what_was_seen_what_is_legal_and_what_to_do() -> None:
     finding = run("env.values", {"HCCL_INTRA_ROCE_ENABLE": "yes"}).findings[0]
-    assert finding.summary.startswith("HCCL_INTRA_ROCE_ENABLE: 'yes' is none of")
+    assert finding.code == "env.values/invalid"
+    assert finding.summary == "HCCL_INTRA_ROCE_ENABLE invalid: 'yes' is none of 0, 1"
     assert (finding.evidence[0].source, finding.evidence[0].actual) == ("HCCL_INTRA_ROCE_ENABLE", "yes")
     assert finding.commands == ("unset HCCL_INTRA_ROCE_ENABLE",)
     assert finding.pitfall == "P048" and all(link.startswith("https://") for link in finding.links)
 
 
 @pytest.mark.parametrize(
-    ("environ", "words"),
+    ("environ", "problem"),
     [
         ({"TORCH_ACL_INIT_CONFIG_PATH": "/gone.json"}, "/gone.json does not exist"),
-        ({"TORCH_ACL_INIT_CONFIG_PATH": "/folder"}, "/folder is no regular file"),
-        ({"ASCEND_PROCESS_LOG_PATH": "/closed"}, "/closed cannot be written"),
+        ({"TORCH_ACL_INIT_CONFIG_PATH": "/folder"}, "/folder is not a regular file"),
+        ({"ASCEND_PROCESS_LOG_PATH": "/closed"}, "/closed is not writable by this user"),
+        ({"ASCEND_PROCESS_LOG_PATH": "/init.json"}, "/init.json is not a directory"),
         ({"ASCEND_CUSTOM_OPP_PATH": "/folder:/gone"}, "/gone does not exist"),
     ],
 )
-def test_a_path_that_does_not_serve_is_named(environ: dict[str, str], words: str) -> None:
+def test_a_path_that_does_not_serve_is_named(environ: dict[str, str], problem: str) -> None:
     result = run(
         "env.values",
         environ,
         files={"/folder/x": "", "/closed/x": "", "/init.json": "{}"},
         stats={"/closed": Overlay(kind="dir", access="rx")},
     )
-    assert words in result.findings[0].summary
+    assert result.findings[0].params == {"name": next(iter(environ)), "problem": problem}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,7 @@ def test_a_slip_of_the_fingers_is_a_warning_that_names_what_was_meant(name: str,
     result = run("env.misspelled", {name: "5"})
     assert severities(result) == [Severity.WARNING]
     assert result.findings[0].commands == (f"unset {name}", f"export {meant}=5")
-    assert meant in result.findings[0].summary
+    assert result.findings[0].summary == f"{name} is not read by anything; did you mean {meant}?"
 
 
 def test_the_right_name_beside_the_wrong_one_is_not_overwritten() -> None:
@@ -172,21 +180,22 @@ def test_cards_that_are_here_in_rising_order_pass(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words", "right", "taken"),
+    ("value", "text", "right", "used"),
     [
-        ("0, 1", "joined by commas alone", "0,1", "takes 0 of it"),
-        ("1,0", "not in rising order", "0,1", "takes 1 of it"),
-        ("0,0,1", "named twice", "0,1", "takes 0 of it"),
-        ("6,7,8", "no card 8", "6,7", "takes 6,7 of it"),
-        ("npu0", "joined by commas alone", "0", "takes no card of it"),
-        ("8,9", "no card 8", None, "takes no card of it"),
+        ("0, 1", "is not a list of numbers separated by commas only", "0,1", "uses 0 and"),
+        ("1,0", "is not in ascending order", "0,1", "uses 1 and"),
+        ("0,0,1", "lists a chip twice", "0,1", "uses 0 and"),
+        ("6,7,8", "lists chip 8; this node has 8 chips, numbered from 0", "6,7", "uses 6,7 and"),
+        ("npu0", "is not a list of numbers separated by commas only", "0", "uses no chip"),
+        ("8,9", "lists chip 8; this node has 8 chips, numbered from 0", None, "uses no chip"),
     ],
 )
-def test_a_list_that_cann_reads_otherwise_is_an_error(value: str, words: str, right: str | None, taken: str) -> None:
+def test_a_list_that_cann_reads_otherwise_is_an_error(value: str, text: str, right: str | None, used: str) -> None:
     result = run("env.visible-devices", {"ASCEND_RT_VISIBLE_DEVICES": value})
     assert severities(result) == [Severity.ERROR]
     finding = result.findings[0]
-    assert words in finding.summary and finding.detail is not None and taken in finding.detail
+    assert finding.summary == f"ASCEND_RT_VISIBLE_DEVICES={value} {text}"
+    assert used in str(finding.detail)
     export = (f"export ASCEND_RT_VISIBLE_DEVICES={right}",) if right else ()
     assert finding.commands == (*export, "unset ASCEND_RT_VISIBLE_DEVICES")
 
@@ -231,7 +240,9 @@ def test_a_list_passes_exactly_when_it_rises_and_its_cards_are_here(numbers: lis
 def test_leftovers_of_debugging_are_told(name: str, value: str, expected: list[Severity]) -> None:
     result = run("env.debug-leftovers", {name: value})
     assert severities(result) == expected
-    assert all(finding.commands == (f"unset {name}",) for finding in result.findings)
+    for finding in result.findings:
+        assert finding.commands == (f"unset {name}",)
+        assert finding.summary == f"{name}={value} slows jobs down: {finding.params['effect']}"
 
 
 # env.master-port
@@ -267,16 +278,16 @@ def test_a_taken_default_port_is_an_error_that_names_the_owner() -> None:
     result = run("env.master-port", measures=listening(29500), commands=IDLE)
     assert severities(result) == [Severity.ERROR]
     finding = result.findings[0]
-    assert finding.summary == "port 29500, the default of MASTER_PORT, is taken by python3 (pid 60211, root)"
+    assert finding.summary == "Port 29500 (default of MASTER_PORT) in use by python3 (pid 60211, root)"
     assert finding.commands[-1].startswith("export MASTER_PORT=29501")
     assert finding.pitfall == "P018"
 
 
 def test_only_the_port_of_this_job_matters() -> None:
     assert run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29500)).findings == ()
-    assert severities(run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29600), commands=IDLE)) == [
-        Severity.ERROR
-    ]
+    found = run("env.master-port", {"MASTER_PORT": "29600"}, measures=listening(29600), commands=IDLE).findings
+    summary = "MASTER_PORT 29600 in use by python3 (pid 60211, root)"
+    assert [(one.severity, one.summary) for one in found] == [(Severity.ERROR, summary)]
 
 
 def test_a_port_on_another_node_is_not_looked_for_here() -> None:
@@ -289,20 +300,26 @@ def test_a_port_on_another_node_is_not_looked_for_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "expected"),
+    ("environ", "severity", "text"),
     [
-        ({"MASTER_PORT": "60003"}, [Severity.ERROR]),
-        ({"MASTER_PORT": "60020"}, [Severity.INFO]),
-        ({"MASTER_PORT": "29500", "HCCL_IF_BASE_PORT": "29490"}, [Severity.ERROR]),
-        ({"MASTER_PORT": "0"}, [Severity.ERROR]),
-        ({"MASTER_PORT": "70000"}, [Severity.ERROR]),
-        ({"MASTER_PORT": "http"}, [Severity.ERROR]),
-        ({"MASTER_PORT": "80"}, [Severity.WARNING]),
-        ({"MASTER_PORT": "29501"}, []),
+        ({"MASTER_PORT": "60003"}, Severity.ERROR, "is one of HCCL's ports 60000-60031"),
+        ({"MASTER_PORT": "60020"}, Severity.INFO, "is one of HCCL's ports 60000-60031"),
+        (
+            {"MASTER_PORT": "29500", "HCCL_IF_BASE_PORT": "29490"},
+            Severity.ERROR,
+            "is one of HCCL's ports 29490-29521",
+        ),
+        ({"MASTER_PORT": "0"}, Severity.ERROR, "is not a port number"),
+        ({"MASTER_PORT": "70000"}, Severity.ERROR, "is not a port number"),
+        ({"MASTER_PORT": "http"}, Severity.ERROR, "is not a port number"),
+        ({"MASTER_PORT": "80"}, Severity.WARNING, "requires root: ports below 1024 belong to the system"),
+        ({"MASTER_PORT": "29501"}, None, ""),
     ],
 )
-def test_a_master_port_that_cannot_work_is_told(environ: dict[str, str], expected: list[Severity]) -> None:
-    assert severities(run("env.master-port", environ)) == expected
+def test_a_master_port_that_cannot_work_is_told(environ: dict[str, str], severity: Severity | None, text: str) -> None:
+    found = run("env.master-port", environ).findings
+    expected = [(severity, f"MASTER_PORT={environ['MASTER_PORT']} {text}")] if severity else []
+    assert [(one.severity, one.summary) for one in found] == expected
 
 
 def test_without_any_view_of_sockets_the_master_port_is_not_judged() -> None:
@@ -317,13 +334,15 @@ def test_what_may_be_a_job_is_not_accused_while_npu_smi_does_not_tell(id: str) -
     node: dict[str, Any] = {"commands": hangs, "files": KERNEL, "measures": listening(port)}
     result = run(id, **node)
     assert (result.status, result.skip, result.findings) == (Status.SKIPPED, Skip.COULD_NOT_LOOK, ())
-    assert f"port {port} is held by python3 (pid 60211, root), and nobody can tell" in str(result.reason)
+    held = f"port {port} is held by python3 (pid 60211, root), which may belong to a running job: "
+    assert str(result.reason).startswith(held)
     assert "`npu-smi info` did not answer within 10 s" in str(result.reason)
     stranger = {**LAUNCHER, "name": "cupsd", "cmdline": ["/usr/sbin/cupsd"]}
     node["measures"] = {**listening(port), "processes": [stranger]}
     assert severities(run(id, **node)) == [Severity.ERROR]
 
 
+@pytest.mark.thorough
 @given(
     st.dictionaries(st.sampled_from(["MASTER_PORT", "ASCEND_RT_VISIBLE_DEVICES", "HCCL_BUFFSIZE"]), st.text(max_size=9))
 )

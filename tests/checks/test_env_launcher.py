@@ -37,6 +37,7 @@ def test_nothing_left_over_passes(node: Nodes, environ: dict[str, str]) -> None:
 def test_the_place_of_a_rank_in_a_shell_is_a_warning(node: Nodes) -> None:
     finding = only(node(environ=RANK).check(ID))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P024")
+    assert finding.summary == ("Stale launcher variables set: RANK=1, LOCAL_RANK=1, WORLD_SIZE=8, LOCAL_WORLD_SIZE=8")
     assert finding.commands == ("unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE",)
 
 
@@ -47,19 +48,22 @@ def test_while_a_job_runs_it_is_info(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "words"),
+    ("environ", "summary"),
     [
-        ({"RANK": "8", "WORLD_SIZE": "8"}, "RANK=8 does not fit: 8 is not below WORLD_SIZE=8"),
-        ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "not below LOCAL_WORLD_SIZE=2"),
-        ({"LOCAL_WORLD_SIZE": "16", "WORLD_SIZE": "32"}, "16 ranks for 8 cards"),
-        ({"LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "2"}, "more than WORLD_SIZE=2"),
-        ({"LOCAL_RANK": "4", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3"}, "there is no card 4 for it"),
-        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE=eight"),
+        ({"RANK": "8", "WORLD_SIZE": "8"}, "RANK=8 is not below WORLD_SIZE=8"),
+        ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "2"}, "LOCAL_RANK=2 is not below LOCAL_WORLD_SIZE=2"),
+        ({"LOCAL_WORLD_SIZE": "16", "WORLD_SIZE": "32"}, "LOCAL_WORLD_SIZE=16, but only 8 chips for these ranks"),
+        ({"LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "2"}, "LOCAL_WORLD_SIZE=4 is more than WORLD_SIZE=2"),
+        (
+            {"LOCAL_RANK": "4", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3"},
+            "LOCAL_RANK=4, but only 4 chips for these ranks",
+        ),
+        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE invalid: 'eight' is no whole number"),
     ],
 )
-def test_values_that_do_not_fit_each_other_are_said(node: Nodes, environ: dict[str, str], words: str) -> None:
+def test_values_that_do_not_fit_each_other_are_said(node: Nodes, environ: dict[str, str], summary: str) -> None:
     finding = only(node(environ=environ).check(ID))
-    assert finding.severity is Severity.WARNING and words in finding.summary
+    assert (finding.severity, finding.summary) == (Severity.WARNING, summary)
     worker = only(node(environ={**environ, "TORCHELASTIC_RUN_ID": "a1"}).check(ID))
     assert worker.severity is Severity.ERROR
 

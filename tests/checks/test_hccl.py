@@ -77,6 +77,10 @@ def severities(result: Result) -> list[Severity]:
     return [finding.severity for finding in result.findings]
 
 
+def summaries(result: Result) -> list[str]:
+    return [finding.summary for finding in result.findings]
+
+
 # hccl.base-port
 
 
@@ -95,7 +99,7 @@ def test_legal_port_variables_pass(environ: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "problem"),
     [
         ("HCCL_IF_BASE_PORT", "sixty", "no number"),
         ("HCCL_IF_BASE_PORT", "1000", "not between 1024 and 65520"),
@@ -104,35 +108,64 @@ def test_legal_port_variables_pass(environ: dict[str, str]) -> None:
         ("HCCL_NPU_SOCKET_PORT_RANGE", "16666;16667", "neither a port"),
     ],
 )
-def test_a_port_variable_that_hccl_refuses_is_an_error(name: str, value: str, words: str) -> None:
+def test_a_port_variable_that_hccl_refuses_is_an_error(name: str, value: str, problem: str) -> None:
     result = run("hccl.base-port", environ={name: value})
     assert severities(result) == [Severity.ERROR]
     finding = result.findings[0]
-    assert name in finding.summary and words in finding.summary
+    assert (finding.code, finding.params["name"]) == ("hccl.base-port/invalid", name)
+    assert finding.summary == f"{name} invalid: {finding.params['problem']}" and problem in finding.summary
     assert finding.commands == (f"unset {name}",)
     assert finding.fix is None or finding.fix.id == "env.profile"
 
 
-@pytest.mark.parametrize(("version", "expected"), [("8.2.RC1", Severity.INFO), ("8.3.RC1", Severity.ERROR)])
-def test_a_range_that_runs_past_the_last_port_is_judged_by_the_release(version: str, expected: Severity) -> None:
-    assert severities(run("hccl.base-port", version=version, environ={"HCCL_IF_BASE_PORT": "65510"})) == [expected]
+@pytest.mark.parametrize(
+    ("version", "expected", "summary"),
+    [
+        ("8.2.RC1", Severity.INFO, "HCCL_IF_BASE_PORT=65510 leaves no room for the 32 ports of CANN 8.3.RC1 and later"),
+        (
+            "8.3.RC1",
+            Severity.ERROR,
+            "HCCL_IF_BASE_PORT invalid: the 32 ports that this CANN release uses run past 65535",
+        ),
+    ],
+)
+def test_a_range_that_runs_past_the_last_port_is_judged_by_the_release(
+    version: str, expected: Severity, summary: str
+) -> None:
+    result = run("hccl.base-port", version=version, environ={"HCCL_IF_BASE_PORT": "65510"})
+    assert (severities(result), summaries(result)) == ([expected], [summary])
 
 
 def test_ports_of_the_system_are_a_warning_and_an_overruled_base_is_info() -> None:
     auto = {"HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
     low = {"HCCL_HOST_SOCKET_PORT_RANGE": "1000-1100", **auto}
-    assert severities(run("hccl.base-port", environ=low)) == [Severity.WARNING]
+    warned = run("hccl.base-port", environ=low)
+    assert severities(warned) == [Severity.WARNING]
+    assert summaries(warned) == ["HCCL_HOST_SOCKET_PORT_RANGE includes ports below 1024: 1000-1023"]
     both = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000", "HCCL_IF_BASE_PORT": "50000", **auto}
-    assert severities(run("hccl.base-port", environ=both)) == [Severity.INFO]
+    told = run("hccl.base-port", environ=both)
+    assert severities(told) == [Severity.INFO]
+    assert summaries(told) == ["HCCL_IF_BASE_PORT=50000 has no effect: HCCL_HOST_SOCKET_PORT_RANGE takes precedence"]
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("HCCL_HOST_SOCKET_PORT_RANGE", "every process takes port 16666"), ("HCCL_NPU_SOCKET_PORT_RANGE", "on the host")],
+    ("name", "summary"),
+    [
+        (
+            "HCCL_HOST_SOCKET_PORT_RANGE",
+            "HCCL_HOST_SOCKET_PORT_RANGE is set but HCCL_NPU_SOCKET_PORT_RANGE is not: every process uses port "
+            "16666 on the NPU network",
+        ),
+        (
+            "HCCL_NPU_SOCKET_PORT_RANGE",
+            "HCCL_NPU_SOCKET_PORT_RANGE is set but HCCL_HOST_SOCKET_PORT_RANGE is not: every process uses HCCL's "
+            "default ports on the host",
+        ),
+    ],
 )
-def test_a_range_on_one_side_alone_is_info(name: str, words: str) -> None:
+def test_a_range_on_one_side_alone_is_info(name: str, summary: str) -> None:
     result = run("hccl.base-port", environ={name: "61000-61010"})
-    assert [(one.severity, words in one.summary) for one in result.findings] == [(Severity.INFO, True)]
+    assert (severities(result), summaries(result)) == ([Severity.INFO], [summary])
 
 
 # hccl.ports-reserved
@@ -159,7 +192,7 @@ def test_the_reservation_is_judged_by_what_the_release_takes(
 
 def test_the_commands_unite_the_reservation_with_what_is_there() -> None:
     finding = run("hccl.ports-reserved", reserved="30000-30010").findings[0]
-    assert finding.summary == "HCCL's ports 60000-60015 are not reserved"
+    assert finding.summary == "HCCL ports not reserved: 60000-60015"
     assert finding.commands == (
         f"sudo sysctl -w {KEY}=30000-30010,60000-60031",
         f"echo '{KEY} = 30000-30010,60000-60031' | sudo tee /etc/sysctl.d/99-npudoctor-hccl.conf",
@@ -176,7 +209,7 @@ def test_a_file_that_has_the_last_word_is_the_one_to_edit() -> None:
 def test_ports_outside_the_ephemeral_range_need_no_reservation() -> None:
     result = run("hccl.ports-reserved", environ={"HCCL_IF_BASE_PORT": "61000"})
     assert severities(result) == [Severity.INFO]
-    assert "need no reservation" in result.findings[0].summary
+    assert summaries(result) == ["HCCL ports 61000-61031 need no reservation: outgoing connections use 32768-60999"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +252,7 @@ def test_a_bad_base_port_blocks_what_depends_on_it() -> None:
 def test_without_a_job_environment_the_default_range_is_judged() -> None:
     files = {**CARDS, RESERVED: "\n", EPHEMERAL: "32768 60999\n"}
     result = run_check("hccl.ports-reserved", files=files, environ=Unavailable("no job environment"))
-    assert result.findings[0].summary == "HCCL's ports 60000-60015 are not reserved"
+    assert result.findings[0].summary == "HCCL ports not reserved: 60000-60015"
 
 
 # hccl.ports-persistent
@@ -243,7 +276,10 @@ def test_the_reservation_must_survive_a_reboot(files: dict[str, str], expected: 
 def test_the_file_that_undoes_the_reservation_is_named() -> None:
     files = {"/etc/sysctl.d/97-hccl.conf": f"{KEY} = 60000-60031", "/etc/sysctl.conf": f"{KEY}=1"}
     finding = run("hccl.ports-persistent", reserved="60000-60031", files=files).findings[0]
-    assert finding.detail is not None and "/etc/sysctl.conf" in finding.detail and "97-hccl.conf" in finding.detail
+    assert finding.summary == "HCCL port reservation lost at reboot: 60000-60015"
+    assert (
+        finding.detail == "Line 1 of /etc/sysctl.conf is applied last at boot and overrides /etc/sysctl.d/97-hccl.conf."
+    )
     assert finding.commands == (f"sudo sed -i '1s/.*/{KEY} = 1,60000-60031/' /etc/sysctl.conf",)
 
 
@@ -279,7 +315,7 @@ def test_an_outgoing_connection_in_the_range_is_an_error() -> None:
     sockets = [listener(60003, 900, "ESTABLISHED", "10.0.0.7")]
     finding = run("hccl.ports-free", sockets=sockets).findings[0]
     assert finding.severity is Severity.ERROR
-    assert "by an outgoing connection of redis-server" in finding.summary
+    assert finding.summary == "HCCL port 60003 in use by an outgoing connection of redis-server (pid 900, redis)"
 
 
 @pytest.mark.parametrize(("version", "expected"), [("8.2.RC1", Severity.INFO), ("8.3.RC1", Severity.ERROR)])
@@ -359,28 +395,55 @@ def test_a_usable_interface_passes(environ: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "words"),
+    ("environ", "code", "text"),
     [
-        ({"HCCL_IF_IP": "10.0.0.8"}, "no address of this node"),
-        ({"HCCL_IF_IP": "localhost"}, "no IP address"),
-        ({"HCCL_IF_IP": "10.9.0.7"}, "enp9s0, which is down"),
-        ({"HCCL_IF_IP": "127.0.0.1", "MASTER_ADDR": "10.0.0.9"}, "loopback"),
-        ({"HCCL_SOCKET_IFNAME": "=eth1"}, "selects no interface"),
-        ({"HCCL_SOCKET_IFNAME": "enp"}, "enp9s0, without address or down"),
-        ({"HCCL_SOCKET_IFNAME": "="}, "names no interface"),
-        ({"HCCL_SOCKET_IFNAME": "^eth", "MASTER_ADDR": "10.0.0.9"}, "leaves only the loopback (lo)"),
-        ({"HCCL_SOCKET_IFNAME": "=lo", "MASTER_ADDR": "10.0.0.9"}, "leaves only the loopback (lo)"),
-        ({"HCCL_SOCKET_IFNAME": "^eth,lo"}, "enp9s0, without address or down"),
-        ({"HCCL_SOCKET_IFNAME": " eth0"}, "begins or ends with a blank"),
-        ({"GLOO_SOCKET_IFNAME": "eth1"}, "eth1, which this node does not have"),
-        ({"GLOO_SOCKET_IFNAME": "=eth0"}, "HCCL's alone"),
-        ({"GLOO_SOCKET_IFNAME": "eth0,enp9s0"}, "enp9s0, which is down"),
+        ({"HCCL_IF_IP": "10.0.0.8"}, "address-elsewhere", "is not an address of this node"),
+        ({"HCCL_IF_IP": "localhost"}, "address-invalid", "is not an IP address"),
+        ({"HCCL_IF_IP": "10.9.0.7"}, "address-down", "belongs to an interface that is down: enp9s0"),
+        (
+            {"HCCL_IF_IP": "127.0.0.1", "MASTER_ADDR": "10.0.0.9"},
+            "loopback",
+            "leaves only the loopback interface (lo)",
+        ),
+        ({"HCCL_SOCKET_IFNAME": "=eth1"}, "name-elsewhere", "matches no interface of this node"),
+        (
+            {"HCCL_SOCKET_IFNAME": "enp"},
+            "name-down",
+            "selects only interfaces that are down or have no address: enp9s0",
+        ),
+        ({"HCCL_SOCKET_IFNAME": "="}, "name-invalid", "contains no interface name"),
+        (
+            {"HCCL_SOCKET_IFNAME": "^eth", "MASTER_ADDR": "10.0.0.9"},
+            "loopback",
+            "leaves only the loopback interface (lo)",
+        ),
+        (
+            {"HCCL_SOCKET_IFNAME": "=lo", "MASTER_ADDR": "10.0.0.9"},
+            "loopback",
+            "leaves only the loopback interface (lo)",
+        ),
+        (
+            {"HCCL_SOCKET_IFNAME": "^eth,lo"},
+            "name-down",
+            "selects only interfaces that are down or have no address: enp9s0",
+        ),
+        ({"HCCL_SOCKET_IFNAME": " eth0"}, "name-with-blank", "starts or ends with a blank"),
+        ({"GLOO_SOCKET_IFNAME": "eth1"}, "gloo-elsewhere", "names eth1: not an interface of this node"),
+        ({"GLOO_SOCKET_IFNAME": "=eth0"}, "gloo-signs", "names =eth0: only HCCL reads the signs = and ^"),
+        (
+            {"GLOO_SOCKET_IFNAME": "eth0,enp9s0"},
+            "gloo-down",
+            "names an interface that is down or has no address: enp9s0",
+        ),
+        ({"GLOO_SOCKET_IFNAME": ","}, "gloo-empty", "contains no interface name"),
     ],
 )
-def test_a_variable_that_leads_nowhere_is_an_error(environ: dict[str, str], words: str) -> None:
+def test_a_variable_that_leads_nowhere_is_an_error(environ: dict[str, str], code: str, text: str) -> None:
     result = interface(environ, LO, ETH, DOWN)
     assert severities(result) == [Severity.ERROR]
-    assert words in result.findings[0].summary
+    assert result.findings[0].code == f"hccl.interface/{code}"
+    name, value = next(iter(environ.items()))
+    assert result.findings[0].summary in (f"{name}={value} {text}", f"{name}={value!r} {text}")
     assert any(evidence.actual and "eth0 10.0.0.7" in evidence.actual for evidence in result.findings[0].evidence)
     assert result.findings[0].pitfall == "P016"
 
@@ -389,7 +452,7 @@ def test_a_variable_that_leads_nowhere_is_an_error(environ: dict[str, str], word
 def test_the_loopback_alone_is_a_warning_on_one_node(environ: dict[str, str]) -> None:
     result = interface(environ, LO, ETH, DOWN)
     assert severities(result) == [Severity.WARNING]
-    assert "loopback" in result.findings[0].summary
+    assert result.findings[0].code == "hccl.interface/loopback"
 
 
 def test_a_wrong_name_for_tensorpipe_is_a_warning() -> None:
@@ -399,7 +462,9 @@ def test_a_wrong_name_for_tensorpipe_is_a_warning() -> None:
 def test_one_node_with_several_candidates_is_told_which_one_hccl_takes() -> None:
     result = interface({}, LO, ETH, BOND)
     assert severities(result) == [Severity.INFO]
-    assert result.findings[0].summary.startswith("HCCL takes bond0 (192.168.1.7)")
+    assert summaries(result) == [
+        "HCCL uses bond0 (192.168.1.7): HCCL_SOCKET_IFNAME is not set, and this interface is the first by name"
+    ]
 
 
 def test_docker_and_the_loopback_are_no_candidates() -> None:
@@ -410,7 +475,7 @@ def test_several_nodes_need_the_interface_that_leads_to_the_others() -> None:
     result = interface({"MASTER_ADDR": "10.0.0.9"}, LO, ETH, BOND)
     assert severities(result) == [Severity.WARNING]
     finding = result.findings[0]
-    assert finding.summary == "HCCL takes bond0 (192.168.1.7), but the way to 10.0.0.9 is eth0"
+    assert finding.summary == "HCCL uses bond0 (192.168.1.7), but the route to 10.0.0.9 is eth0"
     assert finding.commands == ("export HCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0",)
     assert interface({"MASTER_ADDR": "192.168.1.9"}, LO, ETH, BOND).findings == ()
 
@@ -425,30 +490,37 @@ def test_a_route_tells_the_way_to_another_network() -> None:
     header = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
     route = header + "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n"
     result = interface({"MASTER_ADDR": "10.77.0.9"}, LO, ETH, BOND, files={"/proc/net/route": route})
-    assert "the way to 10.77.0.9 is eth0" in result.findings[0].summary
+    assert result.findings[0].code == "hccl.interface/other-route"
+    assert result.findings[0].params["route"] == "eth0"
 
 
 def test_several_nodes_and_no_interface_that_leads_out_is_a_warning() -> None:
     result = interface({"MASTER_ADDR": "10.0.0.9"}, LO, DOCKER)
     assert severities(result) == [Severity.WARNING]
-    assert "leads to no other node" in result.findings[0].summary
+    assert summaries(result) == ["HCCL uses docker0 (172.17.0.1), but it leads to no other node"]
 
 
 def test_no_interface_with_an_address_is_an_error() -> None:
-    assert severities(interface({}, {"name": "lo", "up": False, "addresses": []})) == [Severity.ERROR]
+    result = interface({}, {"name": "lo", "up": False, "addresses": []})
+    assert severities(result) == [Severity.ERROR]
+    assert summaries(result) == ["No network interface is up and has an address"]
 
 
 def test_gloo_elsewhere_is_info_on_one_node_and_a_warning_on_several() -> None:
     environ = {"HCCL_SOCKET_IFNAME": "=eth0", "GLOO_SOCKET_IFNAME": "bond0"}
-    assert severities(interface(environ, LO, ETH, BOND)) == [Severity.INFO]
+    alone = interface(environ, LO, ETH, BOND)
+    assert severities(alone) == [Severity.INFO]
+    assert summaries(alone) == ["GLOO_SOCKET_IFNAME=bond0, but HCCL uses eth0"]
     assert severities(interface({**environ, "MASTER_ADDR": "10.0.0.9"}, LO, ETH, BOND)) == [Severity.WARNING]
 
 
 def test_the_address_goes_before_the_name_and_a_prefix_may_take_several() -> None:
     result = interface({"HCCL_IF_IP": "10.0.0.7", "HCCL_SOCKET_IFNAME": "bond0"}, LO, ETH, BOND)
     assert severities(result) == [Severity.INFO]
+    assert summaries(result) == ["HCCL_SOCKET_IFNAME=bond0 has no effect: HCCL_IF_IP takes precedence"]
     many = interface({"HCCL_SOCKET_IFNAME": "eth,bond"}, LO, ETH, BOND)
-    assert severities(many) == [Severity.INFO] and "HCCL takes eth0" in many.findings[0].summary
+    assert severities(many) == [Severity.INFO]
+    assert summaries(many) == ["HCCL_SOCKET_IFNAME=eth,bond matches eth0, bond0; HCCL uses eth0"]
 
 
 def test_without_interfaces_it_is_not_judged() -> None:
@@ -467,6 +539,7 @@ def test_without_a_job_environment_it_is_not_judged() -> None:
     assert result.reason == "no job environment: started by cron"
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=12), st.sampled_from(["HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]))
 def test_any_value_is_judged_without_a_crash(value: str, name: str) -> None:
     assert interface({name: value}, LO, ETH, BOND).status is not Status.CRASHED

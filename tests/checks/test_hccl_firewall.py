@@ -83,6 +83,7 @@ def test_a_firewall_before_other_nodes_matters_with_several(
 ) -> None:
     finding = only(node(**rules(FIREWALLD.replace("PLACE", ""), environ)).check(ID))
     assert (finding.severity, finding.pitfall) == (expected, "P005")
+    assert finding.summary == "Packet filter drops connections from other nodes to ports 29500,60000-60015"
     assert finding.commands[0].startswith("sudo firewall-cmd --permanent --add-port=29500-29500/tcp")
 
 
@@ -95,7 +96,7 @@ def test_a_rule_that_drops_the_ports_hits_one_node_as_well(node: Nodes) -> None:
     text = "-P INPUT ACCEPT\n-A INPUT -p tcp -m tcp --dport 60000:60015 -j DROP\n"
     finding = only(node(**rules(text)).check(ID))
     assert finding.severity is Severity.WARNING
-    assert "60000-60015, even those of one node" in finding.summary
+    assert finding.summary == "Packet filter drops connections to ports 60000-60015, even within this node"
     assert finding.evidence[0].actual == "-A INPUT -p tcp -m tcp --dport 60000:60015 -j DROP"
 
 

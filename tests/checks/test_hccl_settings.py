@@ -67,31 +67,41 @@ def test_times_that_fit_pass(node: Nodes, environ: dict[str, str]) -> None:
 def test_a_connect_timeout_out_of_range_is_a_warning(node: Nodes, value: str) -> None:
     finding = only(node(environ={"HCCL_CONNECT_TIMEOUT": value}).check("hccl.timeouts"))
     assert (finding.severity, finding.commands) == (Severity.WARNING, ("unset HCCL_CONNECT_TIMEOUT",))
+    assert finding.code == "hccl.timeouts/invalid"
+    assert finding.summary == f"HCCL_CONNECT_TIMEOUT invalid: {finding.params['problem']}"
 
 
 @pytest.mark.parametrize(
-    ("environ", "longer"),
+    ("environ", "longer", "limit"),
     [
-        ({"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "3600"}, "3632"),
-        ({"HCCL_EVENT_TIMEOUT": "1800"}, "1868"),
-        ({"HCCL_EXEC_TIMEOUT": "0", "HCCL_EVENT_TIMEOUT": "1868"}, "0"),
+        ({"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "3600"}, "3632", "3600 s"),
+        ({"HCCL_EVENT_TIMEOUT": "1800"}, "1868", "1836 s"),
+        ({"HCCL_EXEC_TIMEOUT": "0", "HCCL_EVENT_TIMEOUT": "1868"}, "0", "no limit"),
     ],
 )
-def test_an_event_timeout_that_is_up_first_is_a_warning(node: Nodes, environ: dict[str, str], longer: str) -> None:
+def test_an_event_timeout_that_is_up_first_is_a_warning(
+    node: Nodes, environ: dict[str, str], longer: str, limit: str
+) -> None:
     finding = only(node(environ=environ).check("hccl.timeouts"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P082")
     assert finding.commands[0] == f"export HCCL_EVENT_TIMEOUT={longer}"
+    value = environ["HCCL_EVENT_TIMEOUT"]
+    assert finding.summary == f"HCCL_EVENT_TIMEOUT={value} is not longer than HCCL_EXEC_TIMEOUT ({limit})"
 
 
 def test_an_execution_timeout_beyond_the_documented_event_timeout_is_info(node: Nodes) -> None:
-    assert only(node(environ={"HCCL_EXEC_TIMEOUT": "7200"}).check("hccl.timeouts")).severity is Severity.INFO
+    finding = only(node(environ={"HCCL_EXEC_TIMEOUT": "7200"}).check("hccl.timeouts"))
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        "HCCL_EXEC_TIMEOUT=7200 is longer than the documented default of HCCL_EVENT_TIMEOUT, 1868 s"
+    )
 
 
 def test_the_family_decides_how_long_an_execution_may_wait(node: Nodes) -> None:
     environ = {"HCCL_EXEC_TIMEOUT": "20000", "HCCL_EVENT_TIMEOUT": "20040"}
     assert node(environ=environ).check("hccl.timeouts").findings == ()
     old = node(product="atlas-800-9010", environ=environ).check("hccl.timeouts")
-    assert old.findings[0].summary.startswith("HCCL_EXEC_TIMEOUT")
+    assert old.findings[0].params["name"] == "HCCL_EXEC_TIMEOUT"
 
 
 # hccl.buffers
@@ -105,7 +115,7 @@ def test_buffers_that_leave_room_pass(node: Nodes, value: str) -> None:
 def test_a_buffer_that_takes_the_card_is_a_warning(node: Nodes) -> None:
     finding = only(node(environ={"HCCL_BUFFSIZE": "8192"}).check("hccl.buffers"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P083")
-    assert finding.summary.startswith("one communicator takes 16424 MB of a card's 65536 MB")
+    assert finding.summary == "HCCL buffers use 16424 of 65536 MB on one chip per communicator: HCCL_BUFFSIZE=8192"
 
 
 def test_how_much_is_too_much_is_the_site_s_to_say(node: Nodes) -> None:
@@ -114,7 +124,9 @@ def test_how_much_is_too_much_is_the_site_s_to_say(node: Nodes) -> None:
 
 
 def test_a_buffer_of_no_size_is_a_warning(node: Nodes) -> None:
-    assert only(node(environ={"HCCL_BUFFSIZE": "0"}).check("hccl.buffers")).severity is Severity.WARNING
+    finding = only(node(environ={"HCCL_BUFFSIZE": "0"}).check("hccl.buffers"))
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == "HCCL_BUFFSIZE invalid: 0 is too small; it must be at least 1"
 
 
 # hccl.whitelist
@@ -129,23 +141,34 @@ def test_a_whitelist_with_this_host_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "text", "words"),
+    ("environ", "text", "code", "words"),
     [
-        ({"HCCL_WHITELIST_DISABLE": "0"}, None, "no file is named"),
-        (ON, None, "does not exist"),
-        (ON, "", "not JSON"),
-        (ON, '{"host": []}', "no list host_ip"),
-        (ON, '{"host_ip": ["node-1"]}', "no address"),
-        (ON, '{"host_ip": ["10.0.0.8"]}', "does not hold this host (10.0.0.7)"),
-        ({"HCCL_WHITELIST_DISABLE": "no"}, None, "HCCL_WHITELIST_DISABLE"),
+        ({"HCCL_WHITELIST_DISABLE": "0"}, None, "unusable", "no file is named"),
+        (ON, None, "unusable", "does not exist"),
+        (ON, "", "unusable", "not JSON"),
+        (ON, '{"host": []}', "unusable", "no list host_ip"),
+        (ON, '{"host_ip": ["node-1"]}', "unusable", "no address"),
+        (
+            ON,
+            '{"host_ip": ["10.0.0.8"]}',
+            "host-missing",
+            "HCCL whitelist /etc/hccl.json does not list this host (10.0.0.7)",
+        ),
+        ({"HCCL_WHITELIST_DISABLE": "no"}, None, "invalid", "HCCL_WHITELIST_DISABLE invalid: 'no' is none of 0, 1"),
     ],
 )
 def test_a_whitelist_that_keeps_this_host_out_is_an_error(
-    environ: dict[str, str], text: str | None, words: str
+    environ: dict[str, str], text: str | None, code: str, words: str
 ) -> None:
     finding = only(run("hccl.whitelist", environ, {"/etc/hccl.json": text} if text is not None else {}))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P074")
-    assert words in finding.summary
+    assert finding.code == f"hccl.whitelist/{code}"
+    if code == "unusable":
+        named = "HCCL whitelist enabled, but HCCL_WHITELIST_FILE is not usable"
+        assert words in finding.params["problem"]
+        assert finding.summary == f"{named}: {finding.params['problem']}"
+    else:
+        assert finding.summary == words
 
 
 def test_a_whitelist_that_was_not_recorded_is_no_verdict() -> None:
@@ -174,6 +197,9 @@ def test_a_name_that_leads_to_the_loopback_matters_with_several_nodes(
     result = run("hccl.hostname", environ, {"/etc/hosts": hosts})
     assert [(one.severity, one.pitfall) for one in result.findings] == ([(Severity.WARNING, "P050")] if found else [])
     if found:
+        address = result.findings[0].params["address"]
+        assert address in hosts
+        assert result.findings[0].summary == f"Host name fake resolves to {address}, but the job has several nodes"
         assert "10.0.0.7" in result.findings[0].commands[0]
 
 
@@ -192,6 +218,10 @@ def test_a_master_on_the_loopback_is_met_by_the_first_node_alone(
 ) -> None:
     result = run("hccl.hostname", environ, {"/etc/hosts": "10.0.0.7 fake\n"})
     assert [(one.severity, one.pitfall) for one in result.findings] == ([(severity, "P050")] if severity else [])
+    named = environ["MASTER_ADDR"]
+    assert [one.summary for one in result.findings] == (
+        [f"MASTER_ADDR={named} is this node itself, but the job has several nodes"] if severity else []
+    )
 
 
 def test_without_a_hosts_file_the_name_is_not_judged() -> None:
@@ -238,30 +268,49 @@ def devices(**changes: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("said", "code", "words"),
     [
-        ("{", "not JSON"),
-        ("{}", "no list group_list"),
-        (table(server_list=[]), "names no server"),
-        (table(status="initializing"), "its writer has not finished"),
-        (table(server_count="2"), "counts 2 servers and lists 1"),
-        (table(server={"device": devices(rank_id="3")}), "rank 1 is missing"),
-        (table(server={"device": devices(rank_id="0")}), "rank 0 is there twice"),
-        (table(server={"device": devices(device_ip="29.40.8.11")}), "two devices have the address"),
-        (table(server={"device": devices(device_ip="29.40")}), "no address of a device"),
-        (table(server={"server_id": "10.0.0.8", "device": []}), "does not list this host"),
-        (table(server={"device": devices(device_id="9")}), "gives this host device 9"),
-        (table(server={"device": devices(device_ip="29.40.8.99")}), "it has 29.40.8.12"),
+        ("{", "unusable", "not JSON"),
+        ("{}", "unusable", "no list group_list"),
+        (table(server_list=[]), "unusable", "names no server"),
+        (table(server={"device": devices(device_ip="29.40")}), "unusable", "no address of a device"),
+        (table(status="broken"), "status", "not complete: its status is broken"),
+        (table(status="initializing"), "unfinished", "not complete: its writer has not finished (status initializing)"),
+        (table(server_count="2"), "server-count", "inconsistent: it states 2 servers but lists 1"),
+        (table(server={"device": devices(rank_id="3")}), "rank-missing", "inconsistent: rank 1 is missing"),
+        (table(server={"device": devices(rank_id="0")}), "rank-twice", "inconsistent: rank 0 is listed twice"),
+        (
+            table(server={"device": devices(device_ip="29.40.8.11")}),
+            "address-twice",
+            "inconsistent: two devices have the address 29.40.8.11",
+        ),
+        (table(server={"server_id": "10.0.0.8", "device": []}), "host-missing", "does not list this host"),
+        (
+            table(server={"device": devices(device_id="9")}),
+            "device-missing",
+            "lists device 9 for this host: not present here",
+        ),
+        (
+            table(server={"device": devices(device_ip="29.40.8.99")}),
+            "device-address",
+            "gives device 1 the address 29.40.8.99; this host has 29.40.8.12",
+        ),
     ],
 )
-def test_a_rank_table_that_does_not_fit_is_an_error(said: Any, words: str) -> None:
+def test_a_rank_table_that_does_not_fit_is_an_error(said: Any, code: str, words: str) -> None:
     finding = only(judged(said))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P047")
-    assert words in finding.summary, finding.summary
+    assert finding.code == f"hccl.rank-table/{code}"
+    if code == "unusable":
+        assert finding.summary == f"RANK_TABLE_FILE not usable: {finding.params['problem']}"
+        assert words in finding.params["problem"]
+    else:
+        assert finding.summary == f"Rank table /job/hccl.json {words}"
 
 
 def test_another_number_of_ranks_than_the_job_has_is_an_error() -> None:
-    assert "WORLD_SIZE is 16" in only(judged(table(), {"WORLD_SIZE": "16"})).summary
+    summary = only(judged(table(), {"WORLD_SIZE": "16"})).summary
+    assert summary == "Rank table /job/hccl.json has 8 ranks, but WORLD_SIZE is 16"
 
 
 def test_a_rank_table_has_to_be_a_file_of_its_own() -> None:

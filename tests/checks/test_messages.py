@@ -29,8 +29,14 @@ def tables() -> dict[str, dict[str, Any]]:
     for path in sorted((ROOT / "checks" / "messages").glob("*.py")):
         space: dict[str, Any] = {}
         exec(compile(path.read_text(), str(path), "exec"), space)
-        found[path.stem] = {name: one for name, one in space.items() if isinstance(one, (Message, Sentence))}
+        found[path.stem] = {name: one for name, one in space.items() if is_table(name, one)}
     return found
+
+
+def is_table(name: str, one: Any) -> bool:
+    """Whether it is a message, a sentence, or a dictionary of messages, each of another check."""
+    several = isinstance(one, dict) and not name.startswith("_")
+    return isinstance(one, (Message, Sentence)) or (several and all(isinstance(each, Message) for each in one.values()))
 
 
 TABLES = tables()
@@ -90,7 +96,9 @@ def references(path: Path) -> Iterator[tuple[str, ast.Attribute]]:
 
 def test_a_code_is_an_id_below_its_check() -> None:
     catalog = plugins.load()
-    codes = [one.code for members in TABLES.values() for one in members.values() if isinstance(one, Message)]
+    members = [one for table in TABLES.values() for one in table.values()]
+    found = [each for one in members for each in (one.values() if isinstance(one, dict) else (one,))]
+    codes = [one.code for one in found if isinstance(one, Message)]
     assert len(codes) == len(set(codes))
     assert set(codes) == set(catalog.messages)
     for code in codes:

@@ -85,19 +85,38 @@ def test_several_chips_behind_one_address_are_counted_right(node: Nodes, product
 
 
 @pytest.mark.parametrize(
-    ("missing", "severity", "words"),
+    ("missing", "severity", "code", "summary"),
     [
-        (["npu-smi"], Severity.ERROR, "PCI slot 0000:82:00.0 on NUMA node 4 is on the bus, and npu-smi does not"),
-        (["npu-smi", "device-node"], Severity.ERROR, "PCI slot 0000:82:00.0"),
-        (["pci"], Severity.ERROR, "npu-smi shows a card in PCI slot 0000:82:00.0, which is gone from the bus"),
-        (["device-node"], Severity.ERROR, "without /dev/davinci3"),
-        (["pci", "npu-smi", "device-node"], Severity.WARNING, "nodes of this board have 8: NPU 3 is missing"),
+        (
+            ["npu-smi"],
+            *(Severity.ERROR, "npu.count/not-in-npu-smi", "NPU in PCI slot 0000:82:00.0 missing from npu-smi"),
+        ),
+        (
+            ["npu-smi", "device-node"],
+            *(Severity.ERROR, "npu.count/not-in-npu-smi", "NPU in PCI slot 0000:82:00.0 missing from npu-smi"),
+        ),
+        (
+            ["pci"],
+            *(Severity.ERROR, "npu.count/off-the-bus"),
+            "NPU 3 (0000:82:00.0) is listed by npu-smi but has dropped off the PCI bus",
+        ),
+        (
+            ["device-node"],
+            *(Severity.ERROR, "npu.count/no-device-node"),
+            "device node /dev/davinci3 missing: 8 chips in npu-smi, 7 in /dev",
+        ),
+        (
+            ["pci", "npu-smi", "device-node"],
+            *(Severity.WARNING, "npu.count/missing-npu", "NPU 3 missing: 7 of 8 chips found"),
+        ),
     ],
 )
-def test_a_missing_card_is_named_once(node: Nodes, missing: list[str], severity: Severity, words: str) -> None:
+def test_a_missing_card_is_named_once(
+    node: Nodes, missing: list[str], severity: Severity, code: str, summary: str
+) -> None:
     finding = only(node(card=[{"id": 3, "missing": missing}]).check("npu.count"))
-    assert (finding.subject, finding.severity) == ("npu:3", severity)
-    assert words in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:3", severity, code)
+    assert finding.summary == summary
 
 
 def test_two_missing_cards_are_two_findings(node: Nodes) -> None:
@@ -131,22 +150,40 @@ def test_healthy_chips_yield_nothing(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("health", "codes", "severity", "words"),
+    ("health", "codes", "severity", "code", "summary"),
     [
-        ("Alarm", ["80E01801"], Severity.ERROR, "multi-bit error"),
-        ("Warning", ["80E00209"], Severity.WARNING, "HBM temperature alarm"),
-        ("Alarm", ["81078603"], Severity.INFO, "network port is down"),
-        ("Critical", ["DEADBEEF"], Severity.ERROR, "not in our table"),
-        ("UNKNOWN", [], Severity.ERROR, "reports UNKNOWN"),
-        ("Warning", [], Severity.WARNING, "reports Warning"),
+        (
+            "Alarm",
+            ["80E01801"],
+            Severity.ERROR,
+            "alarm",
+            "910B3 reports Alarm: multi-bit error in on-chip memory (80E01801)",
+        ),
+        (
+            "Warning",
+            ["80E00209"],
+            Severity.WARNING,
+            "warning",
+            "910B3 reports Warning: HBM temperature alarm (over 95 °C) (80E00209)",
+        ),
+        (
+            "Alarm",
+            ["81078603"],
+            Severity.INFO,
+            "alarm",
+            "910B3 reports Alarm: the card's network port is down (81078603)",
+        ),
+        ("Critical", ["DEADBEEF"], Severity.ERROR, "critical", "910B3 reports Critical: unknown fault code DEADBEEF"),
+        ("UNKNOWN", [], Severity.ERROR, "other", "910B3 reports UNKNOWN: no fault code"),
+        ("Warning", [], Severity.WARNING, "warning", "910B3 reports Warning: no fault code"),
     ],
 )
 def test_a_sick_chip_is_judged_by_its_code(
-    node: Nodes, health: str, codes: list[str], severity: Severity, words: str
+    node: Nodes, health: str, codes: list[str], severity: Severity, code: str, summary: str
 ) -> None:
     finding = only(node(card=[{"id": 2, "health": health, "codes": codes}]).check("npu.health"))
-    assert (finding.subject, finding.severity) == ("npu:2", severity)
-    assert words in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:2", severity, f"npu.health/{code}")
+    assert finding.summary == summary
 
 
 def test_quick_judges_by_the_word_and_asks_no_card(node: Nodes) -> None:
@@ -173,12 +210,17 @@ def test_cool_chips_yield_nothing_busy_or_idle(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("celsius", "severity"), [(79, Severity.WARNING), (84, Severity.WARNING), (96, Severity.ERROR)]
+    ("celsius", "severity", "code", "summary"),
+    [
+        (79, Severity.WARNING, "above-peers", "910B3 at 79 °C, 38 °C above its peers"),
+        (84, Severity.WARNING, "warm", "910B3 at 84 °C, limit 80 °C"),
+        (96, Severity.ERROR, "hot", "910B3 at 96 °C, limit 95 °C"),
+    ],
 )
-def test_a_hot_chip_is_named(node: Nodes, celsius: int, severity: Severity) -> None:
+def test_a_hot_chip_is_named(node: Nodes, celsius: int, severity: Severity, code: str, summary: str) -> None:
     finding = only(node(card=[{"id": 6, "temp_c": celsius}]).check("npu.temperature"))
-    assert (finding.subject, finding.severity) == ("npu:6", severity)
-    assert f"{celsius} °C" in finding.summary
+    assert (finding.subject, finding.severity, finding.code) == ("npu:6", severity, f"npu.temperature/{code}")
+    assert finding.summary == summary
 
 
 def test_a_site_may_set_its_own_limits(node: Nodes) -> None:
@@ -188,7 +230,7 @@ def test_a_site_may_set_its_own_limits(node: Nodes) -> None:
 
 def test_a_temperature_of_zero_was_not_measured(node: Nodes) -> None:
     result = node(cards={"temp_c": 0}).check("npu.temperature")
-    assert (result.status, result.reason) == (Status.SKIPPED, "npu-smi shows the temperature of no chip")
+    assert (result.status, result.reason) == (Status.SKIPPED, "npu-smi does not show the temperature of any chip")
 
 
 # npu.memory-free and npu.processes
@@ -202,19 +244,23 @@ def test_an_idle_node_has_free_memory_and_no_processes(node: Nodes) -> None:
 def test_memory_without_an_owner_is_named_in_mb(node: Nodes) -> None:
     finding = only(node(card=[{"id": 3, "hbm_used_mb": 23880}]).check("npu.memory-free"))
     assert (finding.subject, finding.severity) == ("npu:3", Severity.WARNING)
-    assert "23880 MB" in finding.summary
+    assert (finding.code, finding.params["unexplained_mb"]) == ("npu.memory-free/unexplained", 23880)
+    assert finding.summary == "23880 MB in use, but npu-smi lists no process for it"
 
 
 def test_in_a_container_the_owner_may_be_elsewhere(node: Nodes) -> None:
     boxed = node(container={}, card=[{"id": 3, "hbm_used_mb": 23880}])
-    assert only(boxed.check("npu.memory-free")).severity is Severity.INFO
+    finding = only(boxed.check("npu.memory-free"))
+    assert (finding.severity, finding.code) == (Severity.INFO, "npu.memory-free/held-outside-container")
+    assert finding.summary == "23880 MB in use; its processes are not visible in this container"
 
 
 def test_a_live_job_is_info_and_an_error_where_the_node_should_be_idle(node: Nodes) -> None:
     busy = node(job={"ranks": 8})
     result = busy.check("npu.processes")
     assert (result.status, {finding.severity for finding in result.findings}) == (Status.OK, {Severity.INFO})
-    assert "pid 211412 of train" in result.findings[0].summary
+    assert result.findings[0].code == "npu.processes/in-use"
+    assert result.findings[0].summary.startswith("chip in use by python3 (pid 211412, user train, since 20")
     assert busy.check("npu.memory-free").findings == ()
     assert busy.check("npu.processes", expect_idle=True).status is Status.ERROR
     assert busy.check("npu.memory-free", expect_idle=True).status is Status.WARNING
@@ -224,6 +270,8 @@ def test_a_dead_process_is_an_error_whoever_works_beside_it(node: Nodes) -> None
     dead = {"pid": 4711, "npu": 7, "memory_mb": 900, "dead": True}
     finding = only(node(process=[dead]).check("npu.processes"))
     assert (finding.subject, finding.severity, finding.pitfall) == ("npu:7", Severity.ERROR, "P004")
+    assert finding.code == "npu.processes/dead"
+    assert finding.summary == "process 4711 (python3, 900 MB) no longer exists but still holds this chip"
     beside = worst(node(job={"ranks": 4}, process=[dead]).check("npu.processes"))
     assert [finding.subject for finding in beside] == ["npu:7"]
 
@@ -281,7 +329,8 @@ def test_workers_without_their_launcher_are_told_from_what_was_started_by_itself
 ) -> None:
     found = worst(node(**said).check("npu.processes"))
     assert len(found) == warned
-    assert all("the launcher that started it is gone" in finding.summary for finding in found)
+    assert {finding.code for finding in found} <= {"npu.processes/orphan"}
+    assert all(finding.summary.endswith(" MB) holds this chip, but its launcher has ended") for finding in found)
 
 
 def test_workers_of_a_launcher_that_was_killed_are_seen(node: Nodes) -> None:
@@ -297,7 +346,12 @@ def test_a_job_with_more_ranks_than_cards_is_a_warning(node: Nodes) -> None:
     healthy.signal(211400 + 12 + 7, 9)
     finding = only_worst(run(healthy, "npu.processes").results[-1])
     assert (finding.severity, finding.subject) == (Severity.WARNING, "host")
-    assert "has 8 ranks on this node and holds 7 cards" in finding.summary
+    assert (finding.code, finding.params["ranks"], finding.params["chips"]) == (
+        *("npu.processes/ranks-without-chips", 8),
+        7,
+    )
+    assert finding.summary.startswith("8 ranks of python3 (pid 2114")
+    assert finding.summary.endswith(") hold only 7 chips")
 
 
 def test_without_a_process_table_there_is_nothing_to_say(node: Nodes) -> None:
@@ -318,7 +372,8 @@ def test_the_odd_card_is_named(node: Nodes) -> None:
     other = healthy.commands["npu-smi info"].stdout.replace("| 5     910B3 ", "| 5     910B1 ")
     finding = only(node(commands={"npu-smi info": {"stdout": other}}).check("npu.uniform", profile="quick"))
     assert (finding.subject, finding.severity) == ("npu:5", Severity.WARNING)
-    assert "910B1" in finding.summary and "910B3" in finding.summary
+    assert (finding.code, finding.params["odd"]) == ("npu.uniform/model", ["npu:5 910B1"])
+    assert finding.summary == "NPU model mismatch: npu:5 910B1; others 910B3"
 
 
 def test_a_card_with_other_firmware_is_named_in_standard_only(node: Nodes) -> None:
@@ -341,7 +396,8 @@ def test_the_links_of_a_healthy_product_are_right(node: Nodes, product: str) -> 
 def test_a_pair_over_pcie_is_listed(node: Nodes) -> None:
     finding = only(node(topology={"links": {"2-5": "PHB"}}).check("npu.topology"))
     assert (finding.subject, finding.severity) == ("host", Severity.WARNING)
-    assert "NPU2–NPU5" in finding.summary
+    assert finding.code == "npu.topology/no-direct-link"
+    assert finding.summary == "direct link missing between 1 pair of chips: NPU2–NPU5"
 
 
 def test_a_card_with_all_its_links_slow_is_named_itself(node: Nodes) -> None:
@@ -355,7 +411,8 @@ def test_an_uneven_matrix_is_told(node: Nodes) -> None:
     row = next(place for place, line in enumerate(lines) if line.startswith("NPU4"))
     lines[row] = lines[row].replace("HCCS", "PIX ", 1)
     finding = only(node(commands={key: {"stdout": "".join(lines)}}).check("npu.topology"))
-    assert "another link in one direction" in finding.summary
+    assert finding.code == "npu.topology/asymmetric"
+    assert finding.summary == "link differs by direction between 1 pair of chips: NPU0–NPU4"
 
 
 def test_half_a_page_of_links_is_no_verdict(node: Nodes) -> None:
@@ -369,7 +426,8 @@ def test_an_unknown_board_is_judged_by_the_majority(node: Nodes) -> None:
     unknown = {"container": {"devices": list(range(7))}, "remove": ["/sys/bus/pci"]}
     assert knowledge.hardware().link_plan("A2", 7, None) is None
     assert node(**unknown).check("npu.topology").findings == ()
-    assert "NPU2–NPU5" in only(node(**unknown, topology={"links": {"2-5": "PHB"}}).check("npu.topology")).summary
+    finding = only(node(**unknown, topology={"links": {"2-5": "PHB"}}).check("npu.topology"))
+    assert (finding.code, finding.params["pairs"]) == ("npu.topology/no-direct-link-unlike-most", ["NPU2–NPU5"])
     mixed = {f"{one}-{other}": "PHB" for one in range(3) for other in range(3, 7)}
     assert node(**unknown, topology={"links": mixed}).check("npu.topology").findings == ()
 

@@ -132,7 +132,8 @@ def test_no_address_at_all_is_how_a_node_alone_is_run(node: Nodes) -> None:
 
 def test_two_cards_with_one_address_are_named(node: Nodes) -> None:
     finding = only(node(card=[{"id": 1, "address": "29.40.8.11"}]).check("npu.network"))
-    assert finding.summary == "npu:0, npu:1 have the same network address, 29.40.8.11"
+    assert (finding.code, finding.params["npus"]) == ("npu.network/duplicate-address", ["npu:0", "npu:1"])
+    assert finding.summary == "duplicate network address 29.40.8.11: npu:0, npu:1"
     assert finding.severity is Severity.WARNING
 
 
@@ -161,7 +162,8 @@ def test_a_card_with_another_switch_is_named(node: Nodes) -> None:
     odd = [{"id": 4, "tls": 1}]
     finding = only(node(card=odd).check("npu.tls"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.WARNING, "npu:4", "P025")
-    assert finding.summary == "TLS is on on npu:4 and off on the other cards"
+    assert finding.code == "npu.tls/on-for-some"
+    assert finding.summary == "TLS mismatch: on for npu:4, off for the others"
     assert finding.commands == ("for i in 4; do hccn_tool -i $i -tls -s enable 0; done  # as root",)
     assert told(node(card=odd, **SEVERAL).check("npu.tls")) == [("error", "npu:4")]
 
@@ -191,17 +193,25 @@ def test_one_node_alone_is_not_asked_so_much(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "pitfall", "words"),
+    ("fault", "pitfall", "code", "summary"),
     [
-        ({"fec": "no FEC mode"}, "P076", "corrects no errors"),
-        ({"link_falls": 17}, "P049", "went down 17 times"),
-        ({"roce_errors": 48213}, "P049", "48213 bad packets"),
+        ({"fec": "no FEC mode"}, "P076", "fec-off", "FEC off on the network port"),
+        (
+            {"link_falls": 17},
+            *("P049", "flapping"),
+            "network port flapping: went down 17 times, the others 0 times",
+        ),
+        (
+            {"roce_errors": 48213},
+            *("P049", "bad-packets"),
+            "48213 bad packets on the network port, about 0 on the others",
+        ),
     ],
 )
-def test_the_odd_port_is_named(node: Nodes, fault: dict[str, Any], pitfall: str, words: str) -> None:
+def test_the_odd_port_is_named(node: Nodes, fault: dict[str, Any], pitfall: str, code: str, summary: str) -> None:
     finding = only(node(card=[{"id": 7, **fault}]).check("npu.fabric", profile="full"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.WARNING, "npu:7", pitfall)
-    assert words in finding.summary
+    assert (finding.code, finding.summary) == (f"npu.fabric/{code}", summary)
 
 
 def test_a_site_may_bear_more(node: Nodes) -> None:
@@ -213,7 +223,8 @@ def test_two_nodes_that_are_cabled_back_to_back_are_told_so(node: Nodes) -> None
     peer = "Chassis ID TLV\n\tMAC: 2c:97\nSystem Description TLV\n\tAscendNPU\nEnd of LLDPDU TLV\n"
     cabled = {f"hccn_tool -i {device} -lldp -g": {"stdout": peer} for device in range(8)}
     finding = only(node(commands=cabled, **SEVERAL).check("npu.fabric"))
-    assert (finding.subject, finding.pitfall) == ("host", "P077")
+    assert (finding.subject, finding.pitfall, finding.code) == ("host", "P077", "npu.fabric/back-to-back")
+    assert finding.summary == "8 network ports cabled to another NPU instead of a switch"
 
 
 def test_where_no_counter_can_be_had_there_is_no_verdict(node: Nodes) -> None:

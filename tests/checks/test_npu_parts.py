@@ -38,19 +38,26 @@ def test_memory_without_errors_yields_nothing(node: Nodes, product: str) -> None
 def test_a_double_bit_error_is_an_error_of_its_chip(node: Nodes, product: str, card: Any, subject: str) -> None:
     finding = only(node(product=product, card=[{**card, "ecc_double": 2}]).check("npu.ecc"))
     assert (finding.severity, finding.subject, finding.pitfall) == (Severity.ERROR, subject, "P053")
-    assert finding.summary == "2 double-bit errors in the memory"
+    assert finding.code == "npu.ecc/uncorrected"
+    assert finding.summary == "2 double-bit memory errors"
 
 
 def test_what_was_corrected_or_is_over_is_told_as_info(node: Nodes) -> None:
     result = node(card=[{"id": 1, "ecc_single": 7, "ecc_double_old": 1, "ecc_isolated_pages": 3}]).check("npu.ecc")
     finding = only(result)
     assert (result.status, finding.severity) == (Status.OK, Severity.INFO)
-    assert finding.summary == "1 earlier double-bit error, 7 corrected single-bit errors, 3 isolated pages"
+    assert finding.code == "npu.ecc/corrected"
+    assert finding.summary == (
+        "memory errors without effect on running jobs: "
+        "1 earlier double-bit error, 7 corrected single-bit errors, 3 isolated pages"
+    )
 
 
 def test_a_chip_that_can_isolate_no_more_pages_is_an_error(node: Nodes) -> None:
     worn = node(card=[{"id": 5, "ecc_isolated_pages": 64}])
-    assert only(worn.check("npu.ecc")).severity is Severity.ERROR
+    finding = only(worn.check("npu.ecc"))
+    assert (finding.severity, finding.code) == (Severity.ERROR, "npu.ecc/isolated-pages")
+    assert finding.summary == "64 isolated memory pages, limit 64"
     assert only(worn.check("npu.ecc", settings={"isolated_pages_max": 100})).severity is Severity.INFO
 
 
@@ -81,7 +88,8 @@ def test_a_chip_that_is_held_back_is_named(node: Nodes) -> None:
     held = node(job={"ranks": 8}, card=[{"id": 3, "busy_mhz": 1000}])
     finding = only(held.check("npu.throttled"))
     assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:3")
-    assert finding.summary == "the chip is at work at 1000 MHz, its rated clock is 1800 MHz"
+    assert finding.code == "npu.throttled/slow-clock"
+    assert finding.summary == "clock 1000 MHz under load, rated 1800 MHz"
     assert held.check("npu.throttled", settings={"clock_min_percent": 50}).findings == ()
 
 
@@ -100,22 +108,23 @@ def test_whole_links_yield_nothing(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "code", "summary"),
     [
-        ({"pcie_width": 8}, "runs at 16 GT/s x8 of 16 GT/s x16"),
-        ({"pcie_gts": 8.0}, "runs at 8 GT/s x16 of 16 GT/s x16"),
-        ({"pcie_fatal": 4}, "4 fatal errors"),
+        ({"pcie_width": 8}, "slow-link", "PCIe link in slot {} runs at 16 GT/s x8 instead of 16 GT/s x16"),
+        ({"pcie_gts": 8.0}, "slow-link", "PCIe link in slot {} runs at 8 GT/s x16 instead of 16 GT/s x16"),
+        ({"pcie_fatal": 4}, "fatal-errors", "4 fatal PCIe errors in slot {}"),
     ],
 )
-def test_the_odd_card_is_named(node: Nodes, fault: dict[str, Any], words: str) -> None:
+def test_the_odd_card_is_named(node: Nodes, fault: dict[str, Any], code: str, summary: str) -> None:
     finding = only(node(card=[{"id": 2, **fault}]).check("npu.pcie"))
-    assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:2")
-    assert words in finding.summary
+    assert (finding.severity, finding.subject, finding.code) == (Severity.WARNING, "npu:2", f"npu.pcie/{code}")
+    assert finding.summary == summary.format(finding.params["slot"])
 
 
 def test_what_all_cards_have_alike_is_how_the_server_is_built(node: Nodes) -> None:
     finding = only(node(cards={"pcie_width": 8}).check("npu.pcie"))
-    assert (finding.severity, finding.subject) == (Severity.INFO, "host")
+    assert (finding.severity, finding.subject, finding.code) == (Severity.INFO, "host", "npu.pcie/all-links-slow")
+    assert finding.summary == "PCIe links of all NPUs run at 16 GT/s x8 instead of 16 GT/s x16"
 
 
 def test_a_card_in_a_narrow_slot_runs_as_well_as_it_can() -> None:
@@ -158,13 +167,15 @@ def test_an_a3_shows_no_affinity(node: Nodes) -> None:
 
 def test_a_card_without_processors_is_named(node: Nodes) -> None:
     finding = only(node(card=[{"id": 3, "affinity": ""}]).check("npu.affinity"))
-    assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:3")
+    assert (finding.severity, finding.subject, finding.code) == (Severity.WARNING, "npu:3", "npu.affinity/missing")
+    assert finding.summary == "CPU affinity missing; other NPUs have one"
 
 
 def test_cards_that_all_claim_the_same_processors_are_a_finding(node: Nodes) -> None:
     finding = only(node(cards={"affinity": "0-23"}).check("npu.affinity"))
     assert (finding.severity, finding.subject) == (Severity.WARNING, "host")
-    assert "all 8 cards are near the same 24 processors (0-23)" in finding.summary
+    assert finding.code == "npu.affinity/contradicts-bus"
+    assert finding.summary == "8 NPUs share 24 CPUs (0-23) by affinity, but are on several NUMA nodes"
 
 
 def test_processors_that_a_job_may_not_use_are_a_finding(node: Nodes) -> None:
@@ -172,6 +183,8 @@ def test_processors_that_a_job_may_not_use_are_a_finding(node: Nodes) -> None:
     finding = only(far.check("npu.affinity"))
     assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:5")
     assert finding.evidence[1].actual == "0-191"
+    assert finding.code == "npu.affinity/not-allowed"
+    assert finding.summary == "CPUs near this NPU not available to this process"
 
 
 def test_without_the_matrix_nothing_is_known(node: Nodes) -> None:
@@ -187,7 +200,7 @@ def test_hot_memory_under_a_warm_chip_is_named(node: Nodes) -> None:
     assert node(**warm).check("npu.temperature").findings == ()
     finding = only(node(**warm, card=[{"id": 6, "hbm_temp_c": 88}]).check("npu.temperature"))
     assert (finding.severity, finding.subject) == (Severity.WARNING, "npu:6")
-    assert finding.summary == "the memory (HBM) of 910B3 is at 88 °C"
+    assert finding.summary == "HBM of 910B3 at 88 °C, limit 85 °C"
     worse = node(**warm, card=[{"id": 6, "hbm_temp_c": 96}])
     assert only(worse.check("npu.temperature")).severity is Severity.ERROR
     assert worse.check("npu.temperature", profile="quick").findings == ()
@@ -205,5 +218,9 @@ def test_on_a_board_that_nobody_knows_most_cards_set_the_rule_and_the_finding_sa
     result = next(one for one in run(host, "npu.topology").results if one.check == "npu.topology")
     finding = only(result)
     assert finding.subject == "npu:7"
-    assert "that most cards here have" in finding.summary
+    assert finding.code == "npu.topology/no-direct-link-unlike-most"
+    assert finding.summary == (
+        "direct link, as most chips here have, missing between 7 pairs of chips: "
+        "NPU0–NPU7, NPU1–NPU7, NPU2–NPU7, NPU3–NPU7, 3 more"
+    )
     assert finding.detail is not None and "not in the hardware table (as of" in finding.detail

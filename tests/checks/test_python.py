@@ -71,15 +71,17 @@ def test_a_python_with_wheels_is_supported(torch_npu: str, version: str) -> None
 @pytest.mark.parametrize(
     ("torch_npu", "version", "cann", "words"),
     [
-        ("2.5.1.post1", "3.12.1", None, "not supported by torch_npu 2.5.1.post1"),
-        (None, "3.12.1", "8.2.RC1", "not supported by CANN 8.2.RC1"),
-        (None, "3.6.15", None, "not supported by every torch_npu"),
+        ("2.5.1.post1", "3.12.1", None, "Python 3.12.1 is not supported by torch_npu 2.5.1.post1"),
+        (None, "3.12.1", "8.2.RC1", "Python 3.12.1 is not supported by CANN 8.2.RC1"),
+        (None, "3.6.15", None, "Python 3.6.15 is too old: torch_npu requires 3.7 or newer"),
     ],
 )
 def test_a_python_without_wheels_is_an_error(torch_npu: str | None, version: str, cann: str | None, words: str) -> None:
     finding = only(python("python.version", None, torch_npu, version=version, cann=cann))
     assert (finding.severity, finding.subject) == (Severity.ERROR, "python")
-    assert words in finding.summary
+    assert finding.summary == words
+    code = "too-old" if "too old" in words else "cann" if cann else "torch-npu"
+    assert finding.code == f"python.version/{code}"
 
 
 def test_only_major_and_minor_count() -> None:
@@ -111,6 +113,8 @@ def test_a_cpu_build_is_right(version: str) -> None:
 def test_a_cuda_build_beside_torch_npu_is_an_error(more: dict[str, Any]) -> None:
     finding = only(python("python.torch", machine="x86_64", **more))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P020")
+    assert finding.code == "python.torch/cuda-build"
+    assert finding.summary == f"torch {finding.params['torch']} is a CUDA build; torch_npu requires the CPU build"
     assert '"torch==2.5.1+cpu"' in finding.commands[0]
 
 
@@ -124,7 +128,10 @@ def test_nvidia_packages_of_somebody_else_make_no_cuda_build() -> None:
 
 def test_an_empty_python_has_one_error_and_a_way_out() -> None:
     finding = only(python("python.torch", None, None, cann="8.2.RC1"))
-    assert finding.summary == "neither torch nor torch_npu is installed in /env/bin/python"
+    assert finding.code == "python.torch/both-missing"
+    assert finding.summary == "torch and torch_npu not installed in /env/bin/python"
+    alone = only(python("python.torch", None, "2.5.1.post1", cann="8.2.RC1"))
+    assert (alone.code, alone.summary) == ("python.torch/missing", "torch not installed in /env/bin/python")
     assert any("torch_npu==" in command for command in finding.commands)
     assert python("python.torch-npu", None, None).blocked_by == "python.torch"
     assert python("python.pairing", None, None).blocked_by == "python.torch"
@@ -132,6 +139,8 @@ def test_an_empty_python_has_one_error_and_a_way_out() -> None:
 
 def test_a_missing_torch_npu_is_an_error_that_names_the_one_to_install() -> None:
     finding = only(python("python.torch-npu", "2.5.1", None, cann="8.2.RC1"))
+    assert finding.code == "python.torch-npu/missing"
+    assert finding.summary == "torch_npu not installed in /env/bin/python"
     assert finding.commands[0] == '/env/bin/python -m pip install --no-deps "torch_npu==2.5.1.post1"'
     assert python("python.pairing", "2.5.1", None).blocked_by == "python.torch-npu"
 
@@ -139,7 +148,8 @@ def test_a_missing_torch_npu_is_an_error_that_names_the_one_to_install() -> None
 def test_an_installed_torch_npu_is_enough_unless_a_source_tree_hides_it() -> None:
     assert python("python.torch-npu").findings == ()
     hidden = only(python("python.torch-npu", shadows={"torch_npu": "/work/pytorch/torch_npu"}))
-    assert (hidden.pitfall, "/work/pytorch/torch_npu" in hidden.summary) == ("P070", True)
+    assert (hidden.pitfall, hidden.code) == ("P070", "python.torch-npu/hidden")
+    assert hidden.summary == "directory /work/pytorch/torch_npu hides the installed torch_npu"
 
 
 def test_without_an_interpreter_it_is_skipped(node: Nodes) -> None:
@@ -171,16 +181,19 @@ def test_a_pair_by_wheel_table_or_rule_fits(torch: str, torch_npu: str, requires
 @pytest.mark.parametrize(
     ("torch", "torch_npu", "requires", "source"),
     [
-        ("2.6.0", "2.5.1.post1", ["torch==2.5.1"], "the wheel's own metadata (torch==2.5.1)"),
-        ("2.13.1", "2.13.0", ["torch==2.13.0.*"], "the wheel's own metadata (torch==2.13.0.*)"),
-        ("2.2.0", "2.1.0", [], "the table of torch_npu as of 2026-11-21"),
-        ("2.5.0", "2.99.0", [], "the rule that torch_npu X.Y.Z needs torch X.Y.Z"),
+        ("2.6.0", "2.5.1.post1", ["torch==2.5.1"], "the wheel's metadata (torch==2.5.1)"),
+        ("2.13.1", "2.13.0", ["torch==2.13.0.*"], "the wheel's metadata (torch==2.13.0.*)"),
+        ("2.2.0", "2.1.0", [], "the torch_npu table as of 2026-11-21"),
+        ("2.5.0", "2.99.0", [], "torch_npu X.Y.Z requires torch X.Y.Z"),
     ],
 )
 def test_a_wrong_pair_names_who_says_so(torch: str, torch_npu: str, requires: list[str], source: str) -> None:
     finding = only(python("python.pairing", torch, torch_npu, requires=requires))
     assert (finding.severity, finding.pitfall, finding.subject) == (Severity.ERROR, "P002", "python")
     assert finding.detail is not None and source in finding.detail
+    assert finding.code == "python.pairing/mismatch"
+    required = finding.params["required"]
+    assert finding.summary == f"torch_npu {torch_npu} requires torch {required}; found {torch}"
     assert finding.fix is None or finding.fix.id == "python.install-pair"
 
 
@@ -239,9 +252,34 @@ def test_torch_npu_and_cann_are_judged_by_the_table(torch_npu: str, cann: str, s
 def test_a_wrong_cann_names_the_table_and_a_way_out() -> None:
     finding = only(python("python.cann-pairing", "2.7.1", "2.7.1", cann="9.0.0"))
     assert (finding.pitfall, finding.subject) == ("P012", "python")
+    assert finding.code == "python.cann-pairing/mismatch"
+    required = ", ".join(finding.params["required"])
+    assert finding.summary == f"torch_npu 2.7.1 requires CANN {required}; found 9.0.0"
     assert finding.detail is not None and "as of 2026-11-21" in finding.detail
     assert '"torch_npu==2.7.1.post' in finding.commands[0]
     assert finding.hint is not None and "keep torch as it is" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("torch_npu", "cann", "code", "summary"),
+    [
+        (
+            *("2.5.1.post1", "8.1.RC1", "compatible"),
+            "torch_npu 2.5.1.post1 is compatible with CANN 8.1.RC1, but paired with 8.2.RC1",
+        ),
+        (
+            *("2.1.0.post3", "8.0.RC2", "unpaired"),
+            "torch_npu 2.1.0.post3 is paired with CANN 8.0.RC1; nothing is published about 8.0.RC2",
+        ),
+        (
+            *("2.99.0", "8.2.RC1", "not-listed"),
+            "torch_npu 2.99.0 with CANN 8.2.RC1: not in the compatibility tables of 2026-11-21",
+        ),
+    ],
+)
+def test_what_the_tables_leave_open_is_info(torch_npu: str, cann: str, code: str, summary: str) -> None:
+    finding = only(python("python.cann-pairing", "2.5.1", torch_npu, cann=cann))
+    assert (finding.code, finding.summary) == (f"python.cann-pairing/{code}", summary)
 
 
 def test_without_cann_it_is_blocked() -> None:
@@ -261,6 +299,8 @@ def test_a_missing_package_is_named_with_the_command(node: Nodes) -> None:
     )
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, "P006")
     assert finding.commands[0].endswith("-m pip install attrs scipy")
+    assert finding.code == "python.packages/missing"
+    assert finding.summary == "packages missing, required by the CANN operator compiler: attrs, scipy"
 
 
 @pytest.mark.parametrize(
@@ -277,6 +317,13 @@ def test_a_missing_package_is_named_with_the_command(node: Nodes) -> None:
 def test_numpy_is_judged_by_the_cann(node: Nodes, numpy: str, cann: str, severity: Severity | None) -> None:
     result = node(cann={"version": cann}, python={"packages": {"numpy": numpy}}).check("python.packages")
     assert [finding.severity for finding in result.findings] == ([severity] if severity else [])
+    if severity is Severity.ERROR:
+        assert result.findings[0].code == "python.packages/numpy"
+        assert result.findings[0].summary == f"CANN {cann} requires numpy 1.x; found {numpy}"
+    elif severity is Severity.INFO:
+        assert result.findings[0].code == "python.packages/numpy-range"
+        summary = f"numpy {numpy} is outside the documented range of CANN {cann} (usually works)"
+        assert result.findings[0].summary == summary
 
 
 def test_without_the_interpreter_packages_are_not_judged(node: Nodes) -> None:

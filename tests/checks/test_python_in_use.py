@@ -64,6 +64,7 @@ def test_a_torch_that_is_broken_itself_is_an_error_with_its_cause(node: Nodes) -
     there = node(**said(torch=failed(text), alone=failed(text), npu=failed(text)))
     finding = one(there.check("python.import-torch"))
     assert (finding.severity, finding.pitfall, finding.subject) == (Severity.ERROR, "P033", "python")
+    assert (finding.code, finding.summary) == ("python.import-torch/failed", f"import torch failed: {text}")
     assert there.check("python.import-torch-npu").blocked_by == "python.import-torch"
     assert there.check("python.devices").blocked_by == "python.import-torch"
 
@@ -78,6 +79,21 @@ def test_a_torch_that_only_the_autoload_breaks_is_the_fault_of_torch_npu(node: N
 def test_an_autoload_that_fails_alone_is_told_with_the_way_around(node: Nodes) -> None:
     finding = one(node(**said(torch=failed(AUTOLOAD), alone=GOOD, npu=NPU)).check("python.import-torch"))
     assert (finding.pitfall, finding.commands) == ("P064", ("export TORCH_DEVICE_BACKEND_AUTOLOAD=0",))
+    assert finding.code == "python.import-torch/torch-npu"
+    assert finding.summary.startswith("import torch fails in torch_npu: ImportError: libhccl.so")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "summary"),
+    [
+        (11, "crashed", "import torch crashed with SIGSEGV"),
+        (None, "timed-out", "import torch timed out after"),
+    ],
+)
+def test_a_torch_that_crashes_or_hangs_is_named(node: Nodes, answer: Any, code: str, summary: str) -> None:
+    finding = one(node(**said(torch=answer, alone=answer)).check("python.import-torch"))
+    assert finding.code == f"python.import-torch/{code}"
+    assert finding.summary.startswith(summary)
 
 
 def test_without_torch_the_import_stands_behind_it(node: Nodes) -> None:
@@ -103,15 +119,17 @@ def test_a_torch_npu_that_imports_is_right(node: Nodes) -> None:
     [
         (failed("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime"), "undefined symbol", "P012"),
         (failed("ImportError: libatb.so: cannot open shared object file"), "libatb.so", "P013"),
-        (11, "dies of SIGSEGV", "P071"),
-        (6, "dies of SIGABRT", None),
-        (None, "does not come back within", None),
+        (11, "import torch_npu crashed with SIGSEGV", "P071"),
+        (6, "import torch_npu crashed with SIGABRT", None),
+        (None, "import torch_npu timed out after", None),
     ],
 )
 def test_why_it_does_not_import_is_said(node: Nodes, answer: Any, words: str, pitfall: str | None) -> None:
     finding = one(node(**said(npu=answer)).check("python.import-torch-npu"))
     assert (finding.severity, finding.pitfall) == (Severity.ERROR, pitfall)
     assert words in finding.summary
+    code = "timed-out" if answer is None else "crashed" if isinstance(answer, int) else "failed"
+    assert finding.code == f"python.import-torch-npu/{code}"
 
 
 def test_what_cannot_be_imported_has_no_devices(node: Nodes) -> None:
@@ -149,7 +167,8 @@ def test_all_cards_are_seen(node: Nodes) -> None:
 
 def test_fewer_devices_than_cards_are_an_error(node: Nodes) -> None:
     finding = one(node(**said(npu={**NPU, "device_count": 6})).check("python.devices"))
-    assert (finding.severity, finding.summary) == (Severity.ERROR, "torch_npu sees 6 devices of the 8")
+    assert (finding.severity, finding.summary) == (Severity.ERROR, "torch_npu finds 6 of 8 devices")
+    assert finding.code == "python.devices/count"
 
 
 def test_what_a_lost_card_explains_is_not_told_twice(node: Nodes) -> None:
@@ -159,7 +178,22 @@ def test_what_a_lost_card_explains_is_not_told_twice(node: Nodes) -> None:
 
 def test_a_chip_that_torch_npu_does_not_know_is_an_error(node: Nodes) -> None:
     answer = {"ok": True, "version": "2.5.1", "devices_error": "RuntimeError: Unsupported soc version: Ascend999"}
-    assert one(node(**said(npu=answer)).check("python.devices")).pitfall == "P042"
+    finding = one(node(**said(npu=answer)).check("python.devices"))
+    assert (finding.code, finding.pitfall) == ("python.devices/error", "P042")
+    reason = "RuntimeError: Unsupported soc version: Ascend999"
+    assert finding.summary == f"torch_npu cannot list its devices: {reason}"
+
+
+def test_devices_that_torch_npu_cannot_use_are_an_error(node: Nodes) -> None:
+    finding = one(node(**said(npu={**NPU, "available": False})).check("python.devices"))
+    assert finding.code == "python.devices/not-available"
+    assert finding.summary == "torch.npu.is_available() is False with 8 devices"
+
+
+def test_another_family_by_the_runtime_is_info(node: Nodes) -> None:
+    finding = one(node(**said(npu={**NPU, "devices": ["Ascend310P3"] * 8})).check("python.devices"))
+    assert (finding.code, finding.severity) == ("python.devices/name-mismatch", Severity.INFO)
+    assert finding.summary == "chip name mismatch: Ascend310P3 in the runtime, 910B3 in npu-smi"
 
 
 def test_a_torch_npu_that_does_not_count_gives_no_verdict(node: Nodes) -> None:
@@ -179,6 +213,8 @@ def test_the_card_that_computes_wrongly_is_named(node: Nodes) -> None:
     cards["5"] = {"ok": False, "max_abs_error": 1.0, "error": "the product differs"}
     finding = one(node(**said(math={"ok": False, "devices": cards})).check("python.device-math", profile="full"))
     assert (finding.subject, finding.severity) == ("npu:5", Severity.ERROR)
+    assert finding.code == "python.device-math/wrong-result"
+    assert finding.summary == "wrong result on device 5: the product differs"
 
 
 def test_what_all_cards_say_is_said_once(node: Nodes) -> None:
@@ -186,6 +222,20 @@ def test_what_all_cards_say_is_said_once(node: Nodes) -> None:
     answer = {"ok": False, "devices": {str(number): wrong for number in range(8)}}
     finding = one(node(**said(math=answer)).check("python.device-math", profile="full"))
     assert (finding.subject, finding.pitfall) == ("python", "P051")
+    assert finding.code == "python.device-math/all-failed"
+    error = "RuntimeError: aclrtSetDevice, error code is 507033"
+    assert finding.summary == f"test computation failed on all 8 devices: {error}"
+    answer["devices"]["3"] = {"ok": True, "max_abs_error": 0.0}
+    found = node(**said(math=answer)).check("python.device-math", profile="full").findings
+    assert {finding.code for finding in found} == {"python.device-math/failed"}
+    assert found[0].summary == f"test computation failed on device 0: {error}"
+
+
+def test_a_computation_that_does_not_start_is_an_error(node: Nodes) -> None:
+    answer = {"ok": False, "devices": {}, "error": "no module named torch_npu"}
+    finding = one(node(**said(math=answer)).check("python.device-math", profile="full"))
+    assert finding.code == "python.device-math/not-started"
+    assert finding.summary == "test computation failed to start: no module named torch_npu"
 
 
 def test_no_card_is_touched_below_profile_full(node: Nodes) -> None:
@@ -205,6 +255,9 @@ def test_a_release_with_a_known_defect_names_the_one_that_mends_it(node: Nodes) 
     finding = one(there.check("python.known-bad"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P040")
     assert "2.12.0.post2" in finding.commands[0]
+    assert finding.code == "python.known-bad/defect"
+    defect = "crashes with a core dump under Python 3.12 and newer"
+    assert finding.summary == f"torch_npu 2.12.0 has a known defect: {defect}"
 
 
 def test_a_defect_that_shows_is_the_cause_of_the_crash(node: Nodes) -> None:
@@ -228,18 +281,22 @@ def test_usual_packages_do_not_disturb(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packages", "words"),
+    ("packages", "code", "summary"),
     [
-        ({"triton": "3.1.0"}, "upstream triton 3.1.0"),
-        ({"triton": "3.1.0", "triton-ascend": "3.2.0"}, "beside triton-ascend 3.2.0"),
-        ({"xformers": "0.0.28"}, "xformers 0.0.28"),
-        ({"accelerate": "0.24.1"}, "accelerate 0.24.1"),
+        ({"triton": "3.1.0"}, "upstream-triton", "triton 3.1.0 is installed without triton-ascend"),
+        (
+            {"triton": "3.1.0", "triton-ascend": "3.2.0"},
+            "triton",
+            "triton 3.1.0 conflicts with triton-ascend 3.2.0",
+        ),
+        ({"xformers": "0.0.28"}, "cuda-only", "xformers 0.0.28 requires CUDA"),
+        ({"accelerate": "0.24.1"}, "accelerate", "accelerate 0.24.1 is too old: NPU support requires 0.25.0"),
     ],
 )
-def test_packages_for_cuda_are_a_warning(node: Nodes, packages: dict[str, str], words: str) -> None:
+def test_packages_for_cuda_are_a_warning(node: Nodes, packages: dict[str, str], code: str, summary: str) -> None:
     finding = one(node(python={"packages": packages}).check("python.conflicts"))
     assert finding.severity is Severity.WARNING
-    assert words in finding.summary
+    assert (finding.code, finding.summary) == (f"python.conflicts/{code}", summary)
 
 
 def test_what_a_cuda_torch_brings_is_its_own_fault(node: Nodes) -> None:

@@ -66,6 +66,8 @@ def test_less_memory_than_the_cards_have_is_info(total: int, limit: int | None, 
         measures={"memory": {"total": total * GIB, "available": total * GIB // 2}},
     )
     assert severities(result) == ([Severity.INFO] if expected else [])
+    summary = "Host memory (64 GiB) is less than the memory of all chips together (128 GiB)"
+    assert [one.summary for one in result.findings] == ([summary] if expected else [])
 
 
 # system.shm
@@ -93,7 +95,7 @@ def test_shared_memory_is_judged_by_the_cards_that_need_it(gib: float, cards: in
 
 def test_a_container_is_given_more_at_its_start_and_a_pod_by_a_volume() -> None:
     inside = run("system.shm", mounts=shm(0.0625), container=IN_DOCKER).findings[0]
-    assert inside.summary == "/dev/shm has only 64 MiB"
+    assert inside.summary == "/dev/shm too small: 64 MiB"
     assert inside.commands == ("docker run --shm-size=16g …",)
     pod = run("system.shm", mounts=shm(0.0625), container=IN_DOCKER, environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert pod.findings[0].hint is not None and "emptyDir" in pod.findings[0].hint
@@ -104,7 +106,7 @@ def test_no_shared_memory_at_all_is_an_error_on_a_host_and_in_a_container(contai
     root = [{"mount": "/", "fstype": "ext4", "options": "rw", "total": 900 * GIB, "free": 500 * GIB}]
     measures: dict[str, Any] = {"mounts": root} | ({"container": container} if container else {})
     found = run("system.shm", **measures).findings
-    assert [(one.severity, one.summary) for one in found] == [(Severity.ERROR, "nothing is mounted on /dev/shm")]
+    assert [(one.severity, one.summary) for one in found] == [(Severity.ERROR, "/dev/shm not mounted")]
 
 
 def test_shared_memory_may_be_a_link_to_where_it_is_mounted() -> None:
@@ -119,18 +121,33 @@ HIGH = {"nofile": [1024, 1048576], "nproc": [-1, -1], "memlock": [-1, -1], "core
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("change", "severity", "summary"),
     [
-        ({}, []),
-        ({"nofile": [1024, 4096]}, [Severity.WARNING]),
-        ({"nproc": [1024, 1500]}, [Severity.WARNING]),
-        ({"nproc": [1024, 2000]}, []),
-        ({"memlock": [65536, 65536]}, [Severity.INFO]),
-        ({"nofile": None, "nproc": None, "memlock": None}, []),
+        ({}, None, None),
+        (
+            {"nofile": [1024, 4096]},
+            Severity.WARNING,
+            "Limit on open files (ulimit nofile) too low: 4096, required 65535",
+        ),
+        (
+            {"nproc": [1024, 1500]},
+            Severity.WARNING,
+            "Limit on processes and threads (ulimit nproc) too low: 1500, required 1600",
+        ),
+        ({"nproc": [1024, 2000]}, None, None),
+        (
+            {"memlock": [65536, 65536]},
+            Severity.INFO,
+            "Limit on locked memory (ulimit memlock) too low: 64 KiB, required 32 GiB",
+        ),
+        ({"nofile": None, "nproc": None, "memlock": None}, None, None),
     ],
 )
-def test_limits_are_judged_by_what_a_job_can_raise_them_to(change: dict[str, Any], expected: list[Severity]) -> None:
-    assert severities(run("system.limits", limits={**HIGH, **change})) == expected
+def test_limits_are_judged_by_what_a_job_can_raise_them_to(
+    change: dict[str, Any], severity: Severity | None, summary: str | None
+) -> None:
+    found = run("system.limits", limits={**HIGH, **change}).findings
+    assert [(one.severity, one.summary) for one in found] == ([(severity, summary)] if severity else [])
 
 
 def test_locked_memory_matters_where_there_are_several_nodes() -> None:
@@ -139,13 +156,16 @@ def test_locked_memory_matters_where_there_are_several_nodes() -> None:
     environ = {"MASTER_ADDR": "10.0.0.9"}
     result = run("system.limits", limits=limits, interfaces=interfaces, environ=environ)
     assert severities(result) == [Severity.WARNING]
-    assert "64 KiB" in result.findings[0].summary and "32 GiB" in result.findings[0].summary
+    assert result.findings[0].code == "system.limits/memlock"
+    assert result.findings[0].params == {"limit": "64 KiB", "least": "32 GiB"}
 
 
 def test_the_tasks_of_the_control_group_count_too() -> None:
     result = run("system.limits", limits=HIGH, files={"/sys/fs/cgroup/pids.max": "1024\n"})
     assert severities(result) == [Severity.WARNING]
-    assert "1024 processes and threads" in result.findings[0].summary
+    assert result.findings[0].summary == (
+        "Limit of the control group on processes and threads too low: 1024, required 1600"
+    )
 
 
 def test_the_remedy_fits_the_place() -> None:
@@ -166,21 +186,32 @@ def disk(mount: str, total: float, free: float, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("root", "expected"),
+    ("root", "expected", "summary"),
     [
-        (disk("/", 500, 100), []),
-        (disk("/", 500, 9), [Severity.WARNING]),
-        (disk("/", 50, 0.9), [Severity.ERROR]),
-        (disk("/", 2000, 15), [Severity.ERROR]),
-        (disk("/", 500, 100, files_total=1000, files_free=9), [Severity.ERROR]),
-        (disk("/", 500, 100, files_total=0, files_free=0), []),
-        (disk("/", 500, 9, files_total=1000, files_free=9), [Severity.ERROR]),
-        ({**disk("/", 5, 0), "fstype": "squashfs"}, None),
+        (disk("/", 500, 100), [], None),
+        (disk("/", 500, 9), [Severity.WARNING], "/ almost full: 9 GiB of 500 GiB free"),
+        (disk("/", 50, 0.9), [Severity.ERROR], "/ almost full: 921.6 MiB of 50 GiB free"),
+        (disk("/", 2000, 15), [Severity.ERROR], "/ almost full: 15 GiB of 2 TiB free"),
+        (
+            disk("/", 500, 100, files_total=1000, files_free=9),
+            [Severity.ERROR],
+            "/ almost out of inodes: 9 of 1000 free",
+        ),
+        (disk("/", 500, 100, files_total=0, files_free=0), [], None),
+        (
+            disk("/", 500, 9, files_total=1000, files_free=9),
+            [Severity.ERROR],
+            "/ almost full: 9 GiB of 500 GiB free",
+        ),
+        ({**disk("/", 5, 0), "fstype": "squashfs"}, None, None),
     ],
 )
-def test_room_is_judged_in_bytes_and_inodes(root: dict[str, Any], expected: list[Severity] | None) -> None:
+def test_room_is_judged_in_bytes_and_inodes(
+    root: dict[str, Any], expected: list[Severity] | None, summary: str | None
+) -> None:
     result = run("system.disk", disks=[root])
     assert severities(result) == (expected or [])
+    assert [one.summary for one in result.findings] == ([summary] if summary else [])
     assert (result.status is Status.SKIPPED) is (expected is None)
 
 
@@ -188,9 +219,8 @@ def test_only_file_systems_that_jobs_write_to_matter() -> None:
     disks = [disk("/", 500, 100), disk("/data", 500, 0), disk("/home", 500, 0.5)]
     assert run("system.disk", disks=disks).findings == ()
     result = run("system.disk", disks=disks, environ={"HOME": "/home/dev"})
-    assert [finding.summary for finding in result.findings] == ["/home has only 512 MiB of 500 GiB free"]
-    detail = result.findings[0].detail
-    assert detail is not None and "the home folder, the logs, compiled operators" in detail
+    assert [finding.summary for finding in result.findings] == ["/home almost full: 512 MiB of 500 GiB free"]
+    assert result.findings[0].params["uses"] == ["the home folder", "the logs", "compiled operators"]
     moved = {"HOME": "/root", "ASCEND_PROCESS_LOG_PATH": "/data/log"}
     assert severities(run("system.disk", disks=disks, environ=moved)) == [Severity.ERROR]
 
@@ -199,8 +229,7 @@ def test_a_network_file_system_hides_the_disk_below_it() -> None:
     mounts = [{"mount": "/home", "fstype": "nfs4", "options": "rw"}]
     full = [disk("/", 500, 0.5)]
     result = run("system.disk", disks=full, mounts=mounts, environ={"HOME": "/home/dev"})
-    detail = result.findings[0].detail
-    assert detail is not None and "home folder" not in detail
+    assert result.findings[0].params["uses"] == ["the system"]
 
 
 @pytest.mark.parametrize(
@@ -223,3 +252,4 @@ def test_large_logs_are_told_and_weigh_by_their_share(
     files = {"/root/ascend/log/debug/plog/plog-1.log": ""}
     result = run("system.disk", disks=[disk("/", total_gib, total_gib / 2)], files=files)
     assert severities(result) == expected
+    assert [one.summary for one in result.findings] == [f"Logs in /root/ascend/log use {log_gib} GiB" for _ in expected]

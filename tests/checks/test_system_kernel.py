@@ -59,11 +59,14 @@ def python(glibc: str, torch_npu: str = "2.7.1") -> dict[str, Any]:
 def test_a_c_library_older_than_the_wheel_s_is_a_warning(node: Nodes, glibc: str, found: bool) -> None:
     result = node(commands=python(glibc)).check("system.platform")
     assert [(one.severity, one.pitfall) for one in result.findings] == ([(Severity.WARNING, "P039")] if found else [])
+    summary = f"torch_npu 2.7.1 requires glibc 2.28 or newer; found {glibc}"
+    assert [one.summary for one in result.findings] == ([summary] if found else [])
 
 
 def test_a_kernel_outside_the_recommended_lines_is_info(node: Nodes) -> None:
     finding = only(node(kernel="4.19.90-2112.aarch64").check("system.platform"))
     assert (finding.severity, finding.evidence[0].expected) == (Severity.INFO, "5.4, 5.10, 6.8")
+    assert finding.summary == "Kernel 4.19.90-2112.aarch64 is not one that the driver is recommended for"
 
 
 def test_a_host_that_has_nothing_of_ascend_needs_no_certain_system(node: Nodes) -> None:
@@ -79,20 +82,37 @@ def test_a_host_that_has_nothing_of_ascend_needs_no_certain_system(node: Nodes) 
 def test_processors_that_save_power_are_info(node: Nodes) -> None:
     finding = only(node(files={GOVERNOR: "powersave\n"}).check("system.cpu"))
     assert (finding.severity, finding.pitfall) == (Severity.INFO, "P090")
+    assert finding.summary == "CPU governor is powersave, not performance"
 
 
 def test_huge_pages_that_are_off_are_info(node: Nodes) -> None:
     off = {"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n"}
-    assert only(node(files=off).check("system.cpu")).severity is Severity.INFO
+    finding = only(node(files=off).check("system.cpu"))
+    assert (finding.severity, finding.summary) == (Severity.INFO, "Transparent huge pages disabled")
 
 
 @pytest.mark.parametrize(
     ("threads", "expected"),
-    [("1", []), ("24", []), ("25", [Severity.INFO]), ("4,2", []), ("none", [Severity.WARNING])],
-)  # fmt: skip
-def test_more_threads_than_processors_are_info(node: Nodes, threads: str, expected: list[Severity]) -> None:
+    [
+        ("1", []),
+        ("24", []),
+        ("25", [(Severity.INFO, "OMP_NUM_THREADS=25 for 8 ranks exceeds the 192 CPUs of this host")]),
+        ("4,2", []),
+        (
+            "none",
+            [
+                (
+                    Severity.WARNING,
+                    "OMP_NUM_THREADS invalid: 'none' is not of the form a number from 1, or one per nesting level "
+                    "joined by commas",
+                )
+            ],
+        ),
+    ],
+)
+def test_more_threads_than_processors_are_info(node: Nodes, threads: str, expected: list[tuple[Severity, str]]) -> None:
     result = node(environ={"OMP_NUM_THREADS": threads}).check("system.cpu")
-    assert [finding.severity for finding in result.findings] == expected
+    assert [(finding.severity, finding.summary) for finding in result.findings] == expected
 
 
 def test_the_ranks_of_this_node_count_and_not_its_cards(node: Nodes) -> None:
@@ -121,6 +141,7 @@ def test_a_table_of_connections_that_fills_up_is_a_warning(node: Nodes, count: i
     sysctl = {"net.netfilter.nf_conntrack_count": str(count), "net.netfilter.nf_conntrack_max": "100"}
     result = node(sysctl=sysctl).check("system.conntrack")
     assert [(one.severity, one.pitfall) for one in result.findings] == ([(Severity.WARNING, "P079")] if found else [])
+    assert [one.summary for one in result.findings] == ([f"Connection tracking table {count} % full"] if found else [])
 
 
 def test_how_full_a_table_may_be_is_the_site_s_to_say(node: Nodes) -> None:
@@ -139,10 +160,13 @@ def clock(ntp: str, synchronized: str) -> dict[str, Any]:
     return {"timedatectl show": {"stdout": f"Timezone=UTC\nNTP={ntp}\nNTPSynchronized={synchronized}\n"}}
 
 
-@pytest.mark.parametrize(("ntp", "words"), [("yes", "is not synchronised"), ("no", "no time service is switched on")])
-def test_a_clock_that_nobody_keeps_is_info(node: Nodes, ntp: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("ntp", "summary"),
+    [("yes", "Clock not synchronised"), ("no", "Clock not synchronised: no time service enabled")],
+)
+def test_a_clock_that_nobody_keeps_is_info(node: Nodes, ntp: str, summary: str) -> None:
     finding = only(node(commands=clock(ntp, "no")).check("system.clock"))
-    assert finding.severity is Severity.INFO and words in finding.summary
+    assert (finding.severity, finding.summary) == (Severity.INFO, summary)
 
 
 def test_a_time_service_that_does_not_answer_is_no_verdict(node: Nodes) -> None:

@@ -24,8 +24,10 @@ def test_a_person_is_told_what_root_would_add() -> None:
     result = as_person()
     finding = result.findings[0]
     assert (result.status, finding.severity) == (Status.OK, Severity.INFO)
-    assert finding.summary.startswith("as ada npudoctor may not see everything")
-    assert all(hidden in finding.summary for hidden in ("hccn_tool", "kernel log", "firewall", "sockets"))
+    assert finding.summary == (
+        "ada is not root and cannot see NPU network ports (hccn_tool), the kernel log, the firewall, processes and "
+        "sockets of other users"
+    )
 
 
 def test_cards_without_network_ports_want_no_root_for_them() -> None:

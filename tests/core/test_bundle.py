@@ -341,12 +341,14 @@ def test_a_chain_of_links_cannot_climb_out(tmp_path: Path, temporary: Path) -> N
             host.read(name)
 
 
+@pytest.mark.thorough
 def test_too_many_entries_are_refused(tmp_path: Path, temporary: Path) -> None:
     path = archive(tmp_path / "node.tar.gz", {f"root/{number}": b"" for number in range(20_000)})
     assert "more than 20,000 entries" in complaint(path)
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.thorough
 def test_a_million_entries_are_refused_at_once_and_without_taking_memory(tmp_path: Path, temporary: Path) -> None:
     headers = b"".join(sized(f"root/{number:06}", 0).tobuf(tarfile.USTAR_FORMAT) for number in range(1000))
     about = json.dumps(MINIMAL).encode()
@@ -388,6 +390,7 @@ def sized(name: str, size: int) -> tarfile.TarInfo:
     return header
 
 
+@pytest.mark.thorough
 def test_a_small_archive_that_unpacks_to_too_much_is_refused_without_taking_memory(
     tmp_path: Path, temporary: Path
 ) -> None:

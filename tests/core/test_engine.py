@@ -11,6 +11,7 @@ from npudoctor import engine, plugins
 from npudoctor.findings import Because, Report, Severity, Silenced, Skip, Status, Verdict
 from npudoctor.host import Host
 from npudoctor.host.recording.canned import FakeHost
+from npudoctor.report import cause
 from npudoctor.sdk import Finding, NotApplicable, Options, ParseError, Unavailable, check, probe, probe_on_cards
 from npudoctor.selection import Selection, UnknownName, select
 
@@ -200,6 +201,31 @@ def test_a_blocker_that_was_not_selected_runs_unseen() -> None:
     assert report.exit_code == 3, "a check that was named is skipped"
 
 
+def test_a_failure_that_another_check_reports_is_shown_by_the_finding_of_that_check() -> None:
+    @check("a.tool")
+    def tool() -> Iterator[Finding]:
+        """Tool answers."""
+        yield Finding(severity=Severity.WARNING, summary="tool is held by another container")
+
+    @check("a.reader")
+    def reader() -> Iterator[Finding]:
+        """What the tool prints."""
+        raise Unavailable("exit status 1", because=Because.FAILED, reported_by="a.tool")
+        yield
+
+    catalog = plugins.assemble([reader, tool])
+    *_, done = engine.run(catalog, FakeHost(), Selection())
+    assert isinstance(done, engine.Done)
+    result = next(result for result in done.report.results if result.check == "a.reader")
+    assert (result.reported_by, result.reason) == ("a.tool", "exit status 1")
+    shown = cause.first(done.report)
+    assert shown is not None
+    assert (shown[0].check, shown[1]) == ("a.tool", "tool is held by another container")
+    *_, alone = engine.run(catalog, FakeHost(), Selection(names=("a.reader",)))
+    assert isinstance(alone, engine.Done)
+    assert cause.first(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
+
+
 def test_a_missing_fact_is_skipped_with_its_reason_and_fails_nothing() -> None:
     report = run("npu", files={})
     assert [result.reason for result in report.results] == ["/cards does not exist"] * 2
@@ -226,6 +252,7 @@ def test_a_finding_is_worse_than_a_crash() -> None:
     assert run("system.odd", "npu.present", files={"/cards": "0"}).exit_code == 1
 
 
+@pytest.mark.thorough
 def test_the_deadline_is_kept_and_what_was_known_by_then_is_reported() -> None:
     began = time.monotonic()
     report = run("system.slow", "npu.present", files=NODE, deadline_s=2)
@@ -294,6 +321,7 @@ def test_a_severity_of_the_site_makes_no_information_worse() -> None:
     assert report.results[0].status is Status.OK
 
 
+@pytest.mark.thorough
 def test_results_come_in_the_order_of_the_catalogue() -> None:
     order = [result.check for result in run(files=NODE, deadline_s=2).results]
     assert order == [id for id in CATALOG.checks if id != "driver.optional"]

@@ -78,6 +78,7 @@ def test_a_code_after_many_lines_that_differ_in_nothing_but_the_number() -> None
     assert [one.found.what for one in scanned(data).sightings] == ["207001"]
 
 
+@pytest.mark.thorough
 def test_a_flood_of_errors_that_differ_in_words_stays_bounded_and_hides_nothing_else() -> None:
     def flood() -> Iterator[bytes]:
         for number in range(40):
@@ -91,6 +92,7 @@ def test_a_flood_of_errors_that_differ_in_words_stays_bounded_and_hides_nothing_
     assert len(scanner.sightings) < 20
 
 
+@pytest.mark.thorough
 def test_a_flood_of_ranks_stays_bounded() -> None:
     scanner = scanned(
         b"".join(b"[rank%d]: ValueError: %s\n" % (number, b"wxyz"[: number % 5]) for number in range(9000))

@@ -76,6 +76,7 @@ def test_where_the_tables_have_nothing_there_is_no_answer() -> None:
     assert solve(Stack(cann="7.7.7"), knowledge.compatibility()) is None
 
 
+@pytest.mark.thorough
 def test_every_published_pair_needs_no_change() -> None:
     table = knowledge.compatibility()
     for release in table.releases:

@@ -78,6 +78,7 @@ HANGING = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", HANGING.values(), ids=HANGING.keys())
 def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_path: Path, script: str) -> None:
     tool(script.format(pid=tmp_path / "pid"))
@@ -88,6 +89,7 @@ def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_p
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.thorough
 def test_a_tool_that_hung_is_not_asked_again(tool: Tool, tmp_path: Path) -> None:
     tool(f"#!/bin/sh\necho called >> {tmp_path}/calls\nexec sleep 600\n")
     host = LocalHost()

@@ -51,6 +51,7 @@ def ask(target: Path, *argv: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.thorough
 def test_a_second_distribution_adds_a_check_a_fact_and_a_fix(installed: Path, tmp_path: Path) -> None:
     assert "site.owner" in [entry["id"] for entry in ask(installed, "list", "--json")]
     (tmp_path / "etc").mkdir()
@@ -142,6 +143,7 @@ def test_one_that_takes_forever_to_import_is_left(tmp_path: Path, monkeypatch: p
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.thorough
 def test_a_check_that_takes_forever_is_left_at_the_deadline(tmp_path: Path) -> None:
     body = "import time; time.sleep(600); yield from ()"
     path = plugin(tmp_path, CHECK.format(id="site.slow", body=body))
@@ -180,3 +182,22 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_a_plug_in_that_is_not_there_is_a_reported_result(tmp_path: Path) -> None:
     assert "absent.py: No such file" in problem_of(plugins.load([str(tmp_path / "absent.py")]))
+
+
+def test_the_names_of_0_1_still_work_and_warn() -> None:
+    from npudoctor import sdk
+
+    with pytest.warns(DeprecationWarning, match="untrusted_writer"):
+        assert sdk.others_hand is sdk.untrusted_writer
+    with pytest.warns(DeprecationWarning, match="write resolves instead of mends"):
+
+        @sdk.fix("site.old", mends=("site.owner",))
+        def old(asked: sdk.Parameters) -> Any:
+            """Name the owner."""
+            yield from ()
+
+    assert old.resolves == ("site.owner",)
+    with pytest.warns(DeprecationWarning, match="resolves"):
+        assert old.mends == old.resolves
+    with pytest.raises(TypeError, match="requires resolves"):
+        sdk.fix("site.none")

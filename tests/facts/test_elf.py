@@ -67,8 +67,8 @@ def test_a_damaged_library_is_read_or_refused(data: st.DataObject) -> None:
     ("content", "words"),
     [
         (b"", "empty"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "it begins with 'version https://git-lfs"),
-        (b"\x7fELF\x02\x01\x01", "cut off after 7 bytes"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "starts with 'version https://git-lfs"),
+        (b"\x7fELF\x02\x01\x01", "truncated after 7 bytes"),
         (b"\x7fELF\x01\x01\x01" + bytes(60), "not a 64-bit library"),
         (b"\x7fELF\x02\x01\x01" + bytes(47) + struct.pack("<HH", 3, 9) + bytes(6), "damaged"),
     ],

@@ -270,7 +270,7 @@ def with_sleepers(_: str) -> None:
 # The fixes
 
 
-@fix("test.kinds", mends=())
+@fix("test.kinds", resolves=())
 def every_kind(host: Host) -> Iterator[Step | Note]:
     """Take a step of every kind that works on files."""
     yield MakeFolder("/etc/new", 0o750)
@@ -281,7 +281,7 @@ def every_kind(host: Host) -> Iterator[Step | Note]:
     yield SetSysctl(KEY, "1-5")
 
 
-@fix("test.command", mends=())
+@fix("test.command", resolves=())
 def a_command(host: Host) -> Iterator[Step | Note]:
     """Run a command with its inverse, then write."""
     base = os.environ["SCENE_ROOT"]
@@ -289,7 +289,7 @@ def a_command(host: Host) -> Iterator[Step | Note]:
     yield WriteFile(f"{base}/etc/after", "x\n")
 
 
-@fix("test.system", mends=())
+@fix("test.system", resolves=())
 def a_system(host: Host) -> Iterator[Step | Note]:
     """Change what only the system's own tools change: who is in a group, how large a mount is."""
     yield GroupMember("games", "users")

@@ -89,7 +89,7 @@ def test_what_was_cut_off_is_undone_before_the_next_fix(
         (["hccl.reserve-ports", "--all-safe"], 2, "one of them"),
         (["npu.release", "--yes"], 7, "$ npudoctor fix npu.release --simulate new-node --set pids=4711"),
         (["npu.release", "--set", "pids=1,x"], 7, "valid integer"),
-        (["container.run-command", "--set", "image=a;b", "--dry-run"], 7, "is no name of an image"),
+        (["container.run-command", "--set", "image=a;b", "--dry-run"], 7, "not the name of an image: 'a;b'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -92,7 +92,7 @@ def test_every_fix_and_every_kind_of_step_is_struck_in_a_scene() -> None:
     catalog = plugins.load(folder="")
     struck_here = {scene.fix for scene in SCENES.values()}
     assert set(catalog.fixes) - struck_here == set(scenes.WITHOUT_STEPS)
-    assert all("Changes nothing" in catalog.fixes[id].title for id in scenes.WITHOUT_STEPS)
+    assert all(catalog.fixes[id].title.startswith("Print ") for id in scenes.WITHOUT_STEPS)
     there = {
         name
         for module in (files, packages, system, units)
@@ -214,7 +214,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_pat
     old = small_disk / "settings"
     old.write_text("old\n")
 
-    @fix("test.large", mends=())
+    @fix("test.large", resolves=())
     def large() -> Any:
         """Write more than fits."""
         yield WriteFile(str(old), "x" * 100_000)

@@ -29,7 +29,7 @@ def test_the_command_prints_the_page_and_the_list(capsys: pytest.CaptureFixture[
     assert main(["list", "--fixes", "--json"]) == 0
     assert {one["id"] for one in json.loads(capsys.readouterr().out)} == plugins.load().fixes.keys()
     assert main(["list", "--fixes"]) == 0
-    assert re.search(r"^hccl.reserve-ports +safe  root  Reserve HCCL's", capsys.readouterr().out, re.M)
+    assert re.search(r"^hccl.reserve-ports +safe  root  Reserve HCCL ports", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("fix", CATALOG.fixes.values(), ids=lambda fix: fix.id)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npudoctor import plugins
-from npudoctor.fixer import plan, runner
+from npudoctor.fixer import plan, runner, serialise
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import KeepPackages, Options
 from npudoctor.sim import machine, scenario
+from npudoctor.steps.files import FileMetadata, WriteFile
 from tests.fixes import predicted
 
 DEV = {"name": "dev", "uid": 1007, "groups": {"dev": 1007}}
@@ -344,3 +345,10 @@ def test_undo_is_the_inverse_of_apply_and_apply_twice_is_apply_once(
     for earlier in reversed(history[:-1]):
         assert undone(host).outcome is Outcome.UNDONE
         assert state(host) == earlier
+
+
+def test_a_journal_of_0_1_is_still_read() -> None:
+    metadata = {"mode": 0o600, "uid": 0, "gid": 0, "attributes": []}
+    written = {"kind": "WriteFile", "path": "/etc/a", "content": "b", "mode": None, "dress": metadata}
+    step = serialise.read_step(written)
+    assert step == WriteFile("/etc/a", "b", None, FileMetadata(mode=0o600, uid=0, gid=0))

@@ -150,7 +150,7 @@ def test_what_the_kernel_reserves_is_what_counts(namespace: Namespace) -> None:
     assert severities(namespace.check(id, HCCL_IF_BASE_PORT="50000")) == ["warning"]
     namespace.sysctl(EPHEMERAL, "20000 40000")
     moved = namespace.check(id, HCCL_IF_BASE_PORT="50000")["findings"][0]
-    assert moved["severity"] == "info" and "need no reservation" in moved["summary"]
+    assert (moved["severity"], moved["code"]) == ("info", "hccl.ports-reserved/not-needed")
 
 
 def test_the_files_are_read_in_the_order_of_a_boot(namespace: Namespace) -> None:
@@ -162,11 +162,11 @@ def test_the_files_are_read_in_the_order_of_a_boot(namespace: Namespace) -> None
     assert namespace.check(id)["findings"] == []
     namespace.write("etc/sysctl.d/90-site.conf", "# of the site\nnet/ipv4/ip_local_reserved_ports = 30000\n")
     undone = namespace.check(id)["findings"][0]
-    assert "Line 2 of /etc/sysctl.d/90-site.conf has the last word" in undone["detail"]
+    assert "Line 2 of /etc/sysctl.d/90-site.conf is applied last" in undone["detail"]
     namespace.write("run/sysctl.d/95-again.conf", f"-{RESERVED}=60000-60031\n")
     assert namespace.check(id)["findings"] == []
     namespace.write("etc/sysctl.conf", f"{RESERVED} =\n")
-    assert "/etc/sysctl.conf has the last word" in namespace.check(id)["findings"][0]["detail"]
+    assert "/etc/sysctl.conf is applied last" in namespace.check(id)["findings"][0]["detail"]
     (namespace.root / "etc/sysctl.conf").unlink()
     (namespace.root / "etc/sysctl.d/95-again.conf").symlink_to("/dev/null")
     assert severities(namespace.check(id)) == ["warning"]
@@ -190,7 +190,8 @@ def test_who_holds_a_port_is_named(namespace: Namespace) -> None:
 def test_an_outgoing_connection_holds_its_port_too(namespace: Namespace) -> None:
     with namespace.holding("9999", "60004>9999"):
         finding = namespace.check("hccl.ports-free")["findings"][0]
-    assert finding["severity"] == "error" and "60004 is taken by an outgoing connection" in finding["summary"]
+    assert (finding["severity"], finding["code"]) == ("error", "hccl.ports-free/taken")
+    assert "60004 in use by an outgoing connection" in finding["summary"]
 
 
 def test_the_port_on_which_ranks_meet_is_looked_at(namespace: Namespace) -> None:
@@ -202,22 +203,22 @@ def test_the_port_on_which_ranks_meet_is_looked_at(namespace: Namespace) -> None
 
 
 @pytest.mark.parametrize(
-    ("rule", "severity", "words"),
+    ("rule", "severity", "code", "params"),
     [
-        (None, "info", "HCCL takes bond7 (10.77.2.1)"),
-        ("eth7", None, ""),
-        ("eth", "info", "selects eth7, eth70; HCCL takes eth7"),
-        ("=eth70", None, ""),
-        ("=eth", "error", "selects no interface of this node"),
-        ("^bond", "warning", "loopback"),
-        ("^bond,lo", None, ""),
-        ("eth9", "error", "selects eth9, without address or down"),
-        ("eth8", "error", "selects eth8, without address or down"),
-        ("ib", "error", "selects no interface"),
+        (None, "info", "first-by-name", {"interface": "bond7", "address": "10.77.2.1"}),
+        ("eth7", None, "", {}),
+        ("eth", "info", "several-match", {"interfaces": ["eth7", "eth70"], "interface": "eth7"}),
+        ("=eth70", None, "", {}),
+        ("=eth", "error", "name-elsewhere", {}),
+        ("^bond", "warning", "loopback", {"interface": "lo"}),
+        ("^bond,lo", None, "", {}),
+        ("eth9", "error", "name-down", {"interfaces": ["eth9"]}),
+        ("eth8", "error", "name-down", {"interfaces": ["eth8"]}),
+        ("ib", "error", "name-elsewhere", {}),
     ],
 )
 def test_the_interface_that_hccl_would_take_is_named(
-    namespace: Namespace, rule: str | None, severity: str | None, words: str
+    namespace: Namespace, rule: str | None, severity: str | None, code: str, params: dict[str, Any]
 ) -> None:
     namespace.link("eth7", "10.77.1.1/24")
     if rule != "eth7":
@@ -227,7 +228,9 @@ def test_the_interface_that_hccl_would_take_is_named(
     namespace.link("eth8", None)
     result = namespace.check("hccl.interface", **({"HCCL_SOCKET_IFNAME": rule} if rule else {}))
     assert severities(result) == ([severity] if severity else [])
-    assert [finding["summary"] for finding in result["findings"] if words not in finding["summary"]] == []
+    for finding in result["findings"]:
+        assert finding["code"] == f"hccl.interface/{code}"
+        assert params.items() <= finding["params"].items()
 
 
 def test_the_way_to_the_other_nodes_is_the_routing_table_s(namespace: Namespace) -> None:
@@ -239,7 +242,7 @@ def test_the_way_to_the_other_nodes_is_the_routing_table_s(namespace: Namespace)
     for master in ("10.77.1.9", "10.99.3.4"):
         finding = namespace.check(id, MASTER_ADDR=master)["findings"][0]
         assert finding["severity"] == "warning"
-        assert f"HCCL takes bond7 (10.77.2.1), but the way to {master} is eth7" in finding["summary"]
+        assert finding["summary"] == f"HCCL uses bond7 (10.77.2.1), but the route to {master} is eth7"
         assert namespace.check(id, MASTER_ADDR=master, HCCL_SOCKET_IFNAME="=eth7")["findings"] == []
 
 
@@ -248,9 +251,9 @@ def test_an_address_is_one_of_this_node_or_an_error(namespace: Namespace) -> Non
     namespace.link("eth9", "10.77.9.1/24", up=False)
     id = "hccl.interface"
     assert namespace.check(id, HCCL_IF_IP="10.77.1.1")["findings"] == []
-    for address, words in (("10.77.1.2", "no address of this node"), ("10.77.9.1", "which is down")):
+    for address, code in (("10.77.1.2", "address-elsewhere"), ("10.77.9.1", "address-down")):
         finding = namespace.check(id, HCCL_IF_IP=address)["findings"][0]
-        assert finding["severity"] == "error" and words in finding["summary"]
+        assert (finding["severity"], finding["code"]) == ("error", f"hccl.interface/{code}")
 
 
 def test_nothing_was_left_reserved_for_others() -> None:

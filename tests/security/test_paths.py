@@ -73,7 +73,7 @@ def victim(open_folder: Path) -> Path:
 def applied(step: Step, state: Path) -> runner.Ended:
     """A fix of one step as a person would apply it."""
 
-    @fix("test.one", mends=())
+    @fix("test.one", resolves=())
     def one() -> Any:
         """Take one step."""
         yield step

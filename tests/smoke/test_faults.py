@@ -35,45 +35,45 @@ FAULTS = {
     "wrong sum": Fault(
         inject="rank:1,kind:wrong-sum,stage:collectives",
         check="smoke.collectives",
-        summary="rank 1 gets wrong values from collectives: all_reduce fp32",
+        summary="rank 1 receives wrong values: all_reduce fp32",
     ),
     "wrong part": Fault(
         inject="rank:1,kind:wrong-part,stage:collectives",
         check="smoke.collectives",
-        summary="rank 1 brings wrong values into collectives",
+        summary="rank 1 sends wrong values: ",
     ),
     "NaN": Fault(
         inject="rank:1,kind:nan,stage:training",
         check="smoke.training",
-        summary="the loss of rank 1 is not finite at step 2",
+        summary="loss of rank 1 not finite at step 2",
     ),
     "out of sync": Fault(
         inject="rank:0,kind:out-of-sync,stage:in-sync",
         check="smoke.in-sync",
-        summary="the ranks hold different parameters",
+        summary="parameters differ between the ranks",
     ),
     "slow": Fault(
         inject="rank:1,kind:slow,stage:scaling,s:0.02",
         check="smoke.scaling",
-        summary="rank 1 takes ",
+        summary="rank 1 slow: ",
         severity="info",
     ),
     "exit": Fault(
         inject="rank:1,kind:exit,stage:training",
         check="smoke.training",
-        summary="rank 1 exited with status 3 in training without a word (rank 0 only waited)",
+        summary="rank 1 exited with status 3 in training without an error message",
         blamed=(1, "training", "exit"),
     ),
     "SIGKILL": Fault(
         inject="rank:0,kind:kill,stage:collectives",
         check="smoke.collectives",
-        summary="rank 0 was ended by SIGKILL in collectives (rank 1 only waited)",
+        summary="rank 0 killed by SIGKILL in collectives",
         blamed=(0, "collectives", "signal"),
     ),
     "crash": Fault(
         inject="rank:1,kind:segv,stage:bandwidth",
         check="smoke.bandwidth",
-        summary="rank 1 was ended by SIGSEGV in bandwidth (rank 0 only waited)",
+        summary="rank 1 killed by SIGSEGV in bandwidth",
         blamed=(1, "bandwidth", "signal"),
     ),
     "exception": Fault(
@@ -85,21 +85,21 @@ FAULTS = {
     "hang before a collective": Fault(
         inject="rank:1,kind:hang,stage:rendezvous",
         check="smoke.rendezvous",
-        summary="rank 1 hangs in rendezvous (rank 0 only waited)",
+        summary="rank 1 hung in rendezvous",
         blamed=(1, "rendezvous", "hang"),
         deadlines_s={"rendezvous": 3.0},
     ),
     "hang in a collective": Fault(
         inject="rank:1,kind:hang-in,stage:collectives",
         check="smoke.collectives",
-        summary="rank 1 hangs in collectives, at all_reduce fp32 (rank 0 only waited)",
+        summary="rank 1 hung in collectives, at all_reduce fp32",
         blamed=(1, "collectives", "hang"),
         deadlines_s={"collectives": 3.0},
     ),
     "stopped": Fault(
         inject="rank:0,kind:stop,stage:in-sync",
         check="smoke.in-sync",
-        summary="rank 0 hangs in in-sync (it is stopped) (rank 1 only waited)",
+        summary="rank 0 stopped (state T) in in-sync",
         blamed=(0, "in-sync", "hang"),
         deadlines_s={"in-sync": 3.0, "parity": 4.0},
     ),
@@ -112,7 +112,7 @@ FAULTS = {
     "import hang": Fault(
         inject="rank:0,kind:import-hang,stage:launch",
         check="smoke.launch",
-        summary="rank 0 hangs in launch (rank 1 only waited)",
+        summary="rank 0 hung in launch",
         blamed=(0, "launch", "hang"),
         deadlines_s={"launch": 12.0},
     ),
@@ -125,7 +125,7 @@ FAULTS = {
     "wrong world size": Fault(
         inject="rank:1,kind:world-size",
         check="smoke.rendezvous",
-        summary="rank 1 cannot take part: it was started with WORLD_SIZE=3, and 2 ranks were planned (rank 0 only",
+        summary="rank 1 cannot join: it was started with WORLD_SIZE=3, and 2 ranks were planned",
         blamed=(1, "rendezvous", "world-size"),
     ),
 }
@@ -171,7 +171,7 @@ def test_what_is_broken_is_named_three_times_of_three(smoke: Smoke, name: str) -
 def test_no_rank_is_blamed_for_being_at_work_when_the_time_of_the_run_is_up(smoke: Smoke) -> None:
     ran = smoke(fresh=True, timeout_s=0.3)
     assert ran.first == []
-    assert ran.errors["smoke.launch"].startswith("the time of the whole run was up in launch")
+    assert ran.errors["smoke.launch"].startswith("time limit of the smoke run exceeded in launch")
 
 
 @pytest.mark.slow

@@ -103,8 +103,8 @@ def seen_on(card: str, pid: int, during_mb: float) -> list[dict[str, Any]]:
     ("events", "said"),
     [
         (seen_on("npu:0", 4711, 5000.0), None),
-        (seen_on("npu:1", 4711, 5000.0), "rank 0 trained on npu:1, not on npu:0"),
-        (seen_on("npu:1", 1, 5000.0), "npu-smi shows no memory taken on npu:0 while rank 0 trained on it"),
+        (seen_on("npu:1", 4711, 5000.0), "rank 0 trained on npu:1 instead of npu:0"),
+        (seen_on("npu:1", 1, 5000.0), "npu-smi shows no memory in use on npu:0 while rank 0 trained on it"),
     ],
 )
 def test_the_card_that_a_rank_is_seen_on_is_the_one_that_it_was_given(

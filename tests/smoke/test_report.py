@@ -94,7 +94,7 @@ def test_what_is_asked_wrongly_is_one_line(argv: list[str], said: str, capsys: p
     ("node", "code", "said"),
     [
         ("healthy-a3", 0, "simulated: 16 ranks"),
-        ("new-node", 1, "all 8 ranks failed in launch, at import torch_npu: ImportError: libhccl.so"),
+        ("new-node", 1, "all ranks failed in launch, at import torch_npu: ImportError: libhccl.so"),
         ("bare-host", 3, "no NPU found on this node"),
     ],
 )

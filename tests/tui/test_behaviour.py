@@ -307,7 +307,7 @@ def test_a_job_with_more_ranks_than_cards_is_marked() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "2")
         await until(pilot, lambda: "! " in text(app))
-        await until(pilot, lambda: "has 8 ranks on this node and holds 7 cards" in text(app))
+        await until(pilot, lambda: "hold only 7 chips" in text(app))
 
     play_on(lambda: replace(node_of("--simulate", "in-service"), open=lambda: nullcontext(host)), acts, size=(120, 40))
 

@@ -272,7 +272,7 @@ def _plan(*, irreversible: bool = False, root: bool = False) -> Any:
     from npudoctor.sdk import Run, fix
     from npudoctor.steps import Obstacle
 
-    @fix("npu.release", mends=("npu.processes",))
+    @fix("npu.release", resolves=("npu.processes",))
     def release():  # type: ignore[no-untyped-def]
         """End the processes that hold the cards."""
         yield Run(("kill", "1"))

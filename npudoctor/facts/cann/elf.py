@@ -56,17 +56,17 @@ def parse(read: Read, *, with_needed: bool = True) -> Elf:
     """Read a library; raises ParseError for what is none."""
     head = read(0, HEADER_BYTES)
     if not head:
-        raise ParseError("it is empty")
+        raise ParseError("empty file")
     if not head.startswith(MAGIC):
         begins = known_beginning(head).decode()
-        raise ParseError(f"it is no library{f', it begins with {begins!r}' if begins else ''}")
+        raise ParseError(f"not an ELF library: starts with {begins!r}" if begins else "not an ELF library")
     if len(head) < HEADER_BYTES:
-        raise ParseError(f"it is cut off after {len(head)} bytes")
+        raise ParseError(f"truncated after {len(head)} bytes")
     if head[4] != 2 or head[5] != 1:
-        raise ParseError("it is not a 64-bit library")
+        raise ParseError("not a 64-bit library")
     _, _, machine, _, _, at, sections, _, _, each, count, section_size, section_count, _ = _HEADER.unpack(head)
     if count and each != _SEGMENT.size:
-        raise ParseError("its headers are damaged")
+        raise ParseError("damaged ELF headers")
     end = max(HEADER_BYTES, at + count * each, sections + section_count * section_size)
     name = _MACHINES.get(machine, f"machine {machine}")
     table = read(at, count * each) if 0 < count <= _MOST_SEGMENTS else b""

@@ -154,7 +154,7 @@ class _Linking:
                 raise
             return why.reason, None
         if headers.is_cut(size):
-            return f"it is cut off: {size} bytes of {headers.end}", headers
+            return f"truncated: {size} bytes of {headers.end}", headers
         return None, headers
 
     def _needs(self, name: str, real: str, headers: elf.Elf) -> list[tuple[str, str | None, tuple[str, ...]]]:

@@ -15,7 +15,18 @@ from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import Board, NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
 from npudoctor.records import dataclass
-from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, ask_each, probe
+from npudoctor.sdk import (
+    STANDARD_PLACES,
+    Because,
+    Completed,
+    Host,
+    NotApplicable,
+    Options,
+    ParseError,
+    Unavailable,
+    ask_each,
+    probe,
+)
 
 TOOL = "npu-smi"
 
@@ -63,6 +74,7 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         if why.because is Because.NOT_RECORDED:
             raise
         found = why.because is not Because.ABSENT
+        path = path or _usual_place(host)
         return NpuSmiAnswer(found=found, path=path, reason=why.reason, because=why.because, limit_s=limit)
     text = done.stdout + done.stderr
     info, reason, failure = None, None, None
@@ -90,6 +102,15 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         failure=failure,
         info=info,
     )
+
+
+def _usual_place(host: Host) -> str | None:
+    """Where the tool lies, though it may not be executed."""
+    for place in STANDARD_PLACES[TOOL]:
+        with contextlib.suppress(Unavailable):
+            if host.stat(f"{place}/{TOOL}").kind == "file":
+                return f"{place}/{TOOL}"
+    return None
 
 
 def _more_nodes(host: Host, info: NpuSmiInfo) -> bool:
@@ -128,7 +149,8 @@ def npu_smi_info(answer: NpuSmiAnswer, access: DeviceAccess | None) -> NpuSmiInf
     if answer.info is not None:
         return answer.info
     blocked_by = "driver.access" if stopped_by_access(answer, access) else None
-    raise Unavailable(answer.reason or "`npu-smi info` gave no table", because=answer.because, blocked_by=blocked_by)
+    reason = answer.reason or "`npu-smi info` gave no table"
+    raise Unavailable(reason, because=answer.because, blocked_by=blocked_by, reported_by="driver.npu-smi")
 
 
 def stopped_by_access(answer: NpuSmiAnswer, access: DeviceAccess | None) -> bool:

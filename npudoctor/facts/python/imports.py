@@ -53,13 +53,13 @@ class ImportAttempt:
 
     @property
     def failure(self) -> str:
-        """How it failed, as a clause that follows its name: "fails: ImportError: …"."""
+        """How it failed: "failed: ImportError: …", "crashed with SIGSEGV in …", "timed out after 120 s"."""
         if self.timed_out:
-            return f"does not come back within {self.seconds:.0f} s"
+            return f"timed out after {self.seconds:.0f} s"
         if self.signal:
             where = f" in {self.crashed_in}" if self.crashed_in else ""
-            return f"dies of {self.signal}{where}"
-        return f"fails: {first_line(self.error or self.last_line or 'it said nothing')}"
+            return f"crashed with {self.signal}{where}"
+        return f"failed: {first_line(self.error or self.last_line or 'no output')}"
 
     @property
     def message(self) -> str:

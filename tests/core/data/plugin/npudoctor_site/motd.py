@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from npudoctor.sdk import Effect, Finding, Host, Risk, Severity, Step, WriteFile, check, fix, probe
+from npudoctor.sdk import Effect, Finding, FixOffer, Host, Risk, Severity, Step, WriteFile, check, fix, probe
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ def owner_is_named(motd: Motd) -> Iterator[Finding]:
             summary="owner missing in /etc/motd",
             severity=Severity.WARNING,
             hint="Add a line `owner: NAME` to /etc/motd.",
-            fix="site.name-owner",
+            fix=FixOffer(id="site.name-owner"),
         )
 
 
-@fix("site.name-owner", mends=("site.owner",), risk=Risk.SAFE, effect=Effect.NOW, root=True)
+@fix("site.name-owner", resolves=("site.owner",), risk=Risk.SAFE, effect=Effect.NOW, root=True)
 def name_owner(motd: Motd) -> Iterator[Step]:
     """Name the operations team as the owner."""
     if "owner:" not in motd.text:

@@ -1,0 +1,367 @@
+"""What the checks of the NPUs themselves say; `npu_links` has what those of their links and ports say."""
+
+from npudoctor.sdk import Message, Sentence, Severity
+
+CHIP = Sentence("chip")
+NONE = Sentence("none")
+CHIPS = Sentence("{count} {count:chip|chips}")
+BELOW_CELSIUS = Sentence("below {limit:g} °C")
+
+# npu.present
+
+DRIVER_ONLY = Message(
+    "npu.present/driver-only",
+    summary="CANN not installed on this node; containers bring their own",
+    hint="To check this node as one that trains by itself, add --role full.",
+    severity=Severity.INFO,
+)
+MISSING = Message(
+    "npu.present/missing",
+    summary="Ascend NPU not found on this host",
+    detail="No accelerator is on the PCI bus, and neither /dev nor npu-smi lists one. On a server with NPUs, they are "
+    "not seated, not powered, or not passed through to this virtual machine.",
+    hint="Check what the PCI bus lists. On a machine without NPUs, `npudoctor demo` shows what a diagnosis looks like.",
+    pitfall="P088",
+)
+MISSING_IN_CONTAINER = Message(
+    "npu.present/missing-in-container",
+    summary="Ascend NPU not found in this container",
+    detail="Neither /dev nor npu-smi lists an NPU in this container.",
+    hint="Check which devices the container was started with; the host may have NPUs that it does not pass on.",
+    pitfall="P088",
+)
+AN_NPU = Sentence("an NPU")
+NO_ANSWER = Sentence("no answer")
+
+# npu.count
+
+_AGREE = "PCI bus, device nodes and npu-smi agree, so the NPU was not found when the node was started."
+_CONTROLLER = "Check the state of the NPU in the server's management controller."
+FEWER_CHIPS = Message(
+    "npu.count/fewer-chips",
+    summary="{count} of {full} chips found",
+    detail=_AGREE,
+    hint=_CONTROLLER,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+FEWER_CHIPS_NAMED = Message(
+    "npu.count/missing-npu",
+    summary="NPU {npu} missing: {count} of {full} chips found",
+    detail=_AGREE,
+    hint=_CONTROLLER,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+NPUS_LISTED = Sentence("NPU {npus}")
+NOT_IN_NPU_SMI = Message(
+    "npu.count/not-in-npu-smi",
+    summary="{count:NPU|NPUs} in PCI {count:slot|slots} {slots} missing from npu-smi",
+    detail="The driver could not start the NPU or has lost it. Jobs on all NPUs of the node fail.",
+    hint="Check the kernel log for this slot. A reboot starts the NPU again; if it stays away, reseat or replace it. "
+    "Until then, exclude it with ASCEND_RT_VISIBLE_DEVICES.",
+    pitfall="P052",
+)
+PCI_DEVICE = Sentence("device {device}, driver {driver}")
+PCI_DEVICE_NEAR = Sentence("device {device}, driver {driver}, NUMA node {node}")
+ROW_WITH_BUS_ID = Sentence("a row with Bus-Id {slots}")
+OFF_THE_BUS = Message(
+    "npu.count/off-the-bus",
+    summary="NPU {npu} ({slot}) is listed by npu-smi but has dropped off the PCI bus",
+    detail="The driver still knows the NPU; jobs on it hang or fail.",
+    hint="Drain the node and power it off and on. If the NPU drops off again, reseat or replace it.",
+    pitfall="P052",
+)
+ROW_OF_NPU = Sentence("NPU {npu}, Bus-Id {bus_id}")
+_KERNEL_LOG = "Check the kernel log for the NPU. Pass exactly the NPUs that it is to use into a container."
+NODE_MISSING = Message(
+    "npu.count/no-device-node",
+    summary="device {count:node|nodes} {paths} missing: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    detail="Jobs cannot open a chip without a device node.",
+    hint=_KERNEL_LOG,
+    pitfall="P052",
+)
+NODE_WITHOUT_CHIP = Message(
+    "npu.count/node-without-chip",
+    summary="{count:chip|chips} of {paths} missing: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    detail="Jobs that open a device node without a chip get no answer.",
+    hint=_KERNEL_LOG,
+    pitfall="P052",
+)
+NODES_MISMATCH = Message(
+    "npu.count/device-nodes-mismatch",
+    summary="chip count mismatch: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    detail="Jobs cannot open a chip without a device node, and get no answer from a device node without a chip.",
+    hint=_KERNEL_LOG,
+    pitfall="P052",
+)
+DEVICE_NODES = Sentence("{count} device {count:node|nodes}")
+
+# npu.health
+
+_UNHEALTHY = "Jobs on an unhealthy chip fail."
+_LOOK_UP = "Look up the fault code. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
+ALARM = Message(
+    "npu.health/alarm",
+    summary="{chip} reports {health}: {faults}",
+    detail=_UNHEALTHY,
+    hint=_LOOK_UP,
+)
+CRITICAL = Message(
+    "npu.health/critical",
+    summary="{chip} reports {health}: {faults}",
+    detail=_UNHEALTHY,
+    hint=_LOOK_UP,
+)
+WARNING = Message(
+    "npu.health/warning",
+    summary="{chip} reports {health}: {faults}",
+    detail=_UNHEALTHY,
+    hint=_LOOK_UP,
+    severity=Severity.WARNING,
+)
+OTHER_HEALTH = Message(
+    "npu.health/other",
+    summary="{chip} reports {health}: {faults}",
+    detail=_UNHEALTHY,
+    hint=_LOOK_UP,
+)
+NO_HEALTH = Message(
+    "npu.health/not-reported",
+    summary="{chip} reports no health: {faults}",
+    detail=_UNHEALTHY,
+    hint=_LOOK_UP,
+    severity=Severity.WARNING,
+)
+FAULT = Sentence("{meaning} ({code})")
+UNKNOWN_FAULT = Sentence("unknown fault code {code}")
+NO_FAULT_CODE = Sentence("no fault code")
+FAULT_NOT_READ = Sentence("fault code not read")
+FAULT_INFORMATION = Sentence("Error information of the chip: {information}. Jobs on an unhealthy chip fail.")
+CHECK_FIRST = Sentence(
+    "First check: {places}. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
+)
+HEALTH_NOT_SHOWN = Sentence("npu-smi does not show the health of any chip")
+
+# npu.temperature
+
+_COOL = "Check fans, air flow and heat sink of this slot; reduce the load until the chip is cool."
+_STOPS = "HBM alarms above 95 °C; a chip with hot HBM is slowed down, then stopped."
+_SLOWS_DOWN = "A chip slows down before it alarms; HBM alarms above 95 °C."
+WARM_CHIP = Message(
+    "npu.temperature/warm",
+    summary="{chip} at {celsius} °C, limit {limit:g} °C",
+    detail=_SLOWS_DOWN,
+    hint=_COOL,
+    severity=Severity.WARNING,
+    pitfall="P080",
+)
+HOT_CHIP = Message(
+    "npu.temperature/hot",
+    summary="{chip} at {celsius} °C, limit {limit:g} °C",
+    detail=_SLOWS_DOWN,
+    hint=_COOL,
+    pitfall="P080",
+)
+HOTTER_THAN_PEERS = Message(
+    "npu.temperature/above-peers",
+    summary="{chip} at {celsius} °C, {difference} °C above its peers",
+    detail=_SLOWS_DOWN,
+    hint=_COOL,
+    severity=Severity.WARNING,
+    pitfall="P080",
+)
+WARM_MEMORY = Message(
+    "npu.temperature/warm-memory",
+    summary="HBM of {chip} at {celsius} °C, limit {limit:g} °C",
+    detail=_STOPS,
+    hint=_COOL,
+    severity=Severity.WARNING,
+    pitfall="P080",
+)
+HOT_MEMORY = Message(
+    "npu.temperature/hot-memory",
+    summary="HBM of {chip} at {celsius} °C, limit {limit:g} °C",
+    detail=_STOPS,
+    hint=_COOL,
+    pitfall="P080",
+)
+BELOW_OWN_LIMIT = Sentence("below {limit:g} °C (npudoctor's own limit)")
+AS_PEERS = Sentence("about {celsius} °C, as its peers")
+TEMPERATURE_NOT_SHOWN = Sentence("npu-smi does not show the temperature of any chip")
+
+# npu.uniform
+
+MODEL_MISMATCH = Message(
+    "npu.uniform/model",
+    summary="NPU model mismatch: {odd}; others {usual}",
+    detail="Collectives run at the pace of the slowest NPU, and an NPU of another model may lack what the job uses.",
+    hint="Use NPUs of one model in one job.",
+    severity=Severity.WARNING,
+)
+MEMORY_MISMATCH = Message(
+    "npu.uniform/memory",
+    summary="memory size mismatch: {total_mb} MB, others {usual_mb} MB",
+    detail="A job that fits the others runs out of memory on this chip.",
+    hint="Exclude the chip from jobs, or size jobs for it.",
+    severity=Severity.WARNING,
+)
+FIRMWARE_MISMATCH = Message(
+    "npu.uniform/firmware",
+    summary="firmware mismatch: {odd}; others {usual}",
+    detail="Mixed firmware causes failures that are hard to find.",
+    hint="Install the same firmware on all NPUs.",
+    severity=Severity.WARNING,
+)
+BOARD_MISMATCH = Message(
+    "npu.uniform/board",
+    summary="board revision mismatch: {odd}; others {usual}",
+    detail="Collectives run at the pace of the slowest NPU, and another board may lack what the job uses.",
+    hint="Use NPUs of one board revision in one job.",
+    severity=Severity.WARNING,
+)
+
+# npu.memory-free
+
+_FIND = (
+    "Find the processes that have the device open, on the host and in all containers; the driver takes up to 20 s "
+    "to clean up after one. If no owner is found, reset the idle NPU to free the memory."
+)
+MEMORY_HELD = Message(
+    "npu.memory-free/held",
+    summary="{used_mb} MB in use by {count:process|processes} {pids}",
+    detail="The node was expected to be idle; a job that starts now gets only the rest.",
+    hint="Wait for the job or end it; npu.processes shows its owner.",
+    severity=Severity.WARNING,
+    pitfall="P017",
+)
+MEMORY_UNEXPLAINED = Message(
+    "npu.memory-free/unexplained",
+    summary="{unexplained_mb} MB in use, but npu-smi lists no process for it",
+    detail="A killed job, or a job in another container, may still hold it. The next job that requires the whole NPU "
+    "fails with an out-of-memory error.",
+    hint=_FIND,
+    severity=Severity.WARNING,
+    pitfall="P017",
+)
+MEMORY_HELD_OUTSIDE = Message(
+    "npu.memory-free/held-outside-container",
+    summary="{unexplained_mb} MB in use; its processes are not visible in this container",
+    detail="A job on the host or in another container may hold it. The next job that requires the whole NPU fails with "
+    "an out-of-memory error.",
+    hint="On the host, find the processes that have the device open. If no owner is found there, reset the idle NPU to "
+    "free the memory.",
+    severity=Severity.INFO,
+    pitfall="P017",
+)
+MEMORY_WITHOUT_TABLE = Message(
+    "npu.memory-free/no-process-table",
+    summary="{unexplained_mb} MB in use; this npu-smi lists no processes",
+    detail="A running job, a killed job, or a job in another container may hold it. The next job that requires the "
+    "whole NPU fails with an out-of-memory error.",
+    hint=_FIND,
+    severity=Severity.INFO,
+    pitfall="P017",
+)
+IDLE_MEMORY = Sentence("at most {limit} MB on an idle NPU")
+MEMORY_WITHOUT_PROCESS = Sentence("at most {limit} MB without a process")
+MEMORY_AND_PROCESSES = Sentence("{used} of {total} MB in use, {count} {count:process|processes} listed")
+MEMORY_NOT_SHOWN = Sentence("npu-smi does not show the memory of any chip")
+
+# npu.processes
+
+DEAD_PROCESS = Message(
+    "npu.processes/dead",
+    summary="process {process} no longer exists but still holds this chip",
+    detail="The driver still counts the process; its memory and its place on the chip are not free.",
+    hint="Wait 20 s and check again. If it is still listed, reset the NPU, which must be idle, or reboot. On A2 "
+    "servers a reset of one NPU resets all.",
+    pitfall="P004",
+)
+ORPHAN = Message(
+    "npu.processes/orphan",
+    summary="{process} holds this chip, but its launcher has ended",
+    detail="A worker of a distributed job is useless once its launcher has ended, but it keeps its chip.",
+    hint="Make sure that no other node still works with it, then end it.",
+    severity=Severity.WARNING,
+    pitfall="P004",
+)
+IN_USE = Message(
+    "npu.processes/in-use",
+    summary="chip in use by {process}",
+    detail="A second job on the same chip shares its memory, and fails where both listen on the same port of the chip.",
+    hint="Wait for it, or give the next job other NPUs (ASCEND_RT_VISIBLE_DEVICES).",
+    pitfall="P023",
+)
+IN_USE_BY_UNSEEN = Message(
+    "npu.processes/in-use-by-unseen",
+    summary="chip in use by process {process}; details not visible to this user",
+    severity=Severity.INFO,
+)
+IN_USE_BY_HOST = Message(
+    "npu.processes/in-use-by-host",
+    summary="chip in use by host process {process}",
+    detail="npu-smi shows the pid that the process has on the host, not the pid in this container.",
+    severity=Severity.INFO,
+)
+RANKS_SHARE_CHIPS = Message(
+    "npu.processes/ranks-share-chips",
+    summary="{ranks} ranks of {process} share {chips} {chips:chip|chips}",
+    detail="Ranks that share a chip slow each other down and run out of its memory.",
+    hint="Start as many ranks as there are chips in ASCEND_RT_VISIBLE_DEVICES.",
+    severity=Severity.WARNING,
+    pitfall="P023",
+)
+RANKS_WITHOUT_CHIPS = Message(
+    "npu.processes/ranks-without-chips",
+    summary="{ranks} ranks of {process} hold only {chips} {chips:chip|chips}",
+    detail="A rank that has not opened its chip after one minute has failed or hangs; the other ranks wait for it.",
+    hint="Check the log of the missing rank. Start as many ranks as there are chips in ASCEND_RT_VISIBLE_DEVICES.",
+    severity=Severity.WARNING,
+    pitfall="P023",
+)
+PROCESS = Sentence("{name} ({details})")
+PID = Sentence("pid {pid}")
+USER = Sentence("user {user}")
+SINCE = Sentence("since {started}")
+MEMORY = Sentence("{memory_mb} MB")
+NAMELESS = Sentence("process")
+LISTED = Sentence("{pid} ({details})")
+PROCESS_WITH_PID = Sentence("process {pid}")
+PROCESS_ON_NPU = Sentence("process {pid} on NPU {npu}")
+NONE_OR_ZOMBIE = Sentence("none, or a zombie")
+PROCESSES_OF_HOST = Sentence("processes of this host")
+PARENT = Sentence("parent of process {pid}")
+A_LAUNCHER = Sentence("a launcher")
+
+# npu.ecc
+
+_WRONG_RESULTS = "Jobs on this chip fail or compute wrong results."
+_EXCLUDE_AND_RESET = (
+    "Exclude the chip from jobs (ASCEND_RT_VISIBLE_DEVICES) and reset it. If errors come back, replace the NPU."
+)
+UNCORRECTED = Message(
+    "npu.ecc/uncorrected",
+    summary="{count} double-bit memory {count:error|errors}",
+    detail=_WRONG_RESULTS,
+    hint=_EXCLUDE_AND_RESET,
+    pitfall="P053",
+)
+PAGES_USED_UP = Message(
+    "npu.ecc/isolated-pages",
+    summary="{pages} isolated memory pages, limit {limit:g}",
+    detail=_WRONG_RESULTS,
+    hint=_EXCLUDE_AND_RESET,
+    pitfall="P053",
+)
+CORRECTED = Message(
+    "npu.ecc/corrected",
+    summary="memory errors without effect on running jobs: {counts}",
+    hint="Check again later whether the counts grow.",
+    severity=Severity.INFO,
+    pitfall="P053",
+)
+EARLIER_DOUBLE_BIT = Sentence("{count} earlier double-bit {count:error|errors}")
+CORRECTED_SINGLE_BIT = Sentence("{count} corrected single-bit {count:error|errors}")
+ISOLATED_PAGES = Sentence("{count} isolated {count:page|pages}")
+PAGES_TO_ISOLATE = Sentence("{count} {count:page|pages} to isolate at the next reset")

@@ -1,0 +1,126 @@
+"""What the fixes say, by fix: why one is refused, and what to know before it is applied."""
+
+from npudoctor.sdk import Sentence
+
+# container.run-command
+
+NAME_DEVICES = Sentence("no device given")
+NOT_A_DEVICE_NODE = Sentence("not a device node: {path!r}")
+NOT_AN_IMAGE = Sentence("not the name of an image: {name!r}")
+NOT_A_GROUP_ID = Sentence("not a group id: {group!r}. `stat -c %g /dev/davinci_manager` prints it")
+PLAIN_DOCKER = Sentence("with plain Docker:\n{text}")
+ASCEND_RUNTIME = Sentence("or with the Ascend runtime:\n{text}")
+COMPOSE = Sentence("or with compose:\n{text}")
+ASCEND_COMPOSE = Sentence("or with compose and the Ascend runtime:\n{text}")
+KUBERNETES = Sentence("or in Kubernetes:\n{text}")
+
+# driver.grant-access
+
+GROUP_OF_CONTAINER = Sentence("the user of a container gets the group when the container starts")
+NAME_USER = Sentence("no user given")
+GROUP_WITHOUT_NAME = Sentence("the group of the device nodes has no name here")
+NOT_A_NAME = Sentence("not a valid user or group name: {names}")
+GROUP_TOO_POWERFUL = Sentence("group {group} grants far more than access to the NPUs")
+OPENS_EVERY_NPU = Sentence(
+    "This gives the user access to every NPU of the node, regardless of any isolation by a scheduler."
+)
+AT_NEXT_LOGIN = Sentence("Takes effect at the next login.")
+AT_LOGIN_OF_OTHER = Sentence("only visible at the next login of {user}")
+
+# env.profile, env.visible-devices
+
+SCOPES = Sentence("scope must be user, system, python or file, and shell one of {shells}")
+OF_ONE_JOB = Sentence("{name} belongs to one job; this file would set it for all jobs")
+NO_SET_ENV = Sentence("no CANN with a set_env.sh is installed")
+SCRIPT_NOT_TRUSTED = Sentence("every login of this node would source {script}, but {problem}")
+AT_ACTIVATION = Sentence("Takes effect when the environment is activated.")
+VISIBLE_AT_ACTIVATION = Sentence("only visible once the environment is activated")
+SOURCE_IT = Sentence("Nothing reads this file automatically: source it.")
+NOTHING_READS_IT = Sentence("nothing reads this file automatically")
+NO_HOME = Sentence("the home folder of {user} does not exist: {path}")
+HOME_UNKNOWN = Sentence("the home folder of {user} is not known")
+PREFIX_UNKNOWN = Sentence("the inspected Python does not report its environment")
+NOT_AN_ENVIRONMENT = Sentence("{path} is neither a conda environment nor a venv")
+OTHER_SHELL = Sentence("the login shell is {shell}, which does not read sh profiles; it requires its own file")
+NOT_A_LIST = Sentence("not a list of chip numbers: {value!r}")
+SCOPES_OF_JOB = Sentence("the variable belongs to one job: scope must be user or python")
+
+# hccl.reserve-ports
+
+LAST_AT_BOOT = Sentence("{path} is applied last at boot, so its line is changed too.")
+PORTS_UNKNOWN = Sentence("HCCL's ports are not known; set them with --set ports=60000-60031")
+KERNEL_CHOOSES = Sentence("the kernel chooses HCCL's ports: {source}")
+BAD_PORTS = Sentence("{where}: {problem}")
+
+# npu.release
+
+NAME_PROCESSES = Sentence("no process given")
+PROCESS_GONE = Sentence("Process {pid} has already ended.")
+START_UNKNOWN = Sentence("start time of process {pid} not visible, so it could be mistaken for another process")
+NEVER_ENDED = Sentence("npudoctor never ends process {pid}")
+HAS_LAUNCHER = Sentence("process {pid} was started by launcher {launcher}; end the job through its launcher")
+COMMAND_OF_USER = Sentence("{command} (user {user})")
+UNKNOWN = Sentence("unknown")
+
+# npu.tls-off
+
+IN_SERVICE = Sentence("a job is running, or may be running, on the NPUs")
+LOWERS_SECURITY = Sentence("This lowers security: traffic between the NPUs of different nodes is no longer encrypted.")
+CUTS_OFF = Sentence("Nodes whose NPUs have TLS enabled can no longer connect to this one.")
+SWITCH_UNKNOWN = Sentence("TLS switch of device {device} not known")
+
+# python.install-pair, python.install-packages
+
+NOT_A_VERSION = Sentence("not a version: {version!r}")
+NO_PAIR_KNOWN = Sentence("no known torch and torch_npu pair for this CANN")
+NO_CPU_BUILD = Sentence(
+    "CPU build of torch {version} not found: on x86-64 it is on PyTorch's own CPU index. Add that index, or a mirror "
+    "of it, to pip's configuration ({problem})"
+)
+NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
+NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")
+WHEELS_NOT_TRUSTED = Sentence("offline: root does not install what others can change: {problem}")
+NO_ANSWER = Sentence("{tool} did not answer")
+OLD_PIP = Sentence("this pip does not report what it would install; it requires pip 22.2 or newer")
+OF_THE_SYSTEM = Sentence("{path} belongs to the operating system; create a venv and select it with --python")
+NOT_WRITABLE = Sentence("{path} is not writable by {user}; run this as its owner")
+OF_ANOTHER_USER = Sentence("{path} belongs to user {uid}; run this as that user, so that the files keep their owner")
+IN_USE = Sentence("process {pid} has files of {path} loaded; end it first")
+RUN_AS = Sentence("{path} belongs to {user}; run this as {user}: sudo -u {user} npudoctor fix")
+BY_CONDA = Sentence("{name} was installed by conda; change it with conda")
+EDITABLE = Sentence("{name} is an editable install of a source tree")
+DISK_FULL = Sentence("keeping the replaced files requires {need} MiB; {free} MiB are free")
+
+# service.install, service.remove
+
+AT_NEXT_BOOT = Sentence("systemd is not running here: the service is enabled and starts at the next boot.")
+SYSTEMD_OF_HOST = Sentence("systemd is not running in this container; install the service on its host")
+NO_SYSTEMD = Sentence("systemctl not found: no systemd on this system")
+BAD_COMMAND = Sentence("not usable in a unit: {command!r}. Give an absolute path without special characters")
+NOT_A_COMMAND = Sentence("command not found: {command}")
+COMMAND_NOT_TRUSTED = Sentence(
+    "root would run {command} at every boot, but {problem}; install npudoctor where only root can write"
+)
+DAEMON_LACKS = Sentence("Python packages for the daemon missing: {packages}")
+
+# system.limits
+
+LIMITS_OF_CONTAINER = Sentence("the limits of a container are set when it starts: --ulimit, or the pod's runtime")
+NAME_LIMITS = Sentence("no limit given")
+BAD_LIMIT = Sentence("not a valid limit: {name}={value}. Limits are {known}; values are numbers or unlimited")
+PAM_AT_LOGIN = Sentence("PAM sets limits at login: this process keeps its own.")
+VISIBLE_AT_LOGIN = Sentence("limits change only at the next login through PAM")
+
+# system.shm
+
+NOT_A_SIZE = Sentence("not a size: {size!r}. Write for example 16g")
+SIZE_OF_CONTAINER = Sentence("the size is set when the container starts")
+NOT_MOUNTED = Sentence("{path} is not mounted")
+KEEP_IN_FSTAB = Sentence("To keep it after a reboot add to /etc/fstab: tmpfs {path} tmpfs defaults,size={size} 0 0")
+
+# system.clean-logs
+
+AT_LEAST_A_DAY = Sentence("days must be at least 1")
+LOGS_UNKNOWN = Sentence("the folder of the logs is not known")
+OTHER_FOLDER = Sentence("{path} is not the log folder of this job; that is {logs}")
+ON_NETWORK = Sentence("{path} is on a network file system ({kind})")
