@@ -17,13 +17,13 @@ from .npu_network import BEHIND_THE_DRIVER
 FLAPS = Threshold(
     "link_flaps_max",
     3,
-    "falls more than the other cards' ports",
+    "link losses more than the ports of other NPUs",
     "a port goes down when it is cabled; when its switch restarts all of them do; one that falls more often flaps",
 )
 ROCE_ERRORS = Threshold(
     "roce_errors_above_peers",
     100,
-    "packets more than the other cards' ports",
+    "packets more than the ports of other NPUs",
     "a few errors come with every start of a job; a port with a bad cable counts thousands while its peers count none",
 )
 CLOCK = Threshold(

@@ -23,10 +23,10 @@ EARLIER_SHARE = 0.8
 
 STRAGGLER_SHARE, STRAGGLER_S = 1.2, 0.002
 EFFICIENCY = 0.75
-"""Below 6 times the speed on 8 cards."""
+"""Below 6 times the speed on 8 NPUs."""
 
 MEMORY_MB = 100
-"""What a rank takes at the least on its card: the context alone is more."""
+"""The least memory of a rank on its device: the context alone is more."""
 
 
 @check("smoke.bandwidth", tags=("smoke",), profile="full", after=("smoke.rendezvous", "smoke.collectives"))

@@ -287,7 +287,7 @@ def fix(
     if mends is not None:
         import warnings  # a built-in fix never pays for it
 
-        warnings.warn(f"{id}: write resolves instead of mends", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{id}: write `resolves` instead of `mends`", DeprecationWarning, stacklevel=2)
     checks = mends if resolves is None else resolves
     if checks is None:
         raise TypeError(f"{id}: @fix requires resolves, the checks that the fix resolves; () for none")

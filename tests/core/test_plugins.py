@@ -189,7 +189,7 @@ def test_the_names_of_0_1_still_work_and_warn() -> None:
 
     with pytest.warns(DeprecationWarning, match="untrusted_writer"):
         assert sdk.others_hand is sdk.untrusted_writer
-    with pytest.warns(DeprecationWarning, match="write resolves instead of mends"):
+    with pytest.warns(DeprecationWarning, match="write `resolves` instead of `mends`"):
 
         @sdk.fix("site.old", mends=("site.owner",))
         def old(asked: sdk.Parameters) -> Any:
