@@ -244,7 +244,7 @@ def test_every_known_issue_is_plain() -> None:
         for row in table["pitfalls"]
         for part in ("title", "cause", "fix", "detect")
         for text in ([row[part]] if isinstance(row.get(part), str) else row.get(part) or [])
-        for complaint in complaints(str(text))
+        for complaint in (*complaints(str(text)), *dead_references(str(text)))
     ]
     wrong += [f"{row['id']}: {len(row['title'])} characters" for row in table["pitfalls"] if len(row["title"]) > 64]
     assert not wrong, "\n".join(wrong)
