@@ -14,7 +14,7 @@ COPY pyproject.toml setup.cfg requirements.lock MANIFEST.in README.md LICENSE ./
 COPY npudoctor npudoctor
 COPY checks checks
 COPY fixes fixes
-# Where an index of packages wants a certificate or a password: --secret id=ca,src=FILE --secret id=pip,src=FILE.
+# If the package index requires a certificate or a password: --secret id=ca,src=FILE --secret id=pip,src=FILE.
 RUN --mount=type=secret,id=ca --mount=type=secret,id=pip \
     if [ -e /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi && \
     if [ -e /run/secrets/pip ]; then export PIP_CONFIG_FILE=/run/secrets/pip; fi && \
@@ -25,7 +25,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=pip \
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="npudoctor" \
-      org.opencontainers.image.description="Examines an Ascend NPU node and names the cause of what is broken" \
+      org.opencontainers.image.description="Finds out what is wrong with an Ascend NPU node, why, and what to fix first" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/npudoctor /opt/npudoctor
 RUN ln -s /opt/npudoctor/bin/npudoctor /usr/local/bin/npudoctor && \

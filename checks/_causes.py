@@ -20,9 +20,9 @@ BEHIND_AN_IMPORT = (
 
 
 def cause_of(text: str, check: str) -> Pitfall | None:
-    """The known pitfall that a message shows.
+    """The known issue that a message shows.
 
-    Of several, one that is no mere consequence and that this check detects: other checks have looked for theirs.
+    Of several, one that is not only a consequence and that this check detects: other checks report theirs.
     """
     found = knowledge.pitfalls().match(text)
     order = sorted(found, key=lambda pitfall: (pitfall.consequence, check not in pitfall.foreseen_by))

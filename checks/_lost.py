@@ -39,7 +39,7 @@ def _number(chip: Chip) -> int:
 
 
 def _per_address(info: NpuSmiInfo) -> int:
-    """How many chips stand behind one address of the bus: two on an Atlas 300I Duo."""
+    """The number of chips at one bus address: two on an Atlas 300I Duo."""
     return max(Counter(chip.bus_id for chip in info.npus).values(), default=1)
 
 

@@ -1,4 +1,4 @@
-"""Who holds a port, and whether that is a job that runs on the cards."""
+"""The owner of a port, and whether it is a job on the NPUs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 @record(frozen=True, kw_only=True)
 class Owner:
-    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
+    """An owner of ports: `pid` is None where not visible, `of_live_job` where a job on the NPUs explains it.
 
-    `perhaps_of_job`: it looks like one, and nobody can tell which jobs are at work on the cards.
+    `perhaps_of_job`: it resembles one, and the jobs on the NPUs are unknown.
     """
 
     pid: int | None
@@ -111,7 +111,7 @@ def _like_a_job(pid: int | None, processes: Processes | None) -> bool:
 
 
 def _of_job(pid: int | None, processes: Processes | None, holders: CardHolders) -> bool:
-    """Whether the owner belongs to a job that holds cards; one that nobody can see is taken for such."""
+    """Whether the owner belongs to a job on the NPUs; an invisible one is assumed to."""
     if pid is None or pid in holders.pids:
         return True
     if processes is None:

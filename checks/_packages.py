@@ -21,7 +21,7 @@ def title(install: CannInstall) -> str:
 
 
 def package_tag(cards: Chips | None) -> str | None:
-    """The chip of these cards as package names spell it; None where it is unknown or has no package."""
+    """The chip of these NPUs as package names spell it; None where it is unknown or has no package."""
     family = knowledge.hardware().family(cards.family or "") if cards is not None else None
     return family.package_tag if family is not None else None
 

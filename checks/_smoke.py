@@ -185,7 +185,7 @@ def _advice(one: SmokeFailure) -> str | None:
 
 
 def soft(run: SmokeRun) -> Severity:
-    """A warning on cards; on the CPU only the machinery is tested."""
+    """A warning on NPUs; info on the CPU."""
     return Severity.WARNING if run.device == "npu" else Severity.INFO
 
 

@@ -306,7 +306,7 @@ def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles |
 
 
 def _root_of(entry: PathEntry, cann: Cann) -> str | None:
-    """The CANN that an entry lies in, installed or gone; None for what belongs to none, as NNAL and the driver do."""
+    """The CANN that an entry belongs to, installed or removed; None for others, such as NNAL and the driver."""
     if install := cann.holding(entry.real):
         return install.root
     match = _ROOT_OF_ANY_CANN.match(entry.real)

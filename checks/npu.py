@@ -77,7 +77,7 @@ def sources_agree_on_the_cards(
 
 
 def _fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
-    """One card less than this board has, everywhere: known only for boards that are always full."""
+    """One chip less than this board has, everywhere: known only for boards that are always full."""
     family = knowledge.hardware().family(cards.family or "")
     boards = {card.subsystem for card in cards.chips}
     board = next(iter(boards)) if len(boards) == 1 else None

@@ -40,7 +40,7 @@ def pcie_links_are_whole(
 
 
 def _names(info: NpuSmiInfo | None, cards: Chips | None) -> dict[str, str]:
-    """What findings call the card in a slot; a card of several chips by its number alone."""
+    """The subject of the NPU in a slot; one of several chips by its number only."""
     if info is not None:
         return {normal_address(chip.bus_id): f"npu:{chip.npu_id}" for chip in info.npus if chip.bus_id}
     return {card.bus_id: card.subject for card in cards.chips if card.bus_id} if cards is not None else {}
@@ -127,7 +127,7 @@ def _none_near(device: str, info: NpuSmiInfo) -> Finding:
 
 
 def _out_of_reach(near: dict[str, frozenset[int]], cpu: Cpu, info: NpuSmiInfo) -> Iterator[Finding]:
-    """Cards none of whose processors a job may use, while it may use some processors near other cards or nowhere."""
+    """NPUs none of whose near CPUs a job may use, while it may use other CPUs."""
     if not cpu.allowed:
         return
     far = [device for device, cpus in near.items() if not cpus & cpu.allowed]
@@ -149,7 +149,7 @@ def _out_of_reach(near: dict[str, frozenset[int]], cpu: Cpu, info: NpuSmiInfo) -
 
 
 def _all_in_one_place(near: dict[str, frozenset[int]], cpu: Cpu, pci: PciCards | None) -> Iterator[Finding]:
-    """Every card is said to be near the same few processors, while the bus has them on several NUMA nodes."""
+    """All NPUs report the same few near CPUs, while the bus has them on several NUMA nodes."""
     places = Counter(near.values())
     cpus, count = places.most_common(1)[0]
     nodes = {card.numa_node for card in pci.cards if card.numa_node is not None} if pci is not None else set()

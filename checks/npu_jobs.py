@@ -131,7 +131,7 @@ def _short_of_cards(
     launched: LaunchVariables | None,
     alone: frozenset[int],
 ) -> Iterator[Finding]:
-    """Jobs that were started with more ranks than they hold cards."""
+    """Jobs with more ranks than devices."""
     jobs: dict[frozenset[int], list[CardHolder]] = {}
     for holder in holders.holders:
         if holder.process is not None and holder.process.pid not in alone:

@@ -146,7 +146,7 @@ def _shared_addresses(found: CardAddresses, plan: NetworkPlan) -> Iterator[Findi
 
 
 def _odd_gateways(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
-    """A flat network needs no gateway; where most cards have one, the others lack theirs."""
+    """A flat network needs no gateway; where most NPUs have one, the others lack theirs."""
     addressed = [device for device, address in found.addresses.items() if address]
     without = [device for device in addressed if not found.gateways.get(device)]
     if not without or 2 * len(without) >= len(addressed):

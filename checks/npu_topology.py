@@ -38,7 +38,7 @@ class OddPair:
 
 @check("npu.topology", profile="standard", after=BEHIND_NPU_SMI)
 def links_are_those_of_the_product(topology: Topology, info: NpuSmiInfo, cards: Chips | None) -> Iterator[Finding]:
-    """Links between chips as the product has them.
+    """Links between chips as expected for the product.
 
     A pair that communicates over PCIe or across the CPUs instead of a direct link slows every collective down.
     """
@@ -143,7 +143,7 @@ def _evidence(pair: OddPair) -> Evidence:
 
 
 def subject_of_label(device: str, info: NpuSmiInfo) -> str:
-    """The card behind a label: NPU3 is npu-smi's own number, Phy-ID3 is a chip's."""
+    """The NPU of a label: NPU3 is npu-smi's own number, Phy-ID3 is a chip's."""
     number = _number(device)
     if device.startswith("NPU"):
         return f"npu:{number}"

@@ -102,7 +102,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
 
 
 def _triton(python: PythonEnvironment) -> Iterator[Finding]:
-    """Upstream triton lies in the folder of triton-ascend; the later one installed has overwritten the other."""
+    """Upstream triton is in the folder of triton-ascend; the later one installed has overwritten the other."""
     triton, ours = python.distributions.get("triton"), python.distributions.get("triton-ascend")
     if triton is None or (ours is not None and not _older(ours.version, _TRITON_BESIDE_FROM)):
         return

@@ -23,7 +23,7 @@ EARLIER_SHARE = 0.8
 
 STRAGGLER_SHARE, STRAGGLER_S = 1.2, 0.002
 EFFICIENCY = 0.75
-"""Below 6 times the speed on 8 cards."""
+"""Below 6 times the speed on 8 NPUs."""
 
 MEMORY_MB = 100
 """The least that a rank allocates on its NPU: the context alone is more."""

@@ -1,1 +1,1 @@
-"""What npudoctor mends, one module a fix or tight family; loaded through an entry point like any stranger's plug-in."""
+"""The built-in fixes, one module per fix or family; loaded through an entry point like a plug-in."""

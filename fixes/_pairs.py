@@ -46,6 +46,6 @@ def missing(python: PythonEnvironment, cann: Cann | None) -> list[str]:
 
 
 def upstream_triton(python: PythonEnvironment) -> list[str]:
-    """Upstream's triton, and triton-ascend, where both lie in one folder."""
+    """Upstream's triton, and triton-ascend, where both are in one folder."""
     names = [name for name in ("triton", "triton-ascend") if name in python.distributions]
     return names if "triton" in names else []

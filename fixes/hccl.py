@@ -42,7 +42,7 @@ def reserve_ports(
 ) -> Iterator[Step | Note]:
     """Reserve HCCL ports, now and for the next boot.
 
-    The range is added to the ports that are already reserved, no matter by whom; none of them is released.
+    The range is added to the ports that are already reservedby anyone; none of them is released.
     """
     wanted = _wanted(asked, ports)
     assigned = [one for one in files.of(KEY) if one.path != OUR_FILE]
@@ -99,5 +99,5 @@ def _content(united: PortRanges, now: PortRanges, at_boot: PortRanges, wanted: P
     parts = [("HCCL's host ports", wanted), ("reserved before, in the kernel", now - wanted)]
     parts.append(("reserved before, by a file in force at boot", at_boot - now - wanted))
     comments = "".join(f"#   {part}: {what}\n" for what, part in parts if part.spans)
-    head = "# Written by npudoctor; `npudoctor undo` takes it back. Outgoing connections get none of these ports:\n"
+    head = "# Written by npudoctor; undo with `npudoctor undo`. Outgoing connections get none of these ports:\n"
     return f"{head}{comments}{KEY} = {united}\n"

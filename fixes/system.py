@@ -58,7 +58,7 @@ def raise_limits(asked: WantedLimits, host: Host, container: Container | None) -
         if name not in _LIMITS or not re.fullmatch(r"unlimited|[1-9]\d{0,9}", value):
             raise Refused(messages.BAD_LIMIT.text(name=name, value=value, known=list(_LIMITS)))
     lines = [f"# {_LIMITS[name]}\n* - {name} {value}\nroot - {name} {value}\n" for name, value in wanted.items()]
-    head = "# Written by npudoctor (system.limits); `npudoctor undo` takes it back.\n"
+    head = "# Written by npudoctor (system.limits); undo with `npudoctor undo`.\n"
     yield Note(messages.PAM_AT_LOGIN.text(), messages.VISIBLE_AT_LOGIN.text())
     yield from writing(host, LIMITS_FILE, head + "".join(lines), 0o644)
 

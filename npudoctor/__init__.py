@@ -1,3 +1,3 @@
-"""npudoctor examines one Ascend NPU node, names the cause of what is broken, and mends it when asked."""
+"""npudoctor finds out what is wrong with an Ascend NPU node, why, and fixes it on request."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """`python -m npudoctor` is the console script.
 
-`python -m` puts the working folder first on the path of imports, which could be anybody's: it is taken out again, as
-far as npudoctor can; `python -P -m` does it before anything is imported.
+`python -m` puts the working folder, which another user may control, first on the import path: it is removed again as
+early as possible; `python -P -m` does so before anything is imported.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The wall clock. All of npudoctor reads it here and nowhere else; `tests/test_clock.py` finds another place.
+"""The wall clock, read only here by all of npudoctor; `tests/test_clock.py` finds other readings.
 
-Durations and time limits are measured on `time.monotonic`, which nobody sets.
+Durations and time limits use `time.monotonic`, which no clock change affects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The site's one configuration file, validated: what is silenced, how severities are judged, thresholds and limits.
+"""The site's configuration file, validated: silences, severities, thresholds and limits.
 
-Looked for at `--config`, $NPUDOCTOR_CONFIG, ~/.config/npudoctor/config.toml and /etc/npudoctor/config.toml; the first
-that is there counts. It names what is run, so root believes only a file that nobody else could have written: one that
-was named, or lies in /etc, is refused otherwise; one in a home that is not root's (HOME kept by sudo) is passed over.
+The first existing file of `--config`, $NPUDOCTOR_CONFIG, ~/.config/npudoctor/config.toml and
+/etc/npudoctor/config.toml is read. It names programs to run, so root trusts only a file that no other user can write:
+any other is refused; in a home that is not root's (HOME kept by sudo) it is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConfigError(ValueError):
 
 
 class Silence(BaseModel):
-    """A check, all checks of a tag, or a kind of finding by its code, silenced through the day `until` or for good."""
+    """A silenced check, tag or finding code, until the end of the day `until` or for ever."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -41,7 +41,7 @@ class Silence(BaseModel):
     until: datetime.date | None = None
 
     def holds(self, today: datetime.date) -> bool:
-        """Whether it still counts."""
+        """Whether it is still in effect."""
         return self.until is None or today <= self.until
 
 
@@ -58,10 +58,10 @@ class Web(BaseModel):
 
 
 class Config(BaseModel):
-    """What a site may decide. Times are in seconds.
+    """The site's settings. Times are in seconds.
 
-    `user` is the one whose login environment is judged where no person is at the keyboard. `silence` lists checks,
-    tags and codes of findings that count for nothing, `severity` the severity that the findings of a check get.
+    `user` is the user whose login environment is checked where no user is logged in. `silence` lists checks, tags
+    and codes of findings to ignore, `severity` the severity that the findings of a check get.
     `thresholds` are read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and
     `auto_fix` are sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only
     `npudoctor web` reads.
@@ -100,23 +100,20 @@ class Config(BaseModel):
         return AutoFix.model_validate(self.auto_fix)
 
     def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
-        """What the engine takes: the ids and tags that are silenced today, with the reason."""
+        """The ids, tags and codes silenced today, with the reason."""
         day = today or clock.today()
         return {one.id: Silenced(reason=one.reason, until=one.until) for one in self.silence if one.holds(day)}
 
     def remarks(self, today: datetime.date | None = None) -> list[str]:
-        """What the site should be told of its configuration: the silences that have ended."""
+        """Remarks on the configuration: expired silences."""
         day = today or clock.today()
         still = self.silenced(day)
         ended = [one for one in self.silence if not one.holds(day) and one.id not in still]
-        return [
-            f"the silence of {one.id} ended on {one.until}, and it counts again; remove the entry or give a later date"
-            for one in ended
-        ]
+        return [f"silence of {one.id} expired on {one.until}; remove the entry or set a later date" for one in ended]
 
 
 def find(explicit: str | None = None) -> str | None:
-    """The file that counts; None without one. One that is named must be there."""
+    """The file to read; None without one. A named file must exist."""
     if explicit or (explicit := os.environ.get("NPUDOCTOR_CONFIG")):
         return explicit
     own = _in_home()
@@ -126,12 +123,12 @@ def find(explicit: str | None = None) -> str | None:
 
 
 def passed_over(explicit: str | None = None) -> str | None:
-    """Why root does not read the configuration in the home that it was given; None where it does, or there is none."""
+    """Why root ignores the configuration in its HOME; None where it is read, or there is none."""
     own = _in_home()
     if os.geteuid() != 0 or explicit or os.environ.get("NPUDOCTOR_CONFIG") or own is None or not os.path.isfile(own):
         return None
     reason = why_untrusted(own)
-    return reason and f"{own} is passed over, because root reads only what nobody else can write: {reason}"
+    return reason and f"{own} is ignored, because root reads only files that no other user can write: {reason}"
 
 
 def _in_home() -> str | None:
@@ -144,11 +141,11 @@ def _in_home() -> str | None:
 def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
     """Read and validate the configuration; raises ConfigError.
 
-    For root, and where `trusted`, nobody else may be able to write it.
+    For root, and where `trusted`, no other user may be able to write it.
     """
     path = find(explicit)
     if path is None:
-        return Config.model_construct()  # the model is built when there is something to validate
+        return Config.model_construct()  # pydantic builds the model only when there is something to validate
     data = _parsed(path, trusted=trusted or os.geteuid() == 0)
     try:
         config = Config.model_validate(data)
@@ -161,9 +158,9 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
 
 
 def web_disabled_by(explicit: str | None = None) -> str | None:
-    """The file that turns `npudoctor web` off; None where none does. Raises ConfigError.
+    """The file that disables `npudoctor web`; None where none does. Raises ConfigError.
 
-    The site's file is asked whatever other file is named, so that only who can write it can turn web on again.
+    The site's file is always read, so that only users who can write it can enable web again.
     """
     for path in (SYSTEM if os.path.lexists(SYSTEM) else None, find(explicit)):
         if path and not Web.model_validate(load(path).web).enabled:
@@ -183,12 +180,12 @@ def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
         raise ConfigError(str(problem)) from problem
     except RecursionError as problem:
         raise ConfigError(f"{path}: not valid TOML: nested too deeply") from problem
-    except ValueError as problem:  # no TOML, no UTF-8, or a number of thousands of digits
+    except ValueError as problem:  # not TOML, not UTF-8, or a number of thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {str(problem).partition(';')[0]}") from problem
 
 
 def _section_is_right(path: str, name: str, data: object) -> None:
-    """Raise ConfigError where a section that only one command reads is wrong: everybody is told, not it alone."""
+    """Raise ConfigError for a mistake in a section that only one command reads: every command reports it."""
     from npudoctor import daemon_config
 
     models: dict[str, type[BaseModel]] = {
@@ -206,11 +203,11 @@ def _section_is_right(path: str, name: str, data: object) -> None:
 def names_are_known(
     config: Config, catalog: Collection[Check], where: str, *, codes: Collection[str] = (), complete: bool = True
 ) -> None:
-    """Raise ConfigError for a check, tag, finding or threshold that these do not have; `where` is the file.
+    """Raise ConfigError for an unknown check, tag, finding or threshold; `where` is the file.
 
     `codes` are those of the findings.
 
-    Where a plug-in is broken, what may be its is let pass: that it is broken is reported, and matters more.
+    If a plug-in failed to load, names that may be its own are accepted: the failure itself is reported.
     """
     checks = {check.id for check in catalog}
     tags = {tag for check in catalog for tag in check.tags}
@@ -223,27 +220,27 @@ def names_are_known(
         for name in names:
             may_be_a_stranger = not complete and name.partition(".")[0] not in tags
             if name not in known and not may_be_a_stranger:
-                raise ConfigError(f"{where}: {key}: there is no {what} {name!r}{_nearest(name, known)}")
+                raise ConfigError(f"{where}: {key}: unknown {what} {name!r}{_nearest(name, known)}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, sorted(known), 1, 0.4)
-    return f"; did you mean {near[0]}?" if near else "; `npudoctor list` shows all"
+    return f"; did you mean {near[0]}?" if near else "; see `npudoctor list`"
 
 
 def explain(problem: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake of a validation in one line: key, what was expected, what stands there."""
+    """The first mistake of a validation in one line: key, expected, found."""
     first = problem.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"there is no key {key!r}; known are {', '.join(sorted(model.model_fields))}"
+        return f"unknown key {key!r}; known are {', '.join(sorted(model.model_fields))}"
     said = first["msg"].removeprefix("Value error, ")
-    return f"{key}: {said[0].lower()}{said[1:]}, found {_shown(first.get('input'))}"
+    return f"{key}: {said[0].lower()}{said[1:]}, found {_abridged(first.get('input'))}"
 
 
-def _shown(value: Any) -> str:
+def _abridged(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists

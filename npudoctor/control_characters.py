@@ -1,4 +1,4 @@
-"""Text of the node as it may be shown: what a terminal obeys, and what a reader cannot see, is escaped.
+"""Makes text of the node safe to print: escapes control and invisible characters.
 
 Process names, host names, outputs of tools and names in archives are written by others. A control sequence among them
 would reach the reader's terminal, a line break would forge a line of a report, a bidirectional control or a character
@@ -47,24 +47,24 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text as one line of what can be seen."""
+    """The text as one line of visible characters."""
     if text.isascii() and text.isprintable():
         return text
     return _pattern(_LINE).sub(_escape, text)
 
 
 def visible_lines(text: str) -> str:
-    """The text as lines of what can be seen; line breaks and tabs stay."""
+    """The text as lines of visible characters; line breaks and tabs stay."""
     return text if _shows(text) else _pattern(_LINES).sub(_escape, text)
 
 
 def visible_screen(text: str) -> str:
-    """What is about to be written to a terminal: our own colours stay besides line breaks and tabs."""
+    """Text for a terminal: our own colours stay, besides line breaks and tabs."""
     return text if _shows(text) else _pattern(_SCREEN).sub(_escape, text)
 
 
 def visible_json(text: str) -> str:
-    """A JSON document in which no string holds what cannot be seen; it says the same."""
+    """A JSON document with invisible characters of strings escaped; equal when parsed."""
     import json
 
     return text if _shows(text) else _pattern(_LINES).sub(lambda match: json.dumps(match[0])[1:-1], text)
@@ -72,7 +72,7 @@ def visible_json(text: str) -> str:
 
 def all_visible(value: Value, show: Callable[[str], str] = visible) -> Value:
     """The same record, list or mapping with every text in it as it may be shown; numbers and the like as they are."""
-    import dataclasses  # here, because it loads much that `npudoctor --version` needs not
+    import dataclasses  # imported late, because `npudoctor --version` does not need it
 
     if isinstance(value, str):
         return value if isinstance(value, Enum) else show(value)  # type: ignore[return-value]

@@ -1,6 +1,6 @@
-"""What a site decides for the daemon: the sections [daemon] and [auto_fix] of its configuration.
+"""The daemon's configuration: the sections [daemon] and [auto_fix].
 
-A module of its own, because a check starts fast and reads neither.
+A separate module, because `check` must start fast and needs neither.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ def address_of(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     if not (colon and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ValueError(f"write ADDRESS:PORT, as in 127.0.0.1:9713, not {text!r}")
+        raise ValueError("expected ADDRESS:PORT such as 127.0.0.1:9713")
     host = "127.0.0.1" if host == "localhost" else host
     try:
         version = ipaddress.ip_address(host).version
     except ValueError:
-        raise ValueError(f"{host!r} is no IP address; write one, as in 127.0.0.1:9713") from None
+        raise ValueError("expected an IP address as in 127.0.0.1:9713") from None
     if (version == 6) is not bracketed:
-        raise ValueError(f"write an IPv6 address in brackets, as in [::1]:{port}")
+        raise ValueError(f"expected an IPv6 address in brackets as in [::1]:{port}")
     return host, int(port)
 
 
 def loopback(text: str) -> str:
-    """The same text where it names an address of this machine alone; raises ValueError."""
+    """Validate a loopback address; raises ValueError."""
     host, _ = address_of(text)
     if not ipaddress.ip_address(host).is_loopback:
-        raise ValueError("what the daemon knows is served to this machine alone; only metrics_listen may name others")
+        raise ValueError("expected a loopback address; only metrics_listen may be another address")
     return text
 
 
 def anywhere(text: str) -> str:
-    """The same text where it names an address; raises ValueError."""
+    """Validate an address; raises ValueError."""
     address_of(text)
     return text
 
@@ -48,7 +48,7 @@ def anywhere(text: str) -> str:
 class DaemonSettings(BaseModel):
     """The section [daemon]. Times are in seconds, `jitter_pct` in percent of an interval, `kept_days` in days.
 
-    `listen` and `metrics_listen` are ADDRESS:PORT, None for none; `group` is who may use the socket beside its owner.
+    `listen` and `metrics_listen` are ADDRESS:PORT, None for none; `group` may use the socket besides its owner.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +65,7 @@ class DaemonSettings(BaseModel):
 
 
 class AutoFix(BaseModel):
-    """The section [auto_fix]: safe fixes that the daemon applies by itself, and how often in an hour at most."""
+    """The section [auto_fix]: safe fixes that the daemon applies automatically, and their limit per hour."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,20 +77,20 @@ class AutoFix(BaseModel):
     @classmethod
     def _a_list(cls, said: Any) -> Any:
         if isinstance(said, str):
-            raise ValueError(f'write a list, as in ["{said}"]')
+            raise ValueError(f'expected a list such as ["{said}"]')
         return said
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """Every fix that is named."""
+        """All configured fixes."""
         return tuple(dict.fromkeys((*self.at_boot, *self.on_issue)))
 
     def mistake(self, known: Iterable[str], safe: Iterable[str]) -> str | None:
-        """What is wrong with the names, in a clause; None where nothing is."""
+        """A mistake in the names, in a clause; None without one."""
         known, safe = set(known), set(safe)
         for name in self.fixes:
             if name not in known:
-                return f"there is no fix {name!r}; `npudoctor fix` lists what could be mended here"
+                return f"unknown fix {name!r}; see `npudoctor list --fixes`"
             if name not in safe:
-                return f"{name} is not safe: a person decides each time; the daemon applies safe fixes alone"
+                return f"{name} needs confirmation; the daemon applies safe fixes only"
         return None

@@ -1,4 +1,4 @@
-"""Runs checks: every fact once, what can go side by side does, results in the order of the catalogue.
+"""Runs checks: every fact once, in parallel where possible, results in catalogue order.
 
 The consumer of `run` gets events as they happen: the command line, the terminal interface and the daemon read the same.
 """
@@ -43,7 +43,7 @@ CONTEXT = (Platform, Container, TargetPython, Role, Service)
 
 @record(frozen=True)
 class Started:
-    """A check has begun: the first of its facts is being obtained."""
+    """A check has started: the first of its facts is being obtained."""
 
     check: str
 
@@ -57,7 +57,7 @@ class Finished:
 
 @record(frozen=True)
 class Done:
-    """The run has ended. `facts` holds what was obtained, by probe: the fact, or what stands in its place."""
+    """The run has ended. `facts` maps probe names to facts, or to the reason why one is unknown."""
 
     report: Report
     facts: Mapping[Probe, Any] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def run(
 ) -> Iterator[Event]:
     """Run the selected checks; the last event is `Done`. Raises UnknownName before anything is run.
 
-    `facts` are obtained even where no selected check asks for them. `workers` is how much goes side by side.
+    `facts` are obtained even if no selected check requires them. `workers` is the number of threads.
     """
     chosen = select(catalog, selection)
     work = _Run(catalog, host, selection, chosen)
@@ -105,13 +105,13 @@ def gather(
         pass
     known = {catalog.probes[fact] for fact in (*wanted, *work.values) if fact in catalog.probes}
     probes = sorted(known, key=lambda probe: probe.name)
-    late = Unavailable("the run's time was up before it was known", because=Because.TIMED_OUT)
+    late = Unavailable("time limit of the run reached before it was known", because=Because.TIMED_OUT)
     return {probe: work.values.get(probe.provides, late) for probe in probes}
 
 
 @record(frozen=True)
 class Crash:
-    """An exception in a probe or a check that nobody foresaw."""
+    """An unexpected exception in a probe or a check."""
 
     reason: str
     detail: str
@@ -139,9 +139,9 @@ class _Run:
         self.add_facts(fact for fact in context if chosen and fact in catalog.probes)
         if any(PREFLIGHT in check.tags for check in chosen) and Service in catalog.probes:
             self.add_facts([Service])
-        self._let_cards_wait()
+        self._serialise_card_probes()
 
-    # What is to be done, and after what
+    # Planning
 
     def _add_check(self, check: Check) -> None:
         if check.id in self._graph:
@@ -157,7 +157,7 @@ class _Run:
             self._add_check(blocker)
 
     def add_facts(self, facts: Iterable[type]) -> None:
-        """Have these facts obtained, and the ones that they are made of."""
+        """Request these facts, and the ones that they depend on."""
         for fact in self._unknown(facts):
             if fact in self._graph:
                 continue
@@ -166,8 +166,8 @@ class _Run:
             self._graph[fact] = {*self._unknown(needed)}
             self.add_facts(needed)
 
-    def _let_cards_wait(self) -> None:
-        """What computes on cards goes one after another, and after the checks whose errors would make it idle."""
+    def _serialise_card_probes(self) -> None:
+        """Run probes that open devices one after another, and after the checks whose errors make them pointless."""
         earlier: set[_Node] = set()
         for fact in sorted(filter(self._is_on_cards, self._graph), key=lambda fact: self.catalog.probes[fact].name):
             causes = {id for check in self._first_askers(fact) for id in (*check.after, *check.explained_by)}
@@ -178,19 +178,19 @@ class _Run:
         return not isinstance(node, str) and node in self.catalog.probes and self.catalog.probes[node].on_cards
 
     def _first_askers(self, fact: type) -> list[Check]:
-        """The checks of this run that ask for a fact, without those that stand behind another of them."""
+        """The checks of this run that require a fact, without those that run after another of them."""
         asking = {node for node, before in self._graph.items() if isinstance(node, str) and fact in before}
         checks = [self.catalog.checks[id] for id in self.catalog.checks if id in asking]
         return [check for check in checks if asking.isdisjoint((*check.after, *check.explained_by))]
 
     def _unknown(self, facts: Iterable[type]) -> list[type]:
-        """Those that have to be obtained; what the person who asked has decided is known from the start."""
+        """The facts to obtain; the user's options are known from the start."""
         return [fact for fact in facts if fact not in self.values]
 
     # The run
 
     def events(self) -> Iterator[Event]:
-        """Obtain the facts, run the checks, and tell what happens."""
+        """Obtain the facts, run the checks, and yield events."""
         started_at = clock.now()
         began = time.monotonic()
         for result in self.catalog.broken:
@@ -203,7 +203,7 @@ class _Run:
             names = " → ".join(node if isinstance(node, str) else node.__name__ for node in circle.args[1])
             yield from self._give_up(f"its facts and checks wait for each other: {names}", Because.FAILED)
         except schedule.TimeIsUp:
-            yield from self._give_up(f"the run's time of {limit_s:g} s was up before it could look", Because.TIMED_OUT)
+            yield from self._give_up(f"time limit of the run ({limit_s:g} s) reached before it ran", Because.TIMED_OUT)
         if self.chosen or self.catalog.broken:
             facts = {probe: self.values[fact] for fact, probe in self.catalog.probes.items() if fact in self.values}
             yield Done(self._report(started_at, time.monotonic() - began), facts)
@@ -250,7 +250,7 @@ class _Run:
             return Crash(f"no probe provides {fact.__name__}", "")
         asking = self._first_askers(fact) if probe.on_cards else []
         if asking and all(self._blocker(check.after) for check in asking):
-            return Unavailable("every check that asks for it stands behind an error")
+            return Unavailable("every check that requires it is blocked by an error")
         try:
             return probe(**self._arguments(needs_of(probe)))
         except Unavailable as why:
@@ -289,7 +289,7 @@ class _Run:
             required = tuple(Need(fact.__name__, fact, False) for fact in check.requires)
             self._arguments(required)
             for finding in check(**self._arguments(needs_of(check))):
-                findings.append(self._settled(finding))  # noqa: PERF401 - what came before an exception counts
+                findings.append(self._with_run_context(finding))  # noqa: PERF401 - what came before an exception counts
         except Unavailable as why:
             if not findings:
                 return _skipped(check, why)
@@ -311,7 +311,7 @@ class _Run:
         return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
 
     def _blocker(self, candidates: Sequence[str]) -> str | None:
-        """The first check of the catalogue whose error, silenced or not, stands behind this one's."""
+        """The first check of the catalogue whose error, silenced or not, explains this one's."""
         causes = set()
         for id in candidates:
             result = self.results.get(id)
@@ -321,8 +321,8 @@ class _Run:
                 causes.add(result.blocked_by)
         return next((id for id in self.catalog.checks if id in causes), None)
 
-    def _settled(self, finding: Finding) -> Finding:
-        """The finding with what the run and this catalogue say about it."""
+    def _with_run_context(self, finding: Finding) -> Finding:
+        """The finding with the context of the run and the catalogue."""
         changes: dict[str, Any] = {}
         service = self._known(Service)
         if finding.of_live_job and service and service.in_service and not self.selection.options.expect_idle:

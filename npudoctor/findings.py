@@ -1,4 +1,4 @@
-"""What a check found, and what a run of checks amounts to: the data of every report.
+"""Findings, results and the report of a run: the data of every report format.
 
 These models are the JSON contract `npudoctor.report/1`: fields may be added in 1.x, never renamed or removed.
 """
@@ -38,7 +38,7 @@ class _Shown:
 
 
 Line = Annotated[str, _Shown(visible)]
-"""Text in one line, which may come from the node: whatever a terminal would obey or hide in it is escaped."""
+"""Text in one line, possibly from the node: control and invisible characters are escaped."""
 
 Lines = Annotated[str, _Shown(visible_lines)]
 """The same in several lines."""
@@ -70,9 +70,9 @@ class Severity(str, Enum):
 
 
 class Status(str, Enum):
-    """How a check ended. A finding of severity info leaves it OK; a check that could not look is never OK.
+    """How a check ended. A finding of severity info leaves it OK; a check without a result is never OK.
 
-    SILENCED: it has findings above info, and the site does not want to hear of them.
+    SILENCED: it has findings above info that the site has silenced.
     """
 
     OK = "ok"
@@ -84,7 +84,7 @@ class Status(str, Enum):
 
 
 class Skip(str, Enum):
-    """Why a check was skipped: the question does not arise, its cause is reported elsewhere, or nobody could look."""
+    """Why a check was skipped: not applicable, blocked by another check, or its facts are unknown."""
 
     NOT_APPLICABLE = "not-applicable"
     BLOCKED = "blocked"
@@ -92,7 +92,7 @@ class Skip(str, Enum):
 
 
 class Verdict(str, Enum):
-    """One word for a whole run."""
+    """The result of a whole run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -123,7 +123,7 @@ def _names_in(model: type[Model]) -> frozenset[str]:
 
 
 class Evidence(Model):
-    """One observation: where it was made, what was expected there, and what was there."""
+    """One piece of evidence: its source, expected and actual value."""
 
     source: Line
     expected: Line | None = None
@@ -131,19 +131,19 @@ class Evidence(Model):
 
 
 class FixOffer(Model):
-    """A fix that would mend a finding, with the parameters that it would be given."""
+    """A fix for a finding, with its parameters."""
 
     id: Line
     params: dict[str, Any] = Field(default_factory=dict)
 
     @field_serializer("params", when_used="json")
     def _visible_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The fix itself is given the true names; what is printed can be read."""
+        """The fix gets the unescaped parameters; printed ones are escaped."""
         return all_visible(params)
 
 
 class Silenced(Model):
-    """A site's decision to silence a check or a code: why, and the last day on which it holds (None: for good)."""
+    """A silence of a check or a code by the site: its reason and last day (None: for ever)."""
 
     reason: Line | None = None
     until: datetime.date | None = None
@@ -154,7 +154,7 @@ class Silenced(Model):
 
 
 class Finding(Model):
-    """One thing that is wrong, or worth knowing, about one subject of the node.
+    """One problem or remark about one subject of the node.
 
     `code` is its id below its check, `npu.health/alarm`, with `params` for its texts: code that reads a finding reads
     these and never a sentence. It is None where a plug-in makes findings without `Message`. `subject` is `host`,
@@ -189,9 +189,9 @@ class Finding(Model):
 class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
-    `silenced` is set where the site does not want to hear of this check: its findings are kept, and decide nothing.
-    `because` says what kept a `could-not-look` from looking; `reported_by` is the check that reports that failure as a
-    finding. `duration_s` is in seconds.
+    `silenced` is set where the site has silenced this check: its findings are kept, and do not affect the verdict.
+    `because` says why the facts of a `could-not-look` are unknown; `reported_by` is the check that reports that failure
+    as a finding. `duration_s` is in seconds.
     """
 
     check: Line
@@ -215,21 +215,21 @@ class Result(Model):
 
     @property
     def worst(self) -> Severity | None:
-        """The severity of the worst finding that counts; None without one."""
+        """The highest severity of findings that are not silenced; None without one."""
         return max((finding.severity for finding in self.open_findings), default=None)
 
     @property
     def leaves_undetermined(self) -> bool:
-        """Whether a tool's failure, not the node's state, kept this check from a verdict that somebody wants."""
+        """Whether a tool's failure, not the state of the node, left this check without a result."""
         if self.silenced:
             return False
         return self.status is Status.CRASHED or self.because in (Because.TIMED_OUT, Because.FAILED)
 
 
 class HostSummary(Model):
-    """Which node was examined. `container` names the container's runtime, `python` the examined interpreter.
+    """The node of a report. `container` names the container's runtime, `python` the inspected interpreter.
 
-    `python_user` is the user as whom that interpreter was run, where it is not the one who ran npudoctor.
+    `python_user` is the user that ran that interpreter, if not the user of npudoctor.
     """
 
     hostname: Line | None = None
@@ -242,7 +242,7 @@ class HostSummary(Model):
 
     @property
     def python_line(self) -> str | None:
-        """The interpreter and as whom it ran, for a reader; None where none was examined."""
+        """The interpreter and its user as text; None without an inspected one."""
         who = f", run as {self.python_user}" if self.python_user else ""
         return f"Python {self.python}{who}" if self.python else None
 
@@ -275,7 +275,7 @@ def status_of(findings: Iterable[Finding]) -> Status:
 
 
 def apply_site_policy(result: Result, severities: Mapping[str, Severity], silences: Mapping[str, Silenced]) -> Result:
-    """The result with its site's severity for what is above info, and marked where the site has silenced it.
+    """The result with its site's severity for what is above info, and marked where silenced.
 
     A silence names the check, one of its tags, or the code of a finding.
     """
@@ -315,7 +315,7 @@ def judge(
     """The verdict and the exit code of a run; `named` holds the checks asked for by id.
 
     1: a finding at or above `fail_on`. 3: nothing worse, but a check crashed, a tool failed or did not answer, or a
-    check named on the command line was skipped, or the cause that one stands behind is not in this report.
+    check named on the command line was skipped, or the cause that blocks one is not in this report.
     0: otherwise.
     """
     worst = max((result.worst for result in results if result.worst), default=None)

@@ -117,8 +117,8 @@ class Message:
     ) -> Finding:
         """A finding with this message's texts; raises KeyError for a parameter that is missing.
 
-        `detail` and `hint` take the place of the message's own: a `Sentence.text` for one case. `subject` may stand in
-        a template like any parameter.
+        `detail` and `hint` take the place of the message's own: a `Sentence.text` for one case. `subject` may be
+        used in a template like any parameter.
         """
         named = {**params, "subject": subject}
 

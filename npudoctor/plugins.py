@@ -1,9 +1,9 @@
-"""Everything that can be asked, from entry points and files; what is built in loads like any stranger's.
+"""The catalogue of checks, facts and fixes, from entry points and files; built-ins load like plug-ins.
 
 An entry point of the group `npudoctor.plugins` names a module or a package; what `@check`, `@probe` and `@fix` made in
-it, or in the modules right below it, joins the catalogue. So does what lies in a single file that `--plugin` names, or
-in any of /etc/npudoctor/checks.d. A stranger's that cannot be loaded is a reported result, not an outage; one of
-npudoctor's own is an internal error.
+it, or in the modules right below it, joins the catalogue. So does a single file named by `--plugin`, or
+in /etc/npudoctor/checks.d. A plug-in that cannot be loaded is a reported result, not an outage; a built-in one is an
+internal error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from npudoctor.sdk import Check, Fix, Message, Probe
 ENTRY_POINTS = "npudoctor.plugins"
 FOLDER = "/etc/npudoctor/checks.d"
 LOADING_TIME_S = 5.0
-"""How long a stranger's module may take to be imported."""
+"""Seconds for the import of a plug-in."""
 
 GROUPS = ("npu", "driver", "cann", "python", "hccl", "env", "system", "container", "smoke")
 """The order of the built-in subjects in a report; other subjects follow by name."""
@@ -67,7 +67,7 @@ class BuiltinBroken(Exception):
 
 
 class PluginRefused(Exception):
-    """A file that is not loaded, because somebody else could have written what is in it."""
+    """A file that is not loaded, because another user can write it."""
 
 
 def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
@@ -102,7 +102,7 @@ def _items(module: ModuleType) -> Iterator[object]:
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
-    """A catalogue of what was made among `found`; a second one of a name is reported and left out."""
+    """A catalogue of the definitions in `found`; duplicates are reported and ignored."""
     checks: dict[str, Check] = {}
     probes: dict[type, Probe] = {}
     fixes: dict[str, Fix] = {}
@@ -111,15 +111,15 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
     for item in found:
         if isinstance(item, Check):
             if checks.setdefault(item.id, item) is not item:
-                problems.append(_broken(item.id, f"the check {item.id} is defined twice; {_where(item)} is left out"))
+                problems.append(_broken(item.id, f"the check {item.id} is defined twice; {_where(item)} is ignored"))
         elif isinstance(item, Fix):
             if fixes.setdefault(item.id, item) is not item:
-                problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is left out"))
+                problems.append(_broken(item.id, f"the fix {item.id} is defined twice; {_where(item)} is ignored"))
         elif isinstance(item, Message):
             if messages.setdefault(item.code, item) is not item:
-                problems.append(_broken(item.code, f"the message {item.code} is defined twice; the second is left out"))
+                problems.append(_broken(item.code, f"the message {item.code} is defined twice; the second is ignored"))
         elif isinstance(item, Probe) and probes.setdefault(item.provides, item) is not item:
-            problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is left out"))
+            problems.append(_broken(item.name, f"{item.provides.__name__} has two probes; {item.name} is ignored"))
     return Catalog(
         checks={check.id: check for check in sorted(checks.values(), key=_place)},
         probes=probes,
@@ -133,7 +133,7 @@ def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:
 
 
 class _Source(NamedTuple):
-    """A name, where it is said to lie, what loads it, and whether npudoctor itself brings it."""
+    """A name, its location, its loader, and whether it is built in."""
 
     name: str
     where: str
@@ -142,7 +142,7 @@ class _Source(NamedTuple):
 
 
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
-    """Built-ins first, so that a stranger's twin is the one that is left out."""
+    """Built-ins first, so that a plug-in's duplicate is ignored."""
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
     for point in points:
         ours = _is_ours(point)
@@ -166,7 +166,7 @@ def _of_point(point: EntryPoint) -> list[ModuleType]:
 
 
 def _below(package: ModuleType, trusted: Callable[[str], None]) -> Iterator[ModuleType]:
-    """The modules of a package and of the packages in it, by name; what begins with an underscore is left out."""
+    """The modules of a package and of the packages in it, by name; those with a leading underscore are ignored."""
     found = sorted(pkgutil.iter_modules(getattr(package, "__path__", ())), key=lambda one: one.name)
     names = [f"{package.__name__}.{one.name}" for one in found if not one.name.startswith("_")]
     for name in names:
@@ -178,7 +178,7 @@ def _below(package: ModuleType, trusted: Callable[[str], None]) -> Iterator[Modu
 
 
 def _of_file(path: str) -> list[ModuleType]:
-    """The module that a file holds, compiled from the text that was judged: no __pycache__ is read or written."""
+    """The module of a file, compiled from the validated text: no __pycache__ is read or written."""
     source = _source_of(path)
     name = "npudoctor_plugin_" + "".join(letter if letter.isalnum() else "_" for letter in os.path.abspath(path))
     module = ModuleType(name)
@@ -205,11 +205,11 @@ def _must_be_trusted(module: str) -> None:
         places = [] if spec is None else [spec.origin, spec.cached, *(spec.submodule_search_locations or ())]
         for place in filter(None, places):
             if place.startswith("/") and (reason := why_untrusted(place)):
-                raise PluginRefused(f"{module} is refused: {reason}")
+                raise PluginRefused(f"{module} refused: {reason}")
 
 
 def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list[ModuleType]]:
-    """The same, given up after LOADING_TIME_S; a thread that is stuck in an import cannot be ended, only left."""
+    """The same with the limit LOADING_TIME_S; a thread that is stuck in an import cannot be killed, only abandoned."""
 
     def limited(what: Any) -> list[ModuleType]:
         outcome: list[list[ModuleType] | BaseException] = []
@@ -224,7 +224,7 @@ def _in_time(loading: Callable[[Any], list[ModuleType]]) -> Callable[[Any], list
         thread.start()
         thread.join(LOADING_TIME_S)
         if not outcome:
-            raise TimeoutError(f"it was not imported within {LOADING_TIME_S:g} s")
+            raise TimeoutError(f"import timed out after {LOADING_TIME_S:g} s")
         if isinstance(outcome[0], BaseException):
             raise outcome[0]
         return outcome[0]
@@ -249,7 +249,7 @@ def _where(item: Check | Fix) -> str:
 def _broken(name: str, reason: str, detail: str | None = None) -> Result:
     return Result(
         check=f"plugin.{name}",
-        title="Every plug-in loads",
+        title="Plug-ins loaded",
         tags=("plugin",),
         status=Status.CRASHED,
         reason=reason,

@@ -1,4 +1,4 @@
-"""Why a fact is not known. A module of its own, without pydantic, for what must start in no time."""
+"""Why a fact is unknown. A separate module without pydantic, for commands that must start fast."""
 
 from __future__ import annotations
 

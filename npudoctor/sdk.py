@@ -1,15 +1,15 @@
-"""All that a plug-in may import: decorators for checks and probes, and the words that they speak.
+"""The public interface for plug-ins: decorators for checks, probes and fixes, and their types.
 
-A check judges facts and yields findings; a probe obtains one fact from the node:
+A check evaluates facts and yields findings; a probe obtains one fact from the node:
 
     @probe
     def memory(host: Host) -> Memory: ...
 
     @check("host.swap", tags=("host",))
-    def swap_is_off(memory: Memory) -> Iterator[Finding]: ...
+    def swap(memory: Memory) -> Iterator[Finding]: ...
 
-The types of the parameters say which facts are needed (`Memory | None` makes one optional); the first line of the
-docstring is the title, phrased as what holds when all is well, and the rest says why it matters.
+The types of the parameters are the required facts (`Memory | None` makes one optional). The first line of the docstring
+is the title: a noun phrase of at most 60 characters that says what is checked. The rest says why it matters.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs,
 from npudoctor.steps.units import SystemdUnit
 
 PROFILES = ("quick", "standard", "full")
-"""What a run may cost, from cheap to dear; each holds the ones before it."""
+"""The profiles by cost, cheapest first; each includes the previous ones."""
 
 PREFLIGHT = "preflight"
-"""Tag of the checks for what a job needs free: what a live job explains is info while the node is in service."""
+"""Tag of checks for resources that a job needs free: those of a live job are info while the node is in service."""
 
 HEALTH = "health"
-"""Tag of the checks that `npudoctor healthcheck` judges."""
+"""Tag of the checks used by `npudoctor healthcheck`."""
 
 
 @record(frozen=True, kw_only=True)
 class Options:
-    """What the person who asked has decided; a fact like any other, so checks and probes may take it.
+    """The options of a run; a fact like any other, so checks and probes may require it.
 
-    `python` is the interpreter to examine, None to look for it. `role` is auto, full or driver-only. `settings` holds
+    `python` is the interpreter to inspect, None to detect it. `role` is auto, full or driver-only. `settings` holds
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
     tool.
     """
@@ -75,18 +75,18 @@ class Options:
 
 @record(frozen=True)
 class Threshold:
-    """A limit that a site may set by name in its configuration, with the default that holds otherwise.
+    """A limit that a site may set by name in its configuration, with its default.
 
-    It stands beside the check that reads it and is named in its `thresholds`, which documents it and makes its name
-    known:
+    It is defined beside the check that reads it and listed in its `thresholds`, which documents it and makes its name
+    valid:
 
         SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within two seconds")
 
         @check("driver.npu-smi", thresholds=(SLOW,))
-        def npu_smi_answers(answer: NpuSmiAnswer, options: Options) -> Iterator[Finding]:
+        def npu_smi(answer: NpuSmiAnswer, options: Options) -> Iterator[Finding]:
             if answer.seconds > SLOW.of(options): ...
 
-    `default` is a number, or a function that looks one up in the knowledge tables; `reason` says why it is that one.
+    `default` is a number, or a function that reads one from the knowledge tables; `reason` says why.
     The name is in snake case and ends with the unit.
     """
 
@@ -108,7 +108,7 @@ class Threshold:
 
 @record(frozen=True, kw_only=True, eq=False)
 class Check:
-    """One judgement with a stable id. Made by `@check`; importing a module registers nothing."""
+    """One check with a stable id. Made by `@check`; importing a module registers nothing."""
 
     id: str
     title: str
@@ -133,7 +133,7 @@ class Check:
         return self.id.partition(".")[0]
 
     def __call__(self, *facts: Any, **named: Any) -> Iterator[Finding]:
-        """Judge these facts."""
+        """Evaluate these facts."""
         return self.function(*facts, **named)
 
 
@@ -141,8 +141,8 @@ class Check:
 class Probe:
     """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
 
-    `on_cards`: it computes on the cards, made by `@probe_on_cards`. `of_the_moment`: it tells of this moment or this
-    node alone, or repeats other facts, so that nodes are not compared by it.
+    `on_cards`: it opens devices, made by `@probe_on_cards`. `of_the_moment`: it describes this moment or this node
+    only, or repeats other facts, so that nodes are not compared by it.
     """
 
     function: Callable[..., Any]
@@ -177,7 +177,7 @@ def needs_of(item: Check | Probe) -> tuple[Need, ...]:
 
 
 class Risk(str, Enum):
-    """SAFE: reversible, and harms no one else's work; done by `--all-safe`. ASK: a person decides each time."""
+    """SAFE: reversible, affects no running job; applied by `--all-safe`. ASK: needs confirmation."""
 
     SAFE = "safe"
     ASK = "ask"
@@ -193,7 +193,7 @@ class Effect(str, Enum):
 
 @record(frozen=True)
 class Parameters:
-    """What a fix can be told. A fix has its own subclass, a record with a default for each field, among its needs.
+    """The parameters of a fix. A fix requires its own subclass, a record with a default for each field.
 
     The fields are text, numbers, flags, and tuples or mappings of these; the runner validates what it is given.
     """
@@ -227,7 +227,7 @@ class Fix:
 
     @cached_property
     def parameters(self) -> type[Parameters]:
-        """What it can be told."""
+        """The type of its parameters."""
         told = (need.fact for need in self.needs if isinstance(need.fact, type) and issubclass(need.fact, Parameters))
         return next(told, Parameters)
 
@@ -253,7 +253,7 @@ def fix(
     if mends is not None:
         import warnings  # a built-in fix never pays for it
 
-        warnings.warn(f"{id}: write resolves instead of mends", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{id}: write `resolves` instead of `mends`", DeprecationWarning, stacklevel=2)
     checks = mends if resolves is None else resolves
     if checks is None:
         raise TypeError(f"{id}: @fix requires resolves, the checks that the fix resolves; () for none")
@@ -268,10 +268,10 @@ def fix(
 def _described(id: str, function: Callable[..., Any]) -> tuple[str, str]:
     subject, dot, thing = id.partition(".")
     if not (subject and dot and thing):
-        raise ValueError(f"{id!r} is no id: write subject.thing, as in npu.health")
+        raise ValueError(f"expected an id such as npu.health (subject.thing), found {id!r}")
     title, _, why = inspect.cleandoc(function.__doc__ or "").partition("\n")
     if not title:
-        raise ValueError(f"{id}: the docstring is the title; it is missing")
+        raise ValueError(f"{id}: docstring missing; its first line is the title")
     return title.rstrip("."), why.strip()
 
 
@@ -341,7 +341,7 @@ def probe(function: Callable[..., Any] | None = None, *, of_the_moment: bool = F
 
 
 def probe_on_cards(function: Callable[..., Any]) -> Probe:
-    """Make a probe that computes on the cards: one runs at a time, and none whose checks stand behind an error."""
+    """Make a probe that opens devices: one runs at a time, and none whose checks are blocked by an error."""
     return Probe(function, probe(function).provides, on_cards=True)
 
 

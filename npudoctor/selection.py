@@ -1,4 +1,4 @@
-"""Which checks a run is about: their ids, tags and profile, and how the site wants them judged."""
+"""The selection of checks: ids, tags, profile, and the site's severities and silences."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from npudoctor.sdk import PROFILES, Check, Options
 class Selection:
     """Which checks to run and how to judge them.
 
-    `names` and `skip` hold ids and tags. `severities` holds what the site gives to findings above info, by id;
-    `silenced` its reasons by id or tag. `deadline_s` bounds the whole run, in seconds.
+    `names` and `skip` hold ids and tags. `severities` are the site's, for findings above info, by id;
+    `silenced` the reasons of silences by id or tag. `deadline_s` bounds the whole run, in seconds.
     """
 
     names: tuple[str, ...] = ()
@@ -34,8 +34,8 @@ class UnknownName(ValueError):
         import difflib  # costs a millisecond that only a mistake should pay
 
         nearest = difflib.get_close_matches(name, known, n=2)
-        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; `npudoctor list` shows all"
-        super().__init__(f"there is no check or tag {name!r}{hint}")
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "; see npudoctor list"
+        super().__init__(f"unknown check or tag {name!r}{hint}")
 
 
 def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:

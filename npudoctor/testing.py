@@ -1,4 +1,4 @@
-"""For the tests of checks, ours and those of plug-ins: a host made of a few files, and one check run on it."""
+"""Helpers for tests of checks, built-in or plug-in: run one check on a host with a few files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line. Only the module of the command that was named is imported, so that every command starts fast."""
+"""The command line. Only the module of the requested command is imported, so that every command starts fast."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from npudoctor import __version__
 from npudoctor.cli import limits
 
 COMMANDS = {
-    "tui": ("npudoctor.cli.tui", "open the terminal interface; so does `npudoctor` alone, on a terminal"),
-    "check": ("npudoctor.cli.check", "diagnose this node, a recorded one, or a simulated one"),
-    "web": ("npudoctor.cli.web", "open the terminal interface in a browser, on this machine only"),
-    "explain": ("npudoctor.cli.explain", "explain a check, a pitfall, an error code, or a failing log"),
-    "setup": ("npudoctor.cli.setup", "make this node ready: check, apply what is safe, say what is left"),
-    "fix": ("npudoctor.cli.fix", "preview, apply and prove what mends a finding"),
-    "undo": ("npudoctor.cli.undo", "take back what a fix has changed"),
-    "history": ("npudoctor.cli.history", "list what npudoctor has changed on this node"),
-    "smoke": ("npudoctor.cli.smoke", "train a tiny model over all cards, and name the rank that breaks it"),
-    "env": ("npudoctor.cli.env", "print the environment that a job should have, for eval or a unit"),
-    "facts": ("npudoctor.cli.facts", "print every fact of the node, or why it is not known"),
+    "tui": ("npudoctor.cli.tui", "open the terminal interface (default on a terminal)"),
+    "check": ("npudoctor.cli.check", "diagnose this node, a recording, or a simulated node"),
+    "web": ("npudoctor.cli.web", "serve the terminal interface to a browser (loopback only)"),
+    "explain": ("npudoctor.cli.explain", "explain a check, a known issue, an error code, or a failing log"),
+    "setup": ("npudoctor.cli.setup", "check, apply all safe fixes, and list what needs manual action"),
+    "fix": ("npudoctor.cli.fix", "preview, apply and verify fixes"),
+    "undo": ("npudoctor.cli.undo", "undo a fix"),
+    "history": ("npudoctor.cli.history", "list changes made by npudoctor on this node"),
+    "smoke": ("npudoctor.cli.smoke", "train a tiny model on all NPUs and name the failing rank"),
+    "env": ("npudoctor.cli.env", "print the environment variables a job needs"),
+    "facts": ("npudoctor.cli.facts", "print collected facts, or why a fact is unknown"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
-    "record": ("npudoctor.cli.record", "write this node into a file that stands in for it anywhere"),
-    "knowledge": ("npudoctor.cli.knowledge", "print what npudoctor knows, or which releases go together"),
-    "compare": ("npudoctor.cli.compare", "say what differs between nodes, and which is the odd one out"),
-    "parse": ("npudoctor.cli.parse", "print as JSON what npudoctor understands of a tool's output"),
-    "healthcheck": ("npudoctor.cli.healthcheck", "say in one line whether this container's cards are fit"),
-    "daemon": ("npudoctor.cli.daemon", "look after this node, and answer over HTTP, read-only"),
-    "demo": ("npudoctor.cli.demo", "try npudoctor on a simulated node that was just installed"),
-    "service": ("npudoctor.cli.service", "install or remove npudoctor's daemon as a service of systemd"),
-    "sim": ("npudoctor.cli.sim", "list the simulated nodes, or write their tools as real executables"),
+    "record": ("npudoctor.cli.record", "record this node for offline diagnosis"),
+    "knowledge": ("npudoctor.cli.knowledge", "print knowledge tables, or find matching releases"),
+    "compare": ("npudoctor.cli.compare", "compare nodes and name the outliers"),
+    "parse": ("npudoctor.cli.parse", "parse a tool's output and print it as JSON"),
+    "healthcheck": ("npudoctor.cli.healthcheck", "one-line health status for containers, exit 0 or 1"),
+    "daemon": ("npudoctor.cli.daemon", "run continuously; read-only HTTP API and metrics"),
+    "demo": ("npudoctor.cli.demo", "diagnose a simulated, newly installed node"),
+    "service": ("npudoctor.cli.service", "install or remove the daemon as a systemd service"),
+    "sim": ("npudoctor.cli.sim", "list simulated nodes, or write them to a folder"),
     "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
     "completion": ("npudoctor.cli.completion", "print a completion script for your shell"),
 }
@@ -46,15 +46,15 @@ USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
 
 
 class UsageError(Exception):
-    """What was asked cannot be done as asked; the text is the one line that the user sees."""
+    """The command cannot run as requested; the text is the one line that the user sees."""
 
 
 LEAST_BESIDE = 24
-"""An explanation with less room than this beside its command stands below it."""
+"""A description with fewer columns than this beside its command is printed below it."""
 
 
 class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Keeps the paragraphs and the examples of a description, and everything within 80 columns."""
+    """Keep paragraphs and examples of a description, and wrap everything at 80 columns."""
 
     def __init__(self, prog: str) -> None:
         import shutil
@@ -66,7 +66,7 @@ class HelpText(argparse.RawDescriptionHelpFormatter):
 
 
 def folded(text: str, width: int, indent: str = "") -> str:
-    """A text within a width: paragraphs wrapped, lists of commands with what does not fit on a line of its own."""
+    """Wrap paragraphs at a width; in lists of commands a long description moves to its own line."""
     import textwrap
 
     blocks = []
@@ -80,7 +80,7 @@ def folded(text: str, width: int, indent: str = "") -> str:
 
 
 def _example(line: str, width: int) -> list[str]:
-    """A line `  command   what it does`, as two where it is too long."""
+    """A line `  command   what it does`, split in two where it is too long."""
     import re
     import textwrap
 
@@ -94,10 +94,10 @@ def _example(line: str, width: int) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line that says where help is."""
+    """An argument parser whose errors are one line that names the help option."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it in one line; the exit code is 2."""
+        """Raise UsageError; the exit code is 2."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
@@ -119,7 +119,7 @@ def parser_of(name: str) -> Parser:
 def add_common(parser: argparse.ArgumentParser) -> None:
     """The options that every command takes."""
     group = parser.add_argument_group("common options")
-    group.add_argument("--no-color", action="store_true", help="no colours (so does the variable NO_COLOR)")
+    group.add_argument("--no-color", action="store_true", help="disable colours (also: environment variable NO_COLOR)")
     group.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
 
 
@@ -131,20 +131,20 @@ def overview() -> str:
         [
             "usage: npudoctor [COMMAND] [OPTIONS]",
             "",
-            "Examines a Huawei Ascend NPU node and names the cause of what is broken.",
-            "Without a command it opens the terminal interface; where there is no terminal, it does what",
-            "`npudoctor check` does.",
+            "Finds out what is wrong with a Huawei Ascend NPU node, why, and what to fix first.",
+            "Without a command it opens the terminal interface; without a terminal it runs",
+            "`npudoctor check`.",
             "",
             "commands:",
             *lines,
             "",
             "start here:",
-            "  npudoctor check                 what is wrong with this node, and what to do first",
-            "  npudoctor check --json          the same for a script; the exit code is the verdict",
+            "  npudoctor check                 find out what is wrong and what to fix first",
+            "  npudoctor check --json          the same for scripts; check the exit code",
             "  npudoctor demo                  the same on a simulated node",
             "",
             "exit codes of check: 0 no error, 1 findings, 2 usage, 3 could not determine,",
-            "4 internal error, 130 interrupted. `npudoctor COMMAND --help` explains a command.",
+            "4 internal error, 130 interrupted. See `npudoctor COMMAND --help` for each command.",
             "",
         ]
     )
@@ -152,7 +152,7 @@ def overview() -> str:
 
 
 def console() -> NoReturn:
-    """The console script: run, and leave at once; taking an interpreter down bit by bit costs a tenth of a check."""
+    """The console script: run, then exit at once, because a full interpreter shutdown costs a tenth of a check."""
     words = sys.argv[1:]
     name = _named(words)
     code = limits.run(lambda limit: main(limit=limit), lambda why: _give_up(words, why)) if name in LIMITED else main()
@@ -166,7 +166,7 @@ LIMITED = ("check", "env", "facts", "healthcheck", "record", "smoke")
 
 
 def _named(words: Sequence[str]) -> str | None:
-    """The command that these words are about, as far as that shows without importing anything."""
+    """The command in these arguments, as far as it can be told without importing anything."""
     name = next((word for word in words if word not in ("--debug", "--no-color")), "--")
     if name.startswith("--"):
         return None if name in ("--version", "--help") or (os.isatty(0) and os.isatty(1)) else "check"
@@ -174,7 +174,7 @@ def _named(words: Sequence[str]) -> str | None:
 
 
 def _give_up(words: Sequence[str], reason: str) -> int:
-    """Print why a command with a time limit has no answer, in the format that was asked for; the exit code."""
+    """Print why a command with a time limit has no answer, in the requested format; return the exit code."""
     rest = [word for word in words if word not in ("--debug", "--no-color")]
     name = rest.pop(0) if rest and rest[0] in LIMITED else "check"
     args = parser_of(name).parse_args([*rest, *(["--no-color"] if "--no-color" in words else [])])
@@ -184,7 +184,7 @@ def _give_up(words: Sequence[str], reason: str) -> int:
 
 def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unheld) -> int:
     """Run one command; its exit code. `limit` is how the command's time limit is held."""
-    gc.disable()  # a command lives for less than a second; collecting would be a twentieth of it
+    gc.disable()  # a command runs for less than a second; collecting costs 5 % of it
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the caller closed it
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     words = list(sys.argv[1:] if argv is None else argv)
@@ -211,14 +211,16 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
 
         if reason := exhausted(problem):
             return _refuse(asked, reason, INTERNAL)
-        return _refuse(asked, f"internal error: {type(problem).__name__}: {problem}; --debug shows where", INTERNAL)
+        return _refuse(
+            asked, f"internal error: {type(problem).__name__}: {problem}; run with --debug for the traceback", INTERNAL
+        )
     finally:
         with contextlib.suppress(BrokenPipeError, ValueError, OSError):
             sys.stdout.flush()
 
 
 def _refuse(words: Sequence[str], problem: str, code: int) -> int:
-    """Say in one line, and to a monitor in its own words, why there is no answer; the exit code."""
+    """Print why there is no answer, in one line or in a monitor's format; return the exit code."""
     from npudoctor.control_characters import visible
 
     line = visible(problem)
@@ -227,7 +229,7 @@ def _refuse(words: Sequence[str], problem: str, code: int) -> int:
 
 
 def _as_protocol(words: Sequence[str], problem: str) -> int | None:
-    """Tell a monitor in its own words that nothing is known: its code, None where no monitor asked."""
+    """Print an unknown state in a monitor's format: its exit code, None for other formats."""
     asked = " ".join(words).replace("=", " ").split()
     if "healthcheck" in asked[:3]:
         from npudoctor.cli import healthcheck
@@ -262,8 +264,8 @@ def _dispatch(words: list[str], hoisted: list[str], limit: limits.Limit) -> int:
         import difflib
 
         near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`npudoctor --help` lists all"
-        raise UsageError(f"there is no command {name!r}; {hint}")
+        hint = f"did you mean {near[0]}?" if near else "see npudoctor --help"
+        raise UsageError(f"unknown command {name!r}; {hint}")
     args = parser_of(name).parse_args([*words, *hoisted])
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP for us
@@ -278,7 +280,7 @@ def _terminated(number: int, _: FrameType | None) -> None:
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
-    """Talk to the person, on stderr; nobody has to listen. Control characters in the text are shown escaped."""
+    """Print to stderr; a closed stderr is no error. Control characters in the text are escaped."""
     from npudoctor.control_characters import visible_lines
 
     with contextlib.suppress(OSError, ValueError):
@@ -287,7 +289,7 @@ def say(text: str = "", *, end: str = "\n") -> None:
 
 
 def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> None:
-    """Print a JSON document on stdout; what cannot be seen stands in its strings as \\u202e."""
+    """Print a JSON document on stdout; invisible characters in its strings are escaped (\\u202e)."""
     import json
 
     from npudoctor.control_characters import visible_json
@@ -296,9 +298,9 @@ def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -
 
 
 def write(text: str, *, colored: bool = False) -> None:
-    """Print data on stdout, whatever its encoding can say, even where the reader has gone.
+    """Print data on stdout in any encoding, also after the reader has closed the pipe.
 
-    Control characters are shown escaped, except line breaks, tabs and, where the text was `colored` by us, colours.
+    Control characters are escaped, except line breaks, tabs and, where `colored` is true, our own colours.
     """
     from npudoctor.control_characters import visible_lines, visible_screen
 
@@ -311,10 +313,10 @@ def write(text: str, *, colored: bool = False) -> None:
         _forget_stdout()
     except OSError as problem:
         _forget_stdout()
-        raise UsageError(f"the output cannot be written: {problem.strerror or problem}") from problem
+        raise UsageError(f"cannot write the output: {problem.strerror or problem}") from problem
 
 
 def _forget_stdout() -> None:
-    """Nobody reads on: let the interpreter's last flush go nowhere, so that the exit code stays the verdict's."""
+    """The reader has gone: send the interpreter's last flush to /dev/null, to keep the exit code."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""A report about some cards of a node only, as the prolog of a job wants it where jobs share a node."""
+"""A report limited to some NPUs of a node, for the prolog of a job on a shared node."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ def numbers(text: str) -> frozenset[int]:
     for part in text.split(","):
         span = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
         if span is None or int(span[2] or span[1]) < int(span[1]):
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of cards: write 0,2-3, the N of /dev/davinciN")
+            raise argparse.ArgumentTypeError(
+                f"expected a list of devices such as 0,2-3 (N of /dev/davinciN), found {text!r}"
+            )
         found |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
     return frozenset(found)
 
 
 def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Report:
-    """The report without what is wrong with other cards; what is wrong with the node, or with no known card, stays."""
+    """The report without findings on other NPUs; findings on the node, or on an unknown NPU, stay."""
     devices = _devices(facts)
     blocking = {result.blocked_by for result in report.results}
     results = tuple(

@@ -1,15 +1,15 @@
-"""Diagnose a node: run the checks, name the causes, and say what to do first.
+"""Diagnose a node: run the checks, name the causes, and what to fix first.
 
 examples:
   npudoctor check                              everything in the standard profile
   npudoctor check npu hccl.ports-free          one group and one check
-  npudoctor check --json --fail-on warning     for a script: the exit code is the verdict
-  npudoctor check --python ~/env/bin/python    examine another Python
+  npudoctor check --json --fail-on warning     for scripts: check the exit code
+  npudoctor check --python ~/env/bin/python    inspect another Python
   npudoctor check --replay node.tar.gz         a recorded node, on any machine
   npudoctor check --metrics-file /var/lib/node_exporter/npudoctor.prom
 
-exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (a tool failed or did not
-answer, a check crashed, or one that you named was skipped), 4 internal error, 130 interrupted.
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (a tool failed or timed
+out, a check crashed, or a requested check was skipped), 4 internal error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ FORMATS = ("text", "json", "jsonl", "markdown", "html", "junit", "nagios", "npd"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor check`."""
-    parser.add_argument("names", nargs="*", metavar="ID|TAG", help="only these checks or groups (default: all)")
+    parser.add_argument("names", nargs="*", metavar="ID|TAG", help="run only these checks or tags (default: all)")
     parser.add_argument(
-        "--skip", nargs="+", action="extend", default=[], metavar="ID|TAG", help="not these checks or groups"
+        "--skip", nargs="+", action="extend", default=[], metavar="ID|TAG", help="skip these checks or tags"
     )
-    parser.add_argument("--profile", choices=PROFILES, help="what the run may cost (default: standard)")
+    parser.add_argument("--profile", choices=PROFILES, help="which checks to run by cost (default: standard)")
     parser.add_argument(
-        "--fail-on", choices=[severity.value for severity in Severity], help="exit 1 from this severity on"
+        "--fail-on", choices=[severity.value for severity in Severity], help="exit 1 at this severity or above"
     )
     parser.add_argument(
         "--timeout",
         type=node.seconds,
         metavar="S",
-        help="end the whole run after S seconds, whatever the tools do (default: 300)",
+        help="time limit of the whole run in seconds (default: 300)",
     )
     parser.add_argument(
         "--cards",
         type=_cards,
         metavar="N,N-N",
-        help="leave out what is wrong with other cards than these, the N of /dev/davinciN",
+        help="report only on these devices, N of /dev/davinciN",
     )
     shape = parser.add_argument_group("output")
     shape.add_argument(
         "--format",
         choices=FORMATS,
         metavar="FORMAT",
-        help=f"how to print the report: {', '.join(FORMATS)} (default: text)",
+        help=f"report format: {', '.join(FORMATS)} (default: text)",
     )
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     shape.add_argument(
         "--metrics-file",
         metavar="PATH",
-        help="also write metrics for node_exporter's textfile collector, which reads what ends in .prom",
+        help="also write metrics for node_exporter's textfile collector (*.prom)",
     )
-    shape.add_argument("-v", "--verbose", action="store_true", help="list skipped checks one by one, and all evidence")
+    shape.add_argument("-v", "--verbose", action="store_true", help="list every skipped check and all evidence")
     node.add_arguments(parser)
 
 
@@ -77,9 +77,9 @@ def _cards(text: str) -> frozenset[int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks and print the report; the report's exit code."""
+    """Run the checks and print the report; return its exit code."""
     if args.cards is not None and args.format == "jsonl":
-        raise UsageError("--cards does not go with jsonl, which tells of each check before the run has ended")
+        raise UsageError("--cards cannot be combined with jsonl; use --format json")
     if args.metrics_file:
         _must_be_writable(args.metrics_file)
     config = node.load_config(args)
@@ -121,7 +121,7 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
         except UnknownName as problem:
             raise UsageError(str(problem)) from problem
         if not chosen:
-            raise UsageError("nothing is left to check: what was named is skipped, or is not in this profile")
+            raise UsageError("no checks to run: the requested ones are skipped, or are not in this profile")
         return _follow(events, args, len(chosen))
 
 
@@ -134,16 +134,14 @@ def _tell_of_few_files() -> None:
 
 
 def _left_s(limit_s: float, until: float) -> float:
-    """The limit; less where loading the plug-ins took more of it than the run may take over."""
+    """The time limit, reduced where loading the plug-ins took longer than the allowed overrun."""
     left_s = until - time.monotonic()
     return limit_s if limit_s - left_s < limits.GRACE_S / 2 else max(0.1, round(left_s, 1))
 
 
 def give_up(args: argparse.Namespace, reason: str) -> int:
-    """Print a report that holds nothing but why there is none, in the format that was asked for; its exit code."""
-    problem = Result(
-        check="run.time-limit", title="Run completed within its time limit", status=Status.CRASHED, reason=reason
-    )
+    """Print a report that holds only the reason why there is none, in the requested format; its exit code."""
+    problem = Result(check="run.time-limit", title="Time limit of the run", status=Status.CRASHED, reason=reason)
     verdict, exit_code = judge([problem])
     report = Report(
         tool_version=__version__,
@@ -169,18 +167,18 @@ def give_up(args: argparse.Namespace, reason: str) -> int:
 
 
 def _must_be_writable(path: str) -> None:
-    """Refuse before the run what could only fail after it."""
+    """Refuse before the run what would fail after it."""
     try:
         importlib.import_module("prometheus_client")
     except ImportError as problem:
-        raise UsageError("--metrics-file: prometheus-client is missing: pip install 'npudoctor[daemon]'") from problem
+        raise UsageError("--metrics-file: requires prometheus-client: pip install 'npudoctor[daemon]'") from problem
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder) or (os.path.lexists(path) and not os.path.isfile(path)):
-        raise UsageError(f"--metrics-file {path}: it wants a regular file, or none yet, in a folder that is there")
+        raise UsageError(f"--metrics-file {path} must be a regular file or not exist; its folder must exist")
 
 
 def _follow(events, args: argparse.Namespace, total: int) -> tuple[Report, engine.Done]:  # type: ignore[no-untyped-def]
-    """Consume the events, showing how far the run is; the report to print, and the last event."""
+    """Consume the events and show progress; the report to print, and the last event."""
     from npudoctor.cli.progress import Progress
 
     lines = args.format == "jsonl"
@@ -203,7 +201,7 @@ def _follow(events, args: argparse.Namespace, total: int) -> tuple[Report, engin
 
 
 def _exit_code(report: Report, shape: str | None) -> int:
-    """The run's own, or what the protocol of a monitor makes of it."""
+    """The exit code of the run, or of the monitor's protocol."""
     if shape == "nagios":
         from npudoctor.report import nagios
 

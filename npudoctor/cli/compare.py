@@ -1,13 +1,13 @@
-"""Say what differs between nodes: recordings, reports of `npudoctor check --json`, or both.
+"""Compare nodes: recordings, reports of `npudoctor check --json`, or both.
 
-The first line names the odd ones out. Names, addresses, serial numbers and what changes by the minute are not compared.
+The first line names the outliers. Names, addresses, serial numbers and live readings are not compared.
 
 examples:
-  npudoctor compare nodes/*.tar.gz               who is unlike the others, and in what
+  npudoctor compare nodes/*.tar.gz               which nodes differ from the others, and how
   npudoctor compare a.tar.gz b.json              what differs between two nodes
-  npudoctor compare --golden good.tar.gz *.json  each node against one that is known to be well
+  npudoctor compare --golden good.tar.gz *.json  each node against a known good one
 
-exit codes: 0 all alike, 1 differences, 2 usage.
+exit codes: 0 no differences, 1 differences, 2 usage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from npudoctor.control_characters import all_visible, visible
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 SIDE_BY_SIDE_FROM = 12
-"""So many recordings are worth further processes, which take a moment to start."""
+"""From this number of recordings on, worker processes pay off."""
 
 
 MOST_SHOWN = 10
@@ -40,21 +40,19 @@ Item = TypeVar("Item")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the nodes and how to show them."""
+    """Add the nodes and the output options."""
     parser.add_argument(
         "nodes", nargs="+", metavar="NODE", help="a recording (a folder or a .tar.gz), or a report as JSON"
     )
-    parser.add_argument("--golden", metavar="NODE", help="the node that all others should be like")
-    parser.add_argument("--json", action="store_true", help="as JSON, with everything that differs")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="everything that differs, also what follows from it"
-    )
+    parser.add_argument("--golden", metavar="NODE", help="the reference node")
+    parser.add_argument("--json", action="store_true", help="print JSON with all differences")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list all differences, including consequences")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare the nodes; 1 where any differ."""
     if len(args.nodes) < 2 and not args.golden:
-        raise UsageError("compare: give two nodes or more, or one and --golden NODE")
+        raise UsageError("compare requires two nodes or more, or one node and --golden NODE")
     paths = [*([args.golden] if args.golden else []), *args.nodes]
     nodes = _read_all(paths)
     golden = nodes.pop(0) if args.golden else None
@@ -73,13 +71,13 @@ def run(args: argparse.Namespace) -> int:
 def _read_all(paths: Sequence[str]) -> list[Node]:
     workers = min(len(os.sched_getaffinity(0)), 8)
     if len(paths) < SIDE_BY_SIDE_FROM or workers < 2:
-        return list(_counted(map(read, paths), len(paths)))
+        return list(_with_progress(map(read, paths), len(paths)))
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _leave_interrupts) as pool:
         try:
-            read_or_not = list(_counted(pool.map(_try_to_read, paths, chunksize=4), len(paths)))
+            read_or_not = list(_with_progress(pool.map(_try_to_read, paths, chunksize=4), len(paths)))
         except BaseException:
             for worker in multiprocessing.active_children():
                 worker.kill()
@@ -91,20 +89,20 @@ def _read_all(paths: Sequence[str]) -> list[Node]:
 
 
 def _leave_interrupts() -> None:
-    """In a worker: Ctrl-C is the parent's to answer."""
+    """In a worker: leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _try_to_read(path: str) -> Node | UsageError:
-    """A node or what is wrong with it, as a value: a pool that is left early can wait for its workers for ever."""
+    """A node, or its error as a value: a pool that is left early can wait for its workers for ever."""
     try:
         return read(path)
     except UsageError as problem:
         return problem
 
 
-def _counted(nodes: Iterator[Item], total: int) -> Iterator[Item]:
-    """The nodes, with a count on the terminal while they come in."""
+def _with_progress(nodes: Iterator[Item], total: int) -> Iterator[Item]:
+    """Read the nodes, with a count on the terminal."""
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     for number, node in enumerate(nodes, 1):
         if live:
@@ -140,13 +138,13 @@ def _of_report(path: str) -> Node:
     except Unreadable as problem:
         raise UsageError(str(problem)) from None
     if refused := bundle_reader.too_much(text):
-        raise UsageError(f"{path} is refused: {refused}")
+        raise UsageError(f"refused: {path}: {refused}")
     try:
         report = Report.model_validate_json(text)
     except ValidationError as problem:
         where = ".".join(map(str, problem.errors()[0]["loc"]))
         raise UsageError(
-            f"{path} is neither a recording nor a report of `npudoctor check --json`"
+            f"{path} must be a recording or a report of `npudoctor check --json`"
             + (f" ({where}: {problem.errors()[0]['msg']})" if where else "")
         ) from None
     return Node(
@@ -174,7 +172,7 @@ def _of_recording(path: str) -> Node:
         host.close()
     told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment})
     told |= dict(features.of_report(done.report))
-    gc.collect(0)  # collecting is off in a command; here one node after the other goes by
+    gc.collect(0)  # garbage collection is off in a command; here nodes are read one after the other
     return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {features.FINDINGS})
 
 
@@ -189,7 +187,7 @@ def _catalog() -> Any:
 
 
 def _names(nodes: Sequence[Node]) -> dict[str, str]:
-    """A name for each node by its path: its file's, or its whole path where files are named alike; and its host's."""
+    """A name for each node by its path: the file's name, or the whole path where names clash; and the host name."""
     stems = {node.path: _stem(node.path) for node in nodes}
     if len(set(stems.values())) < len(set(stems)):
         stems = {path: path.rstrip("/") for path in stems}
@@ -211,17 +209,17 @@ def _stem(path: str) -> str:
 def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bool) -> str:
     lines = [_headline(found, names)]
     for odd in found.odd:
-        lines += ["", _who(odd, found, names), *_listed(odd.differences, verbose=verbose)]
+        lines += ["", _who(odd, found, names), *_difference_lines(odd.differences, verbose=verbose)]
     if len(found.groups) > 1 and len(found.groups[0]) > 1:
-        lines += ["", f"The nodes fall into {len(found.groups)} groups:"]
+        lines += ["", f"{len(found.groups)} groups of nodes:"]
         for group in found.groups:
             lines += [f"  {_counting(len(group))}{_kind(group)}", f"    {_some(group, names)}"]
     if found.splits and (not found.odd or verbose):
-        lines += ["", "What differs:", *_split_lines(found, names, verbose=verbose)]
+        lines += ["", "Differences:", *_split_lines(found, names, verbose=verbose)]
     elif len(found.groups) > 1:
         titles = [split.trait.title for split in found.splits]
         more = f" and {len(titles) - MOST_SHOWN} more" if len(titles) > MOST_SHOWN else ""
-        lines += ["", f"Between them differ {', '.join(titles[:MOST_SHOWN])}{more} (--verbose shows how)."]
+        lines += ["", f"Also different: {', '.join(titles[:MOST_SHOWN])}{more} (details: --verbose)."]
     return "\n".join(map(visible, lines)) + "\n"
 
 
@@ -229,23 +227,23 @@ def _headline(found: compare.Comparison, names: Mapping[str, str]) -> str:
     count = len(found.nodes)
     if found.alike:
         if found.golden:
-            return f"{_counting(count)} like {names[found.golden.path]}."
-        return f"All {count} nodes are alike."
+            return f"No differences: {_counting(count)} compared with {names[found.golden.path]}."
+        return f"No differences between {count} nodes."
     if found.odd:
         told = [f"{names[odd.node.path]} ({_reason(odd)})" for odd in found.odd[:MOST_NAMED]]
         more = f", and {len(found.odd) - MOST_NAMED} more" if len(found.odd) > MOST_NAMED else ""
         if found.golden:
             golden = names[found.golden.path]
-            return f"Unlike {golden} {'is' if len(told) == 1 else 'are'} {', '.join(told)}{more}."
+            return f"Different from {golden}: {', '.join(told)}{more}."
         if len(found.odd) == 1:
-            return f"The odd one out of {count} nodes is {told[0]}."
-        return f"The odd ones out of {count} nodes are {', '.join(told)}{more}."
-    things = "one thing" if len(found.splits) == 1 else f"{len(found.splits)} things"
+            return f"1 of {count} nodes differs: {told[0]}."
+        return f"{len(found.odd)} of {count} nodes differ: {', '.join(told)}{more}."
+    things = "1 value" if len(found.splits) == 1 else f"{len(found.splits)} values"
     if count == 2:
         return f"{names[found.nodes[0].path]} and {names[found.nodes[1].path]} differ in {things}."
     if len(found.groups) == count:
-        return f"No two of the {count} nodes are alike: they differ in {things}."
-    return f"None of the {count} nodes is odd by itself, but they differ in {things}."
+        return f"All {count} nodes differ from each other, in {things}."
+    return f"{count} nodes differ in {things}; no single outlier."
 
 
 def _reason(odd: compare.Odd) -> str:
@@ -259,7 +257,7 @@ def _who(odd: compare.Odd, found: compare.Comparison, names: Mapping[str, str]) 
     return f"{names[odd.node.path]}, unlike {'its peer' if odd.peers == 1 else f'its {odd.peers} peers'}:"
 
 
-def _listed(differences: Sequence[compare.Difference], *, verbose: bool) -> list[str]:
+def _difference_lines(differences: Sequence[compare.Difference], *, verbose: bool) -> list[str]:
     chosen = differences if verbose else compare.distinct(differences)
     shown = chosen if verbose else chosen[:MOST_SHOWN]
     lines = [
@@ -267,7 +265,7 @@ def _listed(differences: Sequence[compare.Difference], *, verbose: bool) -> list
         for one in shown
     ]
     if len(shown) < len(differences):
-        lines.append(f"  … and {len(differences) - len(shown)} more, some of which follow from these (--verbose)")
+        lines.append(f"  … and {len(differences) - len(shown)} more, including consequences (--verbose)")
     return lines
 
 
@@ -288,7 +286,7 @@ def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose
 
 
 def _brief(value: Parts, other: Parts) -> str:
-    """A value; of a long one only the parts that another one does not have."""
+    """A value; of a long one only the parts that the other one lacks."""
     if max(len(value), len(other)) > 3 and value and other:
         own = [part for part in value if part not in other]
         lacking = [part for part in other if part not in value]
@@ -308,7 +306,7 @@ def _counting(count: int) -> str:
 
 
 def _kind(group: Sequence[Node]) -> str:
-    """What a group is, in a few words."""
+    """A short description of a group."""
     wanted = {"cards": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
     told = {trait.title: ", ".join(value) for trait, value in group[0].traits.items()}
     words = [f"{word}{told[title]}" for title, word in wanted.items() if title in told]

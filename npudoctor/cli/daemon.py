@@ -1,20 +1,20 @@
-"""Look after this node: check it again and again, remember what changes, and answer over HTTP, read-only.
+"""Run continuously: check this node at intervals, record changes, and serve a read-only HTTP API and metrics.
 
-It runs the quick profile every minute and the standard one every hour; neither touches a card. What it knows is
-answered on a Unix socket: /livez, /readyz, /v1/report, /v1/issues, /v1/history, /v1/cards, /metrics. `npudoctor
-healthcheck` in containers reads its state file. Nothing on the node is changed, unless the site names safe fixes
-under [auto_fix] in its configuration.
+It runs the quick profile every minute and the standard one every hour; neither opens a device. Results are
+served on a Unix socket: /livez, /readyz, /v1/report, /v1/issues, /v1/history, /v1/cards, /metrics. `npudoctor
+healthcheck` in containers reads its state file. Nothing on the node changes, unless the configuration lists safe
+fixes under [auto_fix].
 
 examples:
-  npudoctor daemon                                           as the service npudoctor.service runs it
-  npudoctor daemon --listen 127.0.0.1:9713                   also on this machine's loopback
+  npudoctor daemon                                           as npudoctor.service runs it
+  npudoctor daemon --listen 127.0.0.1:9713                   also on loopback
   npudoctor daemon --socket /tmp/d/s --state-dir /tmp/d --simulate sick-cards
   curl --unix-socket /run/npudoctor/npudoctor.sock http://npudoctor/v1/issues
 
-SIGHUP reads the configuration anew, SIGTERM ends it. [daemon] in the configuration sets intervals and addresses, see
-docs/daemon.md.
+SIGHUP reloads the configuration, SIGTERM stops the daemon. [daemon] in the configuration sets intervals and
+addresses (docs/daemon.md).
 
-exit codes: 0 told to end, 2 usage, or it may not start as asked, 4 internal error.
+exit codes: 0 stopped by a signal, 2 usage, or cannot start, 4 internal error.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor daemon`."""
     where = parser.add_argument_group("where")
     where.add_argument(
-        "--socket", metavar="PATH", help=f"the Unix socket to answer on (default: {RUN}/{SOCKET}; see docs for others)"
+        "--socket", metavar="PATH", help=f"Unix socket to listen on (default: {RUN}/{SOCKET}; see docs/daemon.md)"
     )
     where.add_argument(
-        "--state", metavar="FILE", help="the state for health checks (default: state.json beside the socket)"
+        "--state", metavar="FILE", help="state file for health checks (default: state.json beside the socket)"
     )
     where.add_argument(
-        "--state-dir", metavar="DIR", help=f"where history and journal of fixes lie (default: {LIBRARY} for root)"
+        "--state-dir", metavar="DIR", help=f"folder of history and fix journal (default: {LIBRARY} for root)"
     )
     where.add_argument(
-        "--listen", metavar="ADDRESS:PORT", help="also answer on this machine's loopback (default: as configured)"
+        "--listen", metavar="ADDRESS:PORT", help="also listen on a loopback address (default: as configured)"
     )
-    where.add_argument(
-        "--metrics-listen", metavar="ADDRESS:PORT", help="answer /metrics, and nothing else, on another address"
-    )
+    where.add_argument("--metrics-listen", metavar="ADDRESS:PORT", help="serve only /metrics on another address")
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until stopped by a signal."""
     if args.replay:
-        raise UsageError("--replay: a recording does not change; use `npudoctor check --replay`")
+        raise UsageError(
+            "--replay cannot be used here, because a recording does not change; use `npudoctor check --replay`"
+        )
     try:
         from npudoctor.daemon import service
         from npudoctor.daemon.child import Child
@@ -80,12 +80,12 @@ def run(args: argparse.Namespace) -> int:
         from npudoctor.daemon.seen import Lost, Refused
         from npudoctor.daemon.site import Places
     except ImportError as problem:
-        raise UsageError(f"{problem.name} is not installed: pip install 'npudoctor[daemon]'") from problem
+        raise UsageError(f"requires {problem.name}: pip install 'npudoctor[daemon]'") from problem
     site = _site(args, None)
     child = Child(_looks_command(args))
     try:
         child.prepare(site.config)
-    except Lost as problem:  # a plug-in that hangs or crashes: it is tried again at each look, and told
+    except Lost as problem:  # a plug-in that hangs or crashes is tried again, and reported, at each run
         print(f"npudoctor: {problem}", file=sys.stderr)  # noqa: T201
     except Refused as problem:
         child.end()
@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _site(args: argparse.Namespace, known: Known | None) -> Site:
-    """The configuration with what the command line says before it; raises UsageError.
+    """The configuration, overridden by the command line; raises UsageError.
 
-    The names in it are compared with what is known of the catalogue, once that is loaded.
+    Names in it are compared with the catalogue once that is loaded.
     """
     from npudoctor.daemon.site import Site
     from npudoctor.daemon_config import anywhere, loopback
@@ -140,28 +140,28 @@ def _must_name_what_is_there(config: site_config.Config, known: Known, path: str
 
 
 def _site_again(args: argparse.Namespace, known: Known) -> Site:
-    """The same later on; raises ConfigError, for there is nobody to be told how the command is used."""
+    """The same after the start; raises ConfigError, because no command line can be corrected."""
     try:
         return _site(args, known)
     except UsageError as problem:
         raise site_config.ConfigError(str(problem)) from problem
 
 
-# The process that looks
+# The process that runs checks
 
 _LOOK = (
-    "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from npudoctor.cli import daemon; daemon.serve_looks()"
+    "import json, sys; sys.path += json.loads(sys.argv.pop(1)); from npudoctor.cli import daemon; daemon.serve_runs()"
 )
 
 
 def _looks_command(args: argparse.Namespace) -> list[str]:
-    """The command that starts `serve_looks`: isolated, with the places from which this process imports added last."""
+    """The command that starts `serve_runs`: isolated, with the import path of this process added last."""
     told = {name: value for name, value in vars(args).items() if name not in ("run", "give_up", "limit")}
     return [sys.executable, "-I", "-c", _LOOK, json.dumps([path for path in sys.path if path]), json.dumps(told)]
 
 
-def serve_looks() -> None:
-    """Be the process in which the looks run: its arguments are those of the command, two pipes, and its parent."""
+def serve_runs() -> None:
+    """The process in which checks run: its arguments are those of the command, two pipes, and its parent."""
     from npudoctor import plugins
     from npudoctor.daemon import worker
     from npudoctor.daemon.seen import Refused
@@ -187,11 +187,11 @@ def serve_looks() -> None:
 
 
 def _places(args: argparse.Namespace) -> tuple[str, str, str]:
-    """Socket, state file and folder of the history; the folders are made where they are missing."""
+    """Paths of socket, state file and history; missing folders are created."""
     root = os.geteuid() == 0
     runtime = RUN if root else os.environ.get("XDG_RUNTIME_DIR")
     if not (args.socket or runtime):
-        raise UsageError("XDG_RUNTIME_DIR is not set, so nobody knows where the socket may lie: give --socket PATH")
+        raise UsageError("XDG_RUNTIME_DIR is not set, so there is no default socket path; give --socket PATH")
     socket = os.path.abspath(args.socket or os.path.join(str(runtime), "" if root else "npudoctor", SOCKET))
     state_file = os.path.abspath(args.state or os.path.join(os.path.dirname(socket), "state.json"))
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(accounts.home() or "/", ".local/state")
@@ -203,33 +203,33 @@ def _places(args: argparse.Namespace) -> tuple[str, str, str]:
         except state.Untrusted as problem:
             raise UsageError(str(problem)) from problem
         except OSError as problem:
-            raise UsageError(f"{one} cannot be made: {problem.strerror}; see --socket and --state-dir") from problem
+            raise UsageError(f"cannot create {one}: {problem.strerror}; see --socket and --state-dir") from problem
     return socket, state_file, folder
 
 
 @contextlib.contextmanager
 def _alone(*folders: str) -> Iterator[None]:
-    """Hold the locks that only one daemon can have; raises UsageError where another one does."""
+    """Take the locks of the only daemon; raises UsageError where another one holds them."""
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(folders):
             path = os.path.join(folder, LOCK)
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, handle)
-                state.must_be_ours(path)  # one that another user has made could be locked by him
+                state.must_be_ours(path)  # a file created by another user could be locked by that user
                 os.fchmod(handle, 0o600)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.truncate(handle, 0)
                 os.write(handle, f"{os.getpid()}\n".encode())
             except BlockingIOError:
                 holder = _holder(path)
-                raise UsageError(f"another daemon{holder} has {path}; only one can look after a node") from None
+                raise UsageError(f"another daemon{holder} uses {path}; only one can run on a node") from None
             except state.Untrusted as problem:
                 raise UsageError(str(problem)) from problem
             except OSError as problem:
                 if problem.errno == errno.ENOSPC:
                     continue
-                raise UsageError(f"{path} cannot be locked: {problem.strerror}") from problem
+                raise UsageError(f"cannot lock {path}: {problem.strerror}") from problem
         yield
 
 
@@ -240,7 +240,7 @@ def _holder(path: str) -> str:
 
 
 def _stay_small() -> None:
-    """Set up the interpreter for a life of months: collect garbage, few arenas, quick turns between threads."""
+    """Set up the interpreter for months of running: garbage collection, few arenas, quick thread switches."""
     import ctypes
 
     gc.enable()

@@ -1,4 +1,4 @@
-"""Try npudoctor without a card: the diagnosis of a simulated node that was just installed.
+"""Try npudoctor without an NPU: diagnose a simulated, newly installed node.
 
 The same as `npudoctor check --simulate new-node`. Nothing on this machine is read or changed.
 """
@@ -10,9 +10,9 @@ import argparse
 from npudoctor.cli import check, say
 
 ABOUT = """\
-This is a simulated node, as a person finds it who has just installed it: eight 910B cards and all the software, but
-CANN is not sourced, HCCL's ports are not reserved, and torch_npu is not the one for this torch. What follows is what
-npudoctor says about it. `npudoctor sim list` names more nodes; without --simulate it examines yours.
+This is a simulated, newly installed node: eight 910B NPUs and all software, but the CANN environment is not loaded,
+HCCL ports are not reserved, and torch_npu does not match torch. Below is the report of npudoctor. More nodes:
+`npudoctor sim list`. Without --simulate npudoctor checks this machine.
 """
 
 
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what is shown, and show it."""
+    """Print the introduction and the report."""
     if args.format in (None, "text"):
         say(ABOUT)
     return check.run(args)

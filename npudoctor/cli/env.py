@@ -1,11 +1,11 @@
-"""Print the environment that a job should have on this node: CANN's script, and variables in their corrected form.
+"""Print the environment that a job needs on this node: CANN's set_env.sh and corrected variables.
 
   eval "$(npudoctor env)"              in bash, zsh or sh; `source <(npudoctor env)` does the same
   npudoctor env --shell fish | source
   npudoctor env --systemd > /etc/npu.env     for EnvironmentFile= of a unit
-  npudoctor env --check                is this shell's environment as it should be? 0 yes, 1 no
+  npudoctor env --check                check this shell's environment: 0 correct, 1 not
 
-Nothing is changed; `npudoctor fix env.profile` writes the same into a profile.
+Nothing changes; `npudoctor fix env.profile` writes the same into a profile script.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from npudoctor.steps.files import WriteFile
 
 FIX = "env.profile"
 NOWHERE = "/proc/npudoctor-env"
-"""A file that is not there, and cannot be: the plan for it is only printed."""
+"""A path that cannot exist: the plan for it is only printed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor env`."""
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--shell", choices=("sh", "bash", "zsh", "fish", "csh"), default="sh", help="for which shell")
-    form.add_argument("--systemd", action="store_true", help="as an EnvironmentFile of systemd, with every value")
-    form.add_argument("--check", action="store_true", help="compare with the present environment; 0 as it should be")
+    form.add_argument("--shell", choices=("sh", "bash", "zsh", "fish", "csh"), default="sh", help="shell syntax")
+    form.add_argument("--systemd", action="store_true", help="print a systemd EnvironmentFile with all values")
+    form.add_argument("--check", action="store_true", help="check the current environment; exit 0 if correct")
     parser.add_argument(
         "--timeout", type=node.seconds, metavar="S", help="end after S seconds, whatever the tools do (default: 300)"
     )
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the environment, or judge the present one."""
+    """Print the environment, or check the current one."""
     config = node.load_config(args)
     with args.limit(args.timeout or config.timeout_s):
         code, text = _found(args, config)
@@ -51,7 +51,7 @@ def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
     """The exit code, and what to print."""
     catalog = plugins.load(args.plugin)
     if FIX not in catalog.fixes:
-        raise UsageError("the fix env.profile did not load; `npudoctor check` says why")
+        raise UsageError("the fix env.profile did not load; run `npudoctor check` for the reason")
     told = node.options(args, config)
     with node.opened(args, config) as host:
         report, _ = plan.judged(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
@@ -68,7 +68,7 @@ def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
         say(f"npudoctor: {planned.refused.reason}")
         return 1, ""
     text = "".join(one.step.content for one in planned.steps if isinstance(one.step, WriteFile))
-    return 0, "# What a job's environment wants on this node, by `npudoctor env`.\n" + text.partition("\n")[2]
+    return 0, "# Environment for jobs on this node, by `npudoctor env`.\n" + text.partition("\n")[2]
 
 
 give_up = node.give_up

@@ -1,13 +1,13 @@
-"""Explain a check, a pitfall or an error code; or a failing log: which rank failed first, of what, and the mend.
+"""Explain a check, a known issue or an error code; or a failing log: which rank failed first, why, and the fix.
 
 examples:
-  npudoctor explain hccl.ports-free            why it matters, how it is found, how it is mended
-  npudoctor explain EI0006 507033 -8005 P003   codes in any spelling, and pitfalls
+  npudoctor explain hccl.ports-free            why it matters, how it is detected, how to fix it
+  npudoctor explain EI0006 507033 -8005 P003   codes in any spelling, and known issues
   npudoctor explain --log train.log            a log of torch, torch_npu, CANN or MindSpore, of any size
   npudoctor explain --log rank_*.log           one file for each rank
   python train.py 2>&1 | npudoctor explain --log -
 
-exit codes: 0 explained, 1 nothing known is in the log, 2 usage.
+exit codes: 0 explained, 1 no known error in the log, 2 usage.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ WIDTH = 24
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add what can be explained."""
-    parser.add_argument("ids", nargs="*", metavar="ID", help="a check, a pitfall (P003) or a code (EI0006, 507033, …)")
+    """Add the options of `npudoctor explain`."""
     parser.add_argument(
-        "--log", nargs="+", metavar="FILE", help="failing logs, one or several of one job; folders; - reads stdin"
+        "ids", nargs="*", metavar="ID", help="a check, a known issue (P003) or a code (EI0006, 507033, …)"
     )
-    parser.add_argument("--json", action="store_true", help="as one JSON document")
+    parser.add_argument("--log", nargs="+", metavar="FILE", help="failing logs or folders of one job; - reads stdin")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Explain."""
     if args.log and args.ids:
-        raise UsageError("--log takes no ID: explain the log first, then what it shows")
+        raise UsageError("--log cannot be combined with an ID; explain the log first")
     if args.log:
         return _explain_log(args)
     if not args.ids:
-        raise UsageError("say what to explain: a check, a pitfall, a code, or --log FILE")
+        raise UsageError("nothing to explain: name a check, a known issue, a code, or --log FILE")
     return _explain_topics(args)
 
 
@@ -94,14 +94,14 @@ def _explain_log(args: argparse.Namespace) -> int:
 
 
 def _remarks(found: Diagnosis) -> Iterator[str]:
-    """What is to be said beside the diagnosis: files that were not read, and what to send where nothing is known."""
+    """Remarks beside the diagnosis: files that were not read, and what to send where no error is known."""
     read = [file for file in found.files if not file.problem]
     for file in found.files:
         if file.problem == "empty":
             yield f"{file.name} is empty"
         elif file.problem:
             unpack = "; unpack it and pipe it into --log -" if file.problem.startswith("compressed") else ""
-            yield f"{file.name} is no log that can be read: {file.problem}{unpack}"
+            yield f"{file.name} was not read: {file.problem}{unpack}"
     if found.knows or not read:
         return
     name = read[0].name if len(read) == 1 else f"{len(read)} files"
@@ -110,13 +110,13 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
     if one := found.unexplained:
         first = f"; the first exception is `{one.found.what}` ({found.files[one.file].name}:{one.line})"
     yield (
-        f"nothing known is in {name}{foreign}{first}; to whoever helps, send the lines around the first ERROR or "
+        f"no known error in {name}{foreign}{first}; to get help, send the lines around the first ERROR or "
         "Traceback and the newest files of ~/ascend/log/debug/plog"
     )
 
 
 class Progress:
-    """How much of the logs is read: one line on a terminal that is gone at the end; nothing elsewhere."""
+    """Progress of reading: one line on a terminal, removed at the end; nothing elsewhere."""
 
     def __init__(self, total: int | None, *, color: bool) -> None:
         self._total = total
@@ -130,7 +130,7 @@ class Progress:
         return self
 
     def add(self, count: int) -> None:
-        """Take note of bytes that were read."""
+        """Count bytes that were read."""
         self._read += count
         now = time.monotonic()
         if self._live and now > self._shown_at:

@@ -1,4 +1,4 @@
-"""The text of `npudoctor explain`: what it is about in bold, then labelled paragraphs, commands ready to paste."""
+"""The text of `npudoctor explain`: a bold title, labelled paragraphs, and commands to copy."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rich.text import Text
 
 from npudoctor.report.text import look_of
 
-LABEL = 10
+LABEL = 13
 """Columns that a label takes."""
 
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _ALSO = 4
 _QUOTED = 3
 _HOW = {
-    "time": "by the time stamps",
-    "launcher": "as the launcher says",
-    "order": "by the order of the lines",
-    "cause": "the others only wait for it or follow",
+    "time": "by time stamps",
+    "launcher": "by the launcher's report",
+    "order": "by line order",
+    "cause": "the other ranks only waited or failed later",
 }
 
 
 def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
-    """What was asked about."""
+    """The subject of an explanation."""
     page = _Page(no_color)
     for number, topic in enumerate(document["topics"]):
         if number:
@@ -37,7 +37,7 @@ def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
 
 
 def log(document: Mapping[str, Any], *, no_color: bool = False) -> str:
-    """What a log shows."""
+    """The diagnosis of a log."""
     page = _Page(no_color)
     page.log(document)
     return page.text()
@@ -61,7 +61,7 @@ class _Page:
         self._console.print(Text(text, style=style) + Text(f"  {aside}" if aside else "", style="dim"), soft_wrap=True)
 
     def _item(self, label: str, text: str | Text | None, *, indent: int = 2) -> None:
-        """A labelled paragraph, wrapped below its own beginning; nothing where there is nothing to say."""
+        """A labelled paragraph, wrapped below its own beginning; nothing for an empty text."""
         if not text:
             return
         body = (
@@ -75,11 +75,11 @@ class _Page:
             self._console.print((lead if number == 0 else Text(" " * (indent + LABEL))) + piece, soft_wrap=True)
 
     def _quote(self, label: str, text: str, *, indent: int = 2) -> None:
-        """A line of a log, as it is but cut to a few lines."""
+        """A line of a log, cut to a few lines of the terminal."""
         room = _QUOTED * max(self._width - indent - LABEL, 20)
         self._item(label, Text(text if len(text) <= room else text[: room - 3] + "...", style="dim"), indent=indent)
 
-    def _mend(self, steps: Iterable[Mapping[str, Any]], *, root: str | None, indent: int = 2) -> None:
+    def _fix_steps(self, steps: Iterable[Mapping[str, Any]], *, root: str | None, indent: int = 2) -> None:
         label = "do"
         for step in steps:
             if step["command"]:
@@ -91,9 +91,9 @@ class _Page:
         if root:
             self._item("", f"(needs root {root})" if root != "always" else "(needs root)", indent=indent)
 
-    def _foreseen(self, checks: Iterable[str], *, indent: int = 2) -> None:
+    def _detected_by(self, checks: Iterable[str], *, indent: int = 2) -> None:
         if names := " ".join(checks):
-            self._item("foreseen", Text(f"npudoctor check {names}", style="green"), indent=indent)
+            self._item("detected by", Text(f"npudoctor check {names}", style="green"), indent=indent)
 
     # Topics
 
@@ -102,9 +102,9 @@ class _Page:
         self._item("why", check["why"])
         found = f"profile {check['profile']}"
         if check["facts"]:
-            found += f"; judges {', '.join(check['facts'])} (npudoctor facts NAME shows one)"
+            found += f"; uses {', '.join(check['facts'])} (npudoctor facts NAME prints one)"
         self._item("how", found)
-        self._item("after", ", ".join(check["after"]) and f"skipped behind an error of {', '.join(check['after'])}")
+        self._item("after", ", ".join(check["after"]) and f"skipped after an error of {', '.join(check['after'])}")
         if check["fix"]:
             self._item("fix", Text(f"npudoctor fix {check['fix']}", style="green"))
         for one in check["thresholds"]:
@@ -114,28 +114,28 @@ class _Page:
             self.blank()
             self._title(f"  {pitfall['title']}", pitfall["id"])
             self._item("cause", pitfall["cause"], indent=4)
-            self._mend(pitfall["mend"], root=_root(pitfall), indent=4)
+            self._fix_steps(pitfall["mend"], root=_root(pitfall), indent=4)
 
     def pitfall(self, pitfall: Mapping[str, Any]) -> None:
         self._title(pitfall["title"], f"{pitfall['id']}, {pitfall['severity']}, frequency {pitfall['frequency']}")
         self._item("cause", pitfall["cause"])
         self._item("shows", pitfall["detect"])
         self._item("codes", ", ".join(pitfall["codes"]))
-        self._mend(pitfall["mend"], root=_root(pitfall))
-        self._foreseen(pitfall["foreseen_by"])
+        self._fix_steps(pitfall["mend"], root=_root(pitfall))
+        self._detected_by(pitfall["foreseen_by"])
         self._sources(pitfall)
 
     def code(self, code: Mapping[str, Any]) -> None:
         self._title(code["code"], code["name"] or "")
         self._item("means", code["meaning"])
         if code["wraps_many_causes"]:
-            self._item("", "It wraps many causes: what stands beside it in the log says which.")
-        self._item("look at", code["look"])
+            self._item("", "This code wraps many causes; see the lines next to it in the log.")
+        self._item("check", code["look"])
         self._item("newer", code["newer_code"])
         for pitfall in code["pitfalls"]:
-            self._item("known", f"{pitfall['id']} {pitfall['title']}")
-            self._mend(pitfall["mend"], root=_root(pitfall), indent=4)
-        self._foreseen(code["foreseen_by"])
+            self._item("issue", f"{pitfall['id']} {pitfall['title']}")
+            self._fix_steps(pitfall["mend"], root=_root(pitfall), indent=4)
+        self._detected_by(code["foreseen_by"])
         self._sources(code)
 
     def _sources(self, row: Mapping[str, Any]) -> None:
@@ -159,14 +159,14 @@ class _Page:
             self._suspect(pitfalls[0])
         for message in () if pitfalls else document["messages"]:
             self._title(message["meaning"])
-            self._quote("seen", message["text"])
+            self._quote("evidence", message["text"])
             self._item("at", self._where(message))
         self._ranks(document)
         if len(pitfalls) > 1:
             self.blank()
-            self._title("also possible")
+            self._title("Other possible causes")
             for other in pitfalls[1 : 1 + _ALSO]:
-                how = "follows from another, as a rule" if other["follows_from_another"] else other["certainty"]
+                how = "usually a consequence" if other["follows_from_another"] else other["certainty"]
                 self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
         if document["codes"]:
             self.blank()
@@ -175,16 +175,16 @@ class _Page:
                 self._code_seen(code)
         if pitfalls:
             self.blank()
-            self._console.print(f"npudoctor explain {pitfalls[0]['id']} tells more of it.", soft_wrap=True)
+            self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)
 
     def _suspect(self, pitfall: Mapping[str, Any]) -> None:
         aside = pitfall["id"] + ("" if pitfall["certainty"] == "clear" else f", {pitfall['certainty']}")
         self._title(pitfall["title"], aside, style=_SEVERITY.get(pitfall["severity"], "bold"))
-        self._quote("seen", pitfall["evidence"][0]["text"])
+        self._quote("evidence", pitfall["evidence"][0]["text"])
         self._item("at", self._where(pitfall["evidence"][0]))
         self._item("cause", pitfall["cause"])
-        self._mend(pitfall["mend"], root=_root(pitfall))
-        self._foreseen(pitfall["foreseen_by"])
+        self._fix_steps(pitfall["mend"], root=_root(pitfall))
+        self._detected_by(pitfall["foreseen_by"])
 
     def _ranks(self, document: Mapping[str, Any]) -> None:
         first, blamed = document["first_failure"], document["blamed"]
@@ -197,12 +197,12 @@ class _Page:
             how = f"{first['who']}, of {first['of']} that failed ({_HOW[first['known_by']]})"
             self._item("first", f"{how}: {first['shows']} ({self._where(first)})")
         for one in blamed:
-            self._item("blamed", f"{one['culprit']}, by the log itself ({self._where(one)})")
+            self._item("blamed", f"{one['culprit']}, named in the log ({self._where(one)})")
         if unexplained:
-            self._item("besides", f"{unexplained['shows']} ({self._where(unexplained)})")
+            self._item("also", f"{unexplained['shows']} ({self._where(unexplained)})")
 
     def _where(self, one: Mapping[str, Any]) -> str:
-        """Where a line stands, and who and when as far as known."""
+        """The position of a line, and its rank and time as far as known."""
         name = self._names[one["file"]]
         parts = [f"{name}:{one['line']}" if name else f"line {one['line']}", one["who"]]
         if one["time"]:
@@ -210,8 +210,8 @@ class _Page:
         return ", ".join(filter(None, parts))
 
     def _code_seen(self, code: Mapping[str, Any]) -> None:
-        meaning = code["meaning"] or f"not known to npudoctor; a code of {code['of']}"
-        look = f"; look at {code['look']}" if code["look"] else ""
+        meaning = code["meaning"] or f"unknown to npudoctor; a code of {code['of']}"
+        look = f"; check {code['look']}" if code["look"] else ""
         self._item(code["code"], f"{meaning}{look} ({code['count']} ×, {self._where(code['first'])})")
 
 
@@ -220,7 +220,7 @@ def _root(row: Mapping[str, Any]) -> str | None:
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:
-    """How files are called in a text: not at all where there is one, else by as little of their paths as tells them."""
+    """Short names of files: none for a single file, else as much of the path as tells them apart."""
     if len(names) < 2:
         return dict.fromkeys(names, "")
     alike = all(map(os.path.isabs, names)) or not any(map(os.path.isabs, names))

@@ -1,7 +1,7 @@
-"""Print every fact of the node, or why it is not known.
+"""Print the facts collected from a node, or why a fact is unknown.
 
 examples:
-  npudoctor facts                      all, in short
+  npudoctor facts                      all, abridged
   npudoctor facts --json npu.info      one, in full
   npudoctor facts --replay node.tar.gz
 """
@@ -24,8 +24,8 @@ from npudoctor.sdk import Probe
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor facts`."""
     parser.add_argument("names", nargs="*", metavar="FACT", help="only these (default: all)")
-    parser.add_argument("--json", action="store_true", help="as JSON, in full")
-    parser.add_argument("--timeout", type=float, metavar="S", help="end after S seconds, whatever the tools do")
+    parser.add_argument("--json", action="store_true", help="print JSON in full")
+    parser.add_argument("--timeout", type=float, metavar="S", help="time limit in seconds")
     node.add_arguments(parser)
 
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def give_up(_: argparse.Namespace, reason: str) -> int:
-    """Say in one line why no fact is known; the exit code is that of a check."""
+    """Print in one line why no fact is known; the exit code is that of a check."""
     print(f"npudoctor: could not determine: {reason}", file=sys.stderr)  # noqa: T201
     return 3
 
@@ -55,7 +55,7 @@ def _gathered(args: argparse.Namespace) -> dict[Probe, Any]:
     catalog = plugins.load(args.plugin)
     names = {probe.name for probe in catalog.probes.values()}
     if unknown := next((name for name in args.names if name not in names), None):
-        raise UsageError(f"there is no fact {unknown!r}; there are {', '.join(sorted(names))}")
+        raise UsageError(f"unknown fact {unknown!r}; known are {', '.join(sorted(names))}")
     with node.opened(args, config) as host:
         return engine.gather(catalog, host, node.options(args, config), deadline_s=args.timeout)
 
@@ -73,7 +73,7 @@ def _as_json(value: Any) -> dict[str, Any]:
 
 
 def _variables(environment: JobEnvironment) -> dict[str, Any]:
-    """Those that the catalogue names; of the others, which may hold secrets, only how many there are."""
+    """Variables that the catalogue names; of others, which may hold secrets, only their number."""
     known = knowledge.environment().recorded
     shown = {name: visible_lines(value) for name, value in sorted(environment.items()) if name in known}
     others = environment.others + len(environment) - len(shown)

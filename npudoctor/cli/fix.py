@@ -1,14 +1,14 @@
-"""Mend what the findings say: preview, ask, apply, prove, and undo where it has not helped.
+"""Fix findings: preview, confirm, apply, verify, and roll back if the finding persists.
 
 examples:
-  npudoctor fix                                  what could be mended here, and how
-  npudoctor fix hccl.reserve-ports --dry-run     the exact change, and nothing more
-  npudoctor fix hccl.reserve-ports               show it, ask, apply it, run the check again
+  npudoctor fix                                  list available fixes
+  npudoctor fix hccl.reserve-ports --dry-run     preview the exact change
+  npudoctor fix hccl.reserve-ports               preview, confirm, apply, re-check
   npudoctor fix env.profile --set unset=HCCL_IF_IP --yes
-  npudoctor fix --all-safe                       everything that is reversible and harms no one's work
-  npudoctor fix --recover                        finish what a crash has cut off
+  npudoctor fix --all-safe                       all reversible fixes that affect no running job
+  npudoctor fix --recover                        undo runs that a crash interrupted
 
-exit codes: 0 applied and proved, or nothing to do, 5 some applied, 6 rolled back, 7 refused.
+exit codes: 0 applied and verified, or nothing to do, 5 some applied, 6 rolled back, 7 refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from npudoctor.sdk import Options, Risk, Severity
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor fix`."""
-    parser.add_argument("ids", nargs="*", metavar="ID", help="the fixes to apply (none: list what could be mended)")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="fixes to apply (none: list available fixes)")
     parser.add_argument(
         "--set",
         dest="assignments",
@@ -36,25 +36,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="tell a fix something; key=a,b is a list, key.NAME=value an entry (default: what the findings say)",
+        help="set a parameter; key=a,b is a list, key.NAME=value an entry (default: from the finding)",
     )
-    parser.add_argument("--all-safe", action="store_true", help="all safe fixes that a finding offers")
-    parser.add_argument("--dry-run", action="store_true", help="show the exact change and make none")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--irreversible", action="store_true", help="also what cannot be undone")
-    parser.add_argument("--recover", action="store_true", help="undo what a crash has cut off")
+    parser.add_argument("--all-safe", action="store_true", help="apply all safe fixes offered by findings")
+    parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
+    parser.add_argument("--yes", action="store_true", help="apply without confirmation")
+    parser.add_argument("--irreversible", action="store_true", help="allow fixes that cannot be undone")
+    parser.add_argument("--recover", action="store_true", help="undo runs that a crash interrupted")
     fixing.add_state(parser)
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, show, ask, apply; the exit code says how it went."""
+    """Plan, show, confirm, apply; return the exit code."""
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if args.assignments and len(args.ids) != 1:
-        raise UsageError("--set goes with one fix")
+        raise UsageError("--set requires exactly one fix")
     if sum(map(bool, (args.ids, args.all_safe, args.recover))) > 1:
-        raise UsageError("name fixes, or say --all-safe, or --recover: one of them")
+        raise UsageError("expected one of: fix ids, --all-safe, --recover")
     options = node.options(args, config)
     with node.opened(args, config) as host:
         try:
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options) -> list[Request] | None:
-    """What is asked for; None where only the list was, which is printed."""
+    """The requested fixes; None where only the list was requested, which is printed."""
     if args.ids:
         unknown = [id for id in args.ids if id not in catalog.fixes]
         if unknown:
-            raise UsageError(f"there is no fix {unknown[0]!r}; known are {', '.join(catalog.fixes)}")
+            raise UsageError(f"unknown fix {unknown[0]!r}; known are {', '.join(catalog.fixes)}")
         given = fixing.settings(args.assignments)
         params = None if given is None else _shaped(catalog, args.ids[0], given)
         return [Request(id, params) for id in dict.fromkeys(args.ids)]
@@ -87,7 +87,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     if args.all_safe:
         return safe(catalog, offered)
     if not offered:
-        write("nothing that npudoctor could mend here\n")
+        write("no fixes available\n")
     for id in sorted(offered, key=list(catalog.fixes).index):
         fix = catalog.fixes[id]
         risk = "" if fix.risk is Risk.SAFE else "  (not among --all-safe)"
@@ -99,7 +99,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
 
 
 def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: ignore[type-arg]
-    """The safe fixes that a finding from warning on offers, in the order of the catalogue of checks."""
+    """The safe fixes offered by findings at warning or above, in the order of the catalogue."""
     order = {check: place for place, check in enumerate(catalog.checks)}
     serious = {
         id: min(order.get(result.check, 0) for result, _ in pairs)
@@ -123,9 +123,9 @@ def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, ob
 def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, plans: Sequence[FixPlan]) -> int:
     for one in plans:
         if args.dry_run or one.refused is None:
-            write(fixing.shown(one))
+            write(fixing.rendered_plan(one))
     if not plans:
-        say("nothing safe is offered by a finding here")
+        say("no finding offers a safe fix")
         return 0
     if args.dry_run:
         return 0 if all(one.refused is None for one in plans) else fixing.REFUSED
@@ -144,13 +144,13 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
     if not changing:
         return fixing.REFUSED
     if not args.yes:
-        answer = fixing.asked(f"Apply {fixing.listed([one.fix.id for one in changing])}?")
+        answer = fixing.confirm(f"Apply {fixing.join_ids([one.fix.id for one in changing])}?")
         if answer is None:
-            say("refused: nobody is at a terminal to say yes; to apply it without being asked:")
+            say("refused: not a terminal. To apply without confirmation:")
             say(f"  $ npudoctor {' '.join([*words, '--yes'])}")
             return fixing.REFUSED
         if not answer:
-            say("nothing was changed")
+            say("no changes made")
             return fixing.REFUSED
     for one in changing:
         events = runner.apply(catalog, mutable, one, options, irreversible=args.irreversible, state=args.state)
@@ -159,7 +159,7 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
 
 
 def _words(args: argparse.Namespace, id: str = "") -> list[str]:
-    """The command as it was typed, without what only shows; or that for one fix alone."""
+    """The command as it was typed, without preview options; or that for one fix alone."""
     words = ["fix", *([id] if id else args.ids)]
     words += ["--set", *args.assignments] if args.assignments else []
     for name in ("all_safe", "irreversible"):

@@ -1,6 +1,6 @@
-"""What fix, undo and setup share: showing a plan, asking, following a run, and the exit codes.
+"""Shared by fix, undo and setup: show a plan, confirm, follow a run, and the exit codes.
 
-Exit codes: 0 applied and proved, or nothing to do · 5 some applied · 6 rolled back · 7 refused.
+Exit codes: 0 applied and verified, or nothing to do · 5 some applied · 6 rolled back · 7 refused.
 """
 
 from __future__ import annotations
@@ -25,44 +25,48 @@ GOOD = (Outcome.APPLIED, Outcome.NOTHING, Outcome.UNDONE)
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where the journal lies."""
+    """Add the option for the journal's folder."""
     parser.add_argument(
         "--state",
         metavar="DIR",
-        help="where the journal lies (default: /var/lib/npudoctor for root, else ~/.local/state/npudoctor)",
+        help="journal folder (default: /var/lib/npudoctor for root, else ~/.local/state/npudoctor)",
     )
 
 
 def changeable(host: Host) -> MutableHost:
-    """The host as one that can be changed; raises Refused for a recording and for what stands in for a node."""
+    """The host with write access; raises Refused for recordings and other stand-ins."""
     if host.about.source == "bundle" or not isinstance(host, MutableHost):
-        raise Refused("a recording cannot be changed; run this on the node itself")
+        raise Refused("recordings are read-only; run this on the node itself")
     return host
 
 
 def title(plan: FixPlan) -> str:
     """The heading of a plan."""
     fix = plan.fix
-    effects = {Effect.NOW: "", Effect.NEW_LOGIN: " · takes effect at a new login", Effect.REBOOT: " · after a reboot"}
-    risk = "safe" if fix.risk is Risk.SAFE else "asks a person"
+    effects = {
+        Effect.NOW: "",
+        Effect.NEW_LOGIN: " · effective after next login",
+        Effect.REBOOT: " · effective after a reboot",
+    }
+    risk = "reversible" if fix.risk is Risk.SAFE else "needs confirmation"
     return f"{fix.id} · {fix.title} · {risk}{effects[fix.effect]}"
 
 
-def shown(plan: FixPlan) -> str:
-    """A plan as a person reads it: what it mends, what it would change, what to know."""
+def rendered_plan(plan: FixPlan) -> str:
+    """A plan as text: the findings it fixes, the changes, and notes."""
     lines = [title(plan)]
-    lines += [f"  mends {aim.check}: {aim.summary}" for aim in plan.aims]
+    lines += [f"  fixes {aim.check}: {aim.summary}" for aim in plan.aims]
     lines += [line for note in plan.notes for line in _note(note)]
     if plan.refused is not None:
         lines.append(f"  refused: {plan.refused.reason}")
         lines += [f"  instead: {plan.refused.instead}"] if plan.refused.instead else []
     elif plan.empty:
-        why = "nothing to do: the node already is as this fix would leave it"
-        lines.append("  nothing is changed" if plan.notes else f"  {why}")
+        why = "already applied; nothing to change"
+        lines.append("  changes nothing" if plan.notes else f"  {why}")
     else:
         lines += [f"  {line}" for line in plan.preview.splitlines()]
         if plan.irreversible:
-            lines.append("  this cannot be undone")
+            lines.append("  cannot be undone")
     return "\n".join(lines) + "\n"
 
 
@@ -71,21 +75,21 @@ def _note(note: str) -> list[str]:
     return [f"  note: {first}", *(f"    {line}" for line in rest)]
 
 
-def asked(question: str) -> bool | None:
-    """What the person at the terminal says; None where there is none."""
+def confirm(question: str) -> bool | None:
+    """The answer typed at the terminal; None without a terminal."""
     if not (sys.stdin and sys.stdin.isatty()):
         return None
     say(f"{question} [y/N] ", end="")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def listed(ids: Sequence[str]) -> str:
+def join_ids(ids: Sequence[str]) -> str:
     """Some fixes in a question."""
     return "this" if len(ids) == 1 else " and ".join(filter(None, (", ".join(ids[:-1]), ids[-1])))
 
 
 def made_good(host: Host, args: argparse.Namespace) -> int | None:
-    """Undo first what a crash has cut off, if the person says so; the exit code where it stays, None to go on."""
+    """Undo interrupted runs first, after confirmation; the exit code where they stay, None to continue."""
     if host.about.source == "bundle" or not isinstance(host, MutableHost):
         return None
     try:
@@ -95,19 +99,19 @@ def made_good(host: Host, args: argparse.Namespace) -> int | None:
         return REFUSED
     if not left:
         return None
-    say(f"cut off, and to be undone before anything else: {', '.join(left)}")
+    say(f"interrupted runs must be undone first: {', '.join(left)}")
     if args.dry_run:
         say("  $ npudoctor fix --recover")
         return None
-    if not args.yes and not asked("Undo it?"):
-        say("refused; to undo it:\n  $ npudoctor fix --recover")
+    if not args.yes and not confirm("Undo now?"):
+        say("refused. To undo them:\n  $ npudoctor fix --recover")
         return REFUSED
     outcome = follow(runner.recover(host, state=args.state), ["fix", "--recover"]).outcome
     return None if outcome in GOOD else exit_code([outcome])
 
 
 def own_command() -> str:
-    """The console script with its absolute path, as sudo needs it, or what does the same in any folder."""
+    """The absolute path of the console script, as sudo needs it, or an equivalent for any folder."""
     script = os.path.join(os.path.dirname(sys.executable), "npudoctor")
     found = script if os.access(script, os.X_OK) else shutil.which("npudoctor")
     if found and os.path.isabs(found):
@@ -121,7 +125,7 @@ def with_sudo(words: Sequence[str]) -> str:
 
 
 def follow(events: Iterable[Event], words: Sequence[str]) -> Ended:
-    """Consume the events of one run, telling how it goes; the last one."""
+    """Consume the events of one run and print progress; the last event."""
     try:
         for event in events:
             if isinstance(event, Ended):
@@ -129,9 +133,9 @@ def follow(events: Iterable[Event], words: Sequence[str]) -> Ended:
                 return event
             _tell(event)
     except (KeyboardInterrupt, SystemExit):
-        say("✖ interrupted: what was begun is taken back; to be sure of it:\n  $ npudoctor fix --recover")
+        say("✖ interrupted: changes are being rolled back. To make sure:\n  $ npudoctor fix --recover")
         raise
-    raise AssertionError("a run has an end")
+    raise AssertionError("a run ends with an Ended event")
 
 
 def _tell(event: Event) -> None:
@@ -140,14 +144,14 @@ def _tell(event: Event) -> None:
     elif isinstance(event, StepBegun):
         say(f"  {event.number}. {_first_line(event.preview)}")
     elif isinstance(event, Proving):
-        where = "in a new login" if event.effect is Effect.NEW_LOGIN else "again"
+        where = "in a fresh login shell" if event.effect is Effect.NEW_LOGIN else "again"
         say(f"  running {', '.join(event.checks[:4])}{' …' * (len(event.checks) > 4)} {where}")
     elif isinstance(event, Undoing):
         say(f"  undoing step {event.number}" + (f": {_first_line(event.preview)}" if event.preview else ""))
 
 
 def tell_end(ended: Ended, words: Sequence[str]) -> None:
-    """Say how a run ended, and what would work."""
+    """Print how a run ended, and the command that would work."""
     marks = {Outcome.APPLIED: "✔", Outcome.UNDONE: "✔", Outcome.NOTHING: "–"}
     name = f"{ended.fix}: " if ended.fix else ""
     what = {Outcome.ROLLED_BACK: "rolled back: ", Outcome.REFUSED: "refused: "}.get(ended.outcome, "")
@@ -155,9 +159,9 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     if ended.instead is not None:
         say(f"  $ {command_for(ended.instead, words)}")
     if ended.outcome is Outcome.APPLIED and "--simulate" in words:
-        say("  a simulated node forgets it when this command ends")
+        say("  simulated: changes are discarded when the command exits")
     elif ended.outcome is Outcome.APPLIED and ended.reversible:
-        say(f"  $ npudoctor undo {ended.run}   # takes it back")
+        say(f"  $ npudoctor undo {ended.run}   # to undo")
 
 
 def command_for(instead: str, words: Sequence[str]) -> str:
@@ -188,12 +192,12 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 
 
 def settings(assignments: Sequence[str]) -> dict[str, object] | None:
-    """What `--set` says: key=value, key=a,b for a list, key.NAME=value for a mapping; None where it says nothing."""
+    """Parse `--set`: key=value, key=a,b for a list, key.NAME=value for a mapping; None without it."""
     found: dict[str, object] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not (key and equals):
-            raise UsageError(f"--set {assignment}: write key=value")
+            raise UsageError(f"--set {assignment}: expected key=value")
         name, dot, inner = key.partition(".")
         if dot:
             table = found.setdefault(name, {})
@@ -205,4 +209,16 @@ def settings(assignments: Sequence[str]) -> dict[str, object] | None:
     return found or None
 
 
-__all__ = ["GOOD", "add_state", "asked", "changeable", "exit_code", "follow", "runner", "settings", "shown", "title"]
+__all__ = [
+    "GOOD",
+    "add_state",
+    "changeable",
+    "confirm",
+    "exit_code",
+    "follow",
+    "join_ids",
+    "rendered_plan",
+    "runner",
+    "settings",
+    "title",
+]

@@ -1,18 +1,18 @@
-"""Say in one line whether the cards of this container, or of this host, are fit: exit 0 or 1, nothing else.
+"""Print in one line whether the NPUs of this container, or of this host, are healthy: exit 0 or 1, nothing else.
 
-Made for HEALTHCHECK of a container. It judges whether the cards are here, can be opened and are healthy; a running
+Made for HEALTHCHECK of a container. It checks that the NPUs are present, can be opened and are healthy; a running
 job, a busy port, a full disk or a warning never makes a container unhealthy.
 
-Where npudoctor's daemon looks after the host and its state is mounted here, the answer comes from that. Otherwise it
-looks itself: with npu-smi, or, where a container has none, by the device nodes, and then the line says so (limited).
+If the host runs npudoctor's daemon and its state is mounted here, the answer comes from that. Otherwise the command
+runs npu-smi, or, in a container without npu-smi, checks the device nodes; the line then says "limited".
 
 examples:
   npudoctor healthcheck                                in a Dockerfile: HEALTHCHECK CMD ["npudoctor", "healthcheck"]
-  npudoctor healthcheck --require npu.health           unhealthy where the chips' own health cannot be known
-  npudoctor healthcheck --require daemon               only the host's daemon is trusted
-  npudoctor healthcheck --ask livez                    a probe of the daemon itself, over its Unix socket
+  npudoctor healthcheck --require npu.health           unhealthy if chip health is unknown
+  npudoctor healthcheck --require daemon               trust only the host's daemon
+  npudoctor healthcheck --ask livez                    probe the daemon itself, over its Unix socket
 
-exit codes: 0 fit, 1 anything else.
+exit codes: 0 healthy, 1 anything else.
 """
 
 from __future__ import annotations
@@ -34,36 +34,34 @@ DAEMON = "daemon"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor healthcheck`."""
-    parser.add_argument(
-        "--timeout", type=float, default=20.0, metavar="S", help="answer within S seconds (default: 20)"
-    )
+    parser.add_argument("--timeout", type=float, default=20.0, metavar="S", help="time limit in seconds (default: 20)")
     parser.add_argument(
         "--require",
         action="append",
         default=[],
         choices=(*HEALTH, DAEMON),
         metavar="ID",
-        help=f"what must be known: {', '.join(HEALTH)}, or {DAEMON}; may be given more than once",
+        help=f"checks that must have a result: {', '.join(HEALTH)}, or {DAEMON}; repeatable",
     )
     parser.add_argument(
-        "--state", default=state.PATH, metavar="FILE", help=f"the daemon's state (default: {state.PATH})"
+        "--state", default=state.PATH, metavar="FILE", help=f"state file of the daemon (default: {state.PATH})"
     )
     parser.add_argument(
         "--ask",
         choices=("livez", "readyz"),
-        help="check nothing here, and ask the daemon: whether it works (livez), or whether the cards are fit (readyz)",
+        help="ask the daemon only: is it alive (livez), are the NPUs healthy (readyz)",
     )
     parser.add_argument(
-        "--socket", default=asking.SOCKET, metavar="PATH", help=f"where to ask it (default: {asking.SOCKET})"
+        "--socket", default=asking.SOCKET, metavar="PATH", help=f"socket of the daemon (default: {asking.SOCKET})"
     )
-    parser.add_argument("--no-daemon", action="store_true", help="look here, whatever the daemon says")
-    parser.add_argument("--config", metavar="FILE", help="another configuration than the site's own")
-    parser.add_argument("--root", metavar="DIR", help="a node's files and tools below DIR, as `sim tools` writes them")
-    parser.add_argument("--simulate", metavar="SCENARIO", help="a simulated node; `npudoctor sim list` shows them")
+    parser.add_argument("--no-daemon", action="store_true", help="ignore the daemon and check here")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (default: the site's)")
+    parser.add_argument("--root", metavar="DIR", help="use the files and tools below DIR, as `sim tools` writes them")
+    parser.add_argument("--simulate", metavar="SCENARIO", help="a simulated node; see `npudoctor sim list`")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the line; 0 where the cards are fit."""
+    """Print the line; 0 where the NPUs are healthy."""
     fit, line = _answer(args)
     text = visible(line).encode()
     cut = text if len(text) < LINE_BYTES else text[: LINE_BYTES - 4].decode(errors="ignore").encode() + b"..."
@@ -74,12 +72,12 @@ def run(args: argparse.Namespace) -> int:
 def _answer(args: argparse.Namespace) -> tuple[bool, str]:
     try:
         if not 0 < args.timeout < 86400:
-            raise UsageError("--timeout wants seconds, above 0")
+            raise UsageError("--timeout: expected seconds above 0")
         if args.ask:
-            return _asked(args)
+            return _ask_daemon(args)
         said = None if args.no_daemon else _from_daemon(args)
         if said is None and DAEMON in args.require:
-            return False, f"unhealthy: no daemon answers here: there is no {args.state}"
+            return False, f"unhealthy: no daemon: {args.state} does not exist"
         if said is None:
             with args.limit(args.timeout):
                 said = _from_here(args)
@@ -99,21 +97,21 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
 # From the daemon itself
 
 
-def _asked(args: argparse.Namespace) -> tuple[bool, str]:
+def _ask_daemon(args: argparse.Namespace) -> tuple[bool, str]:
     try:
         yes, said = asking.ask(args.socket, args.ask, timeout_s=args.timeout)
     except asking.NoAnswer as problem:
         return False, f"unhealthy: {problem}"
     if yes:
-        return True, "healthy: the daemon works" if args.ask == "livez" else "healthy: says the daemon"
-    return False, f"unhealthy: {said.get('reason') or said.get('error') or 'the daemon says no'}"
+        return True, "healthy: daemon is alive" if args.ask == "livez" else "healthy: daemon is ready"
+    return False, f"unhealthy: {said.get('reason') or said.get('error') or 'daemon is not ready'}"
 
 
 # From the daemon's state
 
 
 def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
-    """What the daemon says of the cards that are passed in here; None where it says nothing of this machine."""
+    """The daemon's verdict on the NPUs mapped in here; None where it has none for this machine."""
     try:
         known = state.read(args.state)
     except state.Untrusted as problem:
@@ -121,9 +119,9 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
     if known is None:
         return None
     if known.boot_id != state.boot_id():
-        return False, f"unhealthy: the daemon's state {args.state} is of another machine, or from before a restart"
+        return False, f"unhealthy: state file {args.state} is of another machine or from before a reboot"
     if not known.is_fresh:
-        return False, f"unhealthy: stale: the daemon last looked {known.age_s:.0f} s ago, every {known.interval_s:g} s"
+        return False, f"unhealthy: stale: last daemon run {known.age_s:.0f} s ago, interval {known.interval_s:g} s"
     here = _devices(args.root or "")
     states = {card.device: card.problem for card in known.cards}
     mine = [device for device in here if device in states]
@@ -134,14 +132,14 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
         more = f" and {len(troubled) - 1} more" if len(troubled) > 1 else ""
         return False, f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}{more}"
     if known.undetermined:
-        return False, f"unhealthy: the daemon could not look: {known.undetermined}"
+        return False, f"unhealthy: daemon could not determine: {known.undetermined}"
     if known.problem:
         return False, f"unhealthy: {known.problem}"
-    return True, f"healthy: {_cards(len(mine))}, says the daemon {known.age_s:.0f} s ago"
+    return True, f"healthy: {_cards(len(mine))}, checked by the daemon {known.age_s:.0f} s ago"
 
 
 def _devices(root: str) -> list[int]:
-    """The N of /dev/davinciN here; those of slices, from 100 on, too."""
+    """The N of /dev/davinciN here, including vNPUs (100 and above)."""
     try:
         names = os.listdir(f"{root}/dev")
     except OSError:
@@ -149,7 +147,7 @@ def _devices(root: str) -> list[int]:
     return sorted(int(name[7:]) for name in names if name.startswith("davinci") and name[7:].isdecimal())
 
 
-# From a look of our own
+# From a run of our own
 
 
 def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
@@ -186,7 +184,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     for check in (check for check in args.require if check != DAEMON):
         if results[check].status is Status.SKIPPED:
             why = results[check].reason or ""
-            return False, f"unhealthy: {check} is required and not known: {why}"
+            return False, f"unhealthy: {check} is required but unknown: {why}"
     unseen = [result for result in results.values() if result.leaves_undetermined or result.blocked_by]
     if not unseen:
         return True, f"healthy: {_cards(_count(done))}"
@@ -194,12 +192,12 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     if limited and not any(result.leaves_undetermined for result in unseen):
         return True, f"healthy (limited): {limited}"
     first = unseen[0]
-    behind = f"{first.blocked_by} has an error, see `npudoctor check {first.blocked_by}`"
+    behind = f"{first.blocked_by} has an error; run `npudoctor check {first.blocked_by}`"
     return False, f"unhealthy: could not determine: {behind if first.blocked_by else first.reason} ({first.check})"
 
 
 def _limited(done: Any, unseen: list[Any]) -> str | None:
-    """What stands in for npu-smi in a container that has none; None where that does not explain what is not known."""
+    """The substitute for npu-smi in a container without it; None where its absence does not explain the unknown."""
     from npudoctor.facts.node.container import Container
     from npudoctor.facts.node.device_nodes import DeviceNodes
     from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
@@ -211,7 +209,7 @@ def _limited(done: Any, unseen: list[Any]) -> str | None:
     behind = all(result.blocked_by == "driver.npu-smi" for result in unseen)
     if not (absent and inside and behind and isinstance(nodes, DeviceNodes) and nodes.cards):
         return None
-    return f"{_cards(len(nodes.cards))} by their device nodes; npu-smi is not in this container"
+    return f"{_cards(len(nodes.cards))} by device nodes; npu-smi is missing in this container"
 
 
 def _count(done: Any) -> int:
@@ -225,11 +223,11 @@ def _cards(count: int) -> str:
 
 
 def give_up(_: argparse.Namespace, reason: str) -> int:
-    """What a look that did not end comes to."""
+    """The result of a run that did not end."""
     return refuse(f"could not determine: {reason}")
 
 
 def refuse(problem: str) -> int:
-    """What a mistake on the command line comes to: one line, and unhealthy."""
+    """The result of a mistake on the command line: one line, and unhealthy."""
     write(f"unhealthy: {problem}"[:LINE_BYTES] + "\n")
     return 1

@@ -1,4 +1,4 @@
-"""List what npudoctor has changed on this node: every run of a fix, and what became of it."""
+"""List the changes made by npudoctor on this node: every run of a fix and its outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npudoctor.host import Refused
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor history`."""
-    parser.add_argument("--json", action="store_true", help="as JSON, with the previews as they were shown")
+    parser.add_argument("--json", action="store_true", help="print JSON with previews")
     fixing.add_state(parser)
     node.add_arguments(parser)
 
@@ -34,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
         if one["reason"]:
             write(f"    {one['reason']}\n")
     if not runs:
-        write("npudoctor has changed nothing here\n")
+        write("no changes by npudoctor\n")
     return 0

@@ -1,11 +1,11 @@
-"""What npudoctor knows: a table with its sources, or which releases go together.
+"""Print a knowledge table with its sources, or find matching releases.
 
 examples:
-  npudoctor knowledge                                       which tables there are
-  npudoctor knowledge compatibility --json                  one of them
-  npudoctor knowledge compatibility releases 2.7.1          the rows of a list in which a word stands
+  npudoctor knowledge                                       list all tables
+  npudoctor knowledge compatibility --json                  print one table
+  npudoctor knowledge compatibility releases 2.7.1          rows that contain a word
   npudoctor knowledge pair --cann 8.3.RC1 --python 3.11     which torch and torch_npu to install
-  npudoctor knowledge pair --torch-npu 2.7.1                which CANN, Python and driver go with it
+  npudoctor knowledge pair --torch-npu 2.7.1                which CANN, Python and driver match it
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _SAY = ("cann", "python", "torch", "torch_npu", "driver")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the table, and what is known of a pair."""
-    parser.add_argument("table", nargs="?", metavar="TABLE|pair", help="a table, or `pair` to ask what goes together")
-    parser.add_argument("list", nargs="?", metavar="LIST", help="one list of the table")
-    parser.add_argument("word", nargs="?", metavar="WORD", help="only rows in which it stands")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
-    asked = parser.add_argument_group("what is given (for pair)")
-    asked.add_argument("--cann", metavar="VERSION", help="the CANN, as 8.3.RC1")
-    asked.add_argument("--python", metavar="VERSION", help="the Python, as 3.11")
-    asked.add_argument("--torch", metavar="VERSION", help="the torch that shall stay")
-    asked.add_argument("--torch-npu", metavar="VERSION", help="the torch_npu that shall stay")
-    asked.add_argument("--driver", metavar="VERSION", help="the driver (HDK) that shall stay")
+    """Add the table, and the given versions of a pair."""
+    parser.add_argument("table", nargs="?", metavar="TABLE|pair", help="a table, or `pair` to find matching releases")
+    parser.add_argument("list", nargs="?", metavar="LIST", help="a list of the table")
+    parser.add_argument("word", nargs="?", metavar="WORD", help="print only rows that contain it")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.add_argument_group("given versions (for pair)")
+    asked.add_argument("--cann", metavar="VERSION", help="CANN version, such as 8.3.RC1")
+    asked.add_argument("--python", metavar="VERSION", help="Python version, such as 3.11")
+    asked.add_argument("--torch", metavar="VERSION", help="torch version to keep")
+    asked.add_argument("--torch-npu", metavar="VERSION", help="torch_npu version to keep")
+    asked.add_argument("--driver", metavar="VERSION", help="driver (HDK) version to keep")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 1 where the tables have no answer."""
+    """Print the answer; 1 where the tables have none."""
     if problems := table.site_problems():
         raise UsageError("; ".join(problems))
     if args.table == PAIR:
@@ -44,20 +44,20 @@ def run(args: argparse.Namespace) -> int:
 
         return knowledge_pair.run(args)
     if said := [name for name in _SAY if getattr(args, name)]:
-        raise UsageError(f"--{said[0].replace('_', '-')} belongs to `npudoctor knowledge pair`")
+        raise UsageError(f"--{said[0].replace('_', '-')} is an option of `npudoctor knowledge pair` only")
     from npudoctor.knowledge.site import KEYS
 
     if args.table is None:
         _overview(list(KEYS), as_json=args.json)
         return 0
     if args.table not in KEYS:
-        raise UsageError(f"there is no table {args.table!r}; there are {', '.join(KEYS)}, and `{PAIR}`")
+        raise UsageError(f"unknown table {args.table!r}; known are {', '.join(KEYS)}, and `{PAIR}`")
     data = table.read(args.table)
     if args.list is None:
         write(_json(data) if args.json else _page(data, KEYS[args.table]))
         return 0
     if args.list not in data:
-        raise UsageError(f"{args.table} has no {args.list!r}; there are {', '.join(_lists(data))}")
+        raise UsageError(f"unknown list {args.list!r} of {args.table}; known are {', '.join(_lists(data))}")
     found = _with(data[args.list], args.word)
     write(_json(found) if args.json else _part(args.list, found, KEYS[args.table].get(args.list, ())))
     return 0 if found else 1
@@ -71,7 +71,7 @@ def _overview(names: list[str], *, as_json: bool) -> None:
     for name, data in tables.items():
         counts = ", ".join(f"{part} {count}" for part, count in _lists(data).items())
         write(f"{name:<14} as of {data['as_of']}  {counts}\n")
-    write(f"A site's own rows lie in {table.site_folder()} (docs/knowledge.md).\n")
+    write(f"Site rows are read from {table.site_folder()} (docs/knowledge.md).\n")
 
 
 def _lists(data: dict[str, Any]) -> dict[str, int]:
@@ -116,4 +116,4 @@ def _words(value: Any) -> str:
         return ", ".join(map(_words, value)) or "none"
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_words(each)}" for key, each in value.items())
-    return {True: "yes", False: "no", None: "not known"}.get(value, str(value)) if not isinstance(value, str) else value
+    return {True: "yes", False: "no", None: "unknown"}.get(value, str(value)) if not isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""`npudoctor knowledge pair`: which releases go together, what that rests on, and where it is published."""
+"""`npudoctor knowledge pair`: matching releases, the rule that was applied, and where it is published."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SHOWN = 6
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer by what is given; 1 where no table speaks of it."""
+    """Answer from the given versions; 1 where no table has them."""
     if args.list or args.word:
-        raise UsageError(f"{args.list!r}: say what is given with --cann, --python, --torch, --torch-npu or --driver")
+        raise UsageError(f"{args.list!r}: give versions by --cann, --python, --torch, --torch-npu or --driver")
     if not (args.cann or args.torch or args.torch_npu):
-        raise UsageError("pair: name at least one of --cann, --torch and --torch-npu")
+        raise UsageError("pair requires at least one of --cann, --torch and --torch-npu")
     for name in ("cann", "python", "torch", "torch_npu", "driver"):
         value = getattr(args, name)
         if value and train(value) is None:
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
-    """The torch and torch_npu for a CANN: what has to be installed, and what else would do."""
+    """The torch and torch_npu for a CANN: what to install, and alternatives."""
     table = knowledge.compatibility()
     stack = Stack(cann=args.cann, python=args.python, driver=args.driver, torch=args.torch)
     releases = [
@@ -60,7 +60,7 @@ def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _of_torch_npu(args: argparse.Namespace) -> dict[str, Any]:
-    """What goes with a torch_npu; where a CANN or torch is given too, the smallest change that makes them fit."""
+    """What matches a torch_npu; where a CANN or torch is given too, the smallest change that makes them match."""
     table = knowledge.compatibility()
     release = table.release(args.torch_npu)
     solution = None
@@ -101,7 +101,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "driver": list(hdk.paired) if hdk else [],
         "driver_also": list(hdk.compatible) if hdk else [],
         "known_defects": [
-            f"{defect.summary}; mended in {defect.fixed_in[wheel(release.version)]}"
+            f"{defect.summary}; fixed in {defect.fixed_in[wheel(release.version)]}"
             for defect in table.known_bad(release.version, python=args.python, cann=args.cann)
         ],
         "confidence": release.confidence.value,
@@ -114,16 +114,16 @@ def _text(answer: dict[str, Any]) -> str:
 
 
 _WORDS = {
-    "torch": "needs torch",
-    "cann": "CANN, its pair",
+    "torch": "requires torch",
+    "cann": "CANN, paired",
     "cann_also": "CANN, also",
     "cann_expected": "CANN, expected",
     "fit": "with this CANN",
     "python": "Python",
-    "driver": "driver, its pair",
+    "driver": "driver, paired",
     "driver_also": "driver, also",
     "known_defects": "known defect",
-    "confidence": "known from",
+    "confidence": "source",
     "sources": "source",
 }
 

@@ -1,4 +1,4 @@
-"""Time limits that hold whatever the interpreter does.
+"""Time limits that hold even if the interpreter hangs.
 
 A match of `re`, a call into C or a plug-in that never returns holds the interpreter, so that no thread and no signal
 handler of that process runs. Therefore a command with a time limit is run in a child process, and the first process
@@ -19,13 +19,13 @@ from contextlib import AbstractContextManager
 from npudoctor.host.live import process_tree
 
 GRACE_S = 3.0
-"""How long after its limit a run may take to hand in what it knows: its own deadline ends it as a rule."""
+"""Seconds after its limit in which a run may deliver its results: usually its own deadline ends it."""
 
 ENDING_S = 3.0
-"""How long a child may take to act on a signal before it is killed."""
+"""Seconds for a child to act on a signal before it is killed."""
 
 STARTING_S = 300.0
-"""How long a child may take to say what its limit is."""
+"""Seconds for a child to announce its limit."""
 
 _SIGNALS = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGIO}
 _F_SETSIG = 10
@@ -36,7 +36,7 @@ Limit = Callable[[float], AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def unheld(_seconds: float) -> Iterator[None]:
-    """Bound nothing: for a caller inside another program, which must not be forked."""
+    """Apply no limit: for a caller inside another program, which must not be forked."""
     yield
 
 
@@ -49,12 +49,12 @@ def run(command: Callable[[Limit], int], give_up: Callable[[str], int]) -> int:
     others = frozenset(process_tree.children())  # what a shell had started before it became this process
     try:
         heard, telling, life, living = _pipes()
-    except OSError:  # no descriptor is left: the command says what it can without this guard
+    except OSError:  # out of descriptors: run without this guard
         return command(unheld)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         child = os.fork()
-    except OSError:  # no more processes for this user: an answer without this guard is better than none
+    except OSError:  # out of processes: an answer without this guard is better than none
         child = -1
     if child > 0:
         os.close(telling)
@@ -131,7 +131,7 @@ class _Watch:
         self._listen()
 
     def wait(self) -> str | None:
-        """Wait until the child has ended, and set `code`; why it has not done its work, None where it has."""
+        """Wait until the child has ended, and set `code`; the reason if it failed, None if it succeeded."""
         while True:
             said = self._signal()
             if said is None:
@@ -154,7 +154,7 @@ class _Watch:
         return signal.sigtimedwait(_SIGNALS, max(0.0, self._until - time.monotonic()))
 
     def _listen(self) -> None:
-        """Take note of what the child has said."""
+        """Read the messages of the child."""
         with contextlib.suppress(BlockingIOError):
             for word in os.read(self._heard, 4096).decode().split():
                 self._is_bounded = word != _OVER.strip()
@@ -163,7 +163,7 @@ class _Watch:
                     self._until = time.monotonic() + self._limit_s + GRACE_S if self._is_bounded else None
 
     def _pass_on(self, said: signal.struct_siginfo) -> None:
-        """Hand a signal on that only this process got, and wait a while; a second one ends the waiting."""
+        """Forward a signal that only this process got, and wait a while; a second one ends the wait."""
         if signal.getsignal(said.si_signo) is signal.SIG_IGN:  # as nohup(1) has it, and a shell for a job behind `&`
             return
         self._until = time.monotonic() + (0.0 if self._asked_to_end else ENDING_S)
@@ -178,12 +178,12 @@ class _Watch:
         return bool(pid)
 
     def _complaint(self) -> str | None:
-        """Why a child that has ended has not done its work; None where it has, or was told to end."""
+        """Why a child failed; None if it succeeded or was stopped by a signal."""
         if self._asked_to_end:
             self.code = 128 + self._asked_to_end if self.code < 0 else self.code
             return None
         if self.code < 0:
             return f"the process that ran the checks was killed by {signal.Signals(-self.code).name}"
         if self._is_bounded:
-            return f"the process that ran the checks was ended from within, with exit code {self.code}"
+            return f"the process that ran the checks exited unexpectedly, with exit code {self.code}"
         return None

@@ -1,7 +1,7 @@
-"""List all checks: id, title, profile and the fix that their findings offer; or all fixes, with --fixes.
+"""List all checks: id, title, profile and fix; or all fixes, with --fixes.
 
-A check of a profile also runs in the dearer ones: quick (no import of torch, npu-smi once), standard (the default;
-adds the per-card tools), full (touches the cards).
+Checks of a profile also run in the more expensive ones: quick (no import of torch, npu-smi once), standard (the
+default; adds the per-chip tools), full (opens devices).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from npudoctor.sdk import Check
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor list`."""
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="how to print it")
+    shape.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="output format")
     shape.add_argument(
         "--json",
         dest="format",
         action="store_const",
         const="json",
-        help="the same as --format json: with tags, thresholds and why each check matters",
+        help="same as --format json, with tags, thresholds and explanations",
     )
-    parser.add_argument("--fixes", action="store_true", help="the fixes instead: id, risk, title, parameters")
-    parser.add_argument("--findings", action="store_true", help="with the codes of what each check can find")
+    parser.add_argument("--fixes", action="store_true", help="list fixes instead: id, risk, title, parameters")
+    parser.add_argument("--findings", action="store_true", help="also list the finding codes of each check")
     node.add_config(parser)
     node.add_plugin(parser)
 
@@ -73,7 +73,7 @@ def _fixes(catalog: Catalog, form: str) -> str:
     for one in told:
         risk = "safe" if one["safe"] else "asks"
         lines.append(f"{one['id']:<{width}}  {risk}  {'root' if one['root'] else '    '}  {one['title']}\n")
-        given = " ".join(fixes.shown(parameter) for parameter in one["parameters"])
+        given = " ".join(fixes.assignment(parameter) for parameter in one["parameters"])
         lines += [f"{'':<{width}}              --set {given}\n"] if given else []
     return "".join(lines)
 

@@ -1,8 +1,8 @@
-"""The files that `npudoctor explain --log` reads: those that were named, and in a named folder all regular files.
+"""The files that `npudoctor explain --log` reads: named files, and all regular files of named folders.
 
-Whoever can write in a folder decides what lies there. A pipe or a device in it would hold the reader up for ever, and
-a link would have root read what the link's owner cannot; so nothing but regular files is read in a folder, and links
-in it are followed for plain users alone, whose own rights bound what they reach.
+Other users may be able to write in a folder. A pipe or a device in it would block the reader for ever, and a link would
+make root read what the link's owner cannot; so only regular files are read in a folder, and links in it are followed
+only for plain users, within their permissions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from npudoctor.records import record
 
 STDIN = "-"
 _HANDED_IN = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
-"""What a shell hands in by `<(command)`: a pipe, which whoever started us wants to be read to its end."""
+"""Paths that a shell passes for `<(command)`: a pipe to be read to its end."""
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @record(frozen=True)
 class _Log:
-    """A file to read; `folder` is the named folder that it was found in, `size` None where it is not known before."""
+    """A file to read; `folder` is the named folder that it was found in, `size` None where unknown."""
 
     path: str
     folder: str | None
@@ -34,7 +34,7 @@ class _Log:
 
 
 class Logs:
-    """What was named, looked up at once; raises UsageError for what was named and cannot be read."""
+    """The named files and folders; raises UsageError for one that cannot be read."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._passed_over: Counter[str] = Counter()
@@ -42,12 +42,12 @@ class Logs:
 
     @property
     def total_bytes(self) -> int | None:
-        """How much there is to read; None where that is not known beforehand."""
+        """Bytes to read; None where unknown."""
         sizes = [log.size for log in self._found]
         return None if None in sizes else sum(filter(None, sizes))
 
     def skipped(self) -> Iterator[str]:
-        """What was passed over in folders, a clause for each kind."""
+        """What was skipped in folders, a clause for each kind."""
         for what, count in sorted(self._passed_over.items()):
             yield f"skipped: {what}: {count}"
 
@@ -62,7 +62,7 @@ class Logs:
             except OSError as problem:
                 if log.folder is None:
                     raise UsageError(f"{log.path}: {problem.strerror}") from problem
-                self._passed_over["files that cannot be read"] += 1
+                self._passed_over["unreadable files"] += 1
                 continue
             try:
                 if log.folder is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -90,7 +90,7 @@ class Logs:
                 try:
                     found = os.stat(path, follow_symlinks=follow)
                 except OSError:
-                    self._passed_over["files that cannot be read"] += 1
+                    self._passed_over["unreadable files"] += 1
                     continue
                 if stat.S_ISREG(found.st_mode):
                     yield _Log(path, name, found.st_size)

@@ -1,4 +1,4 @@
-"""Which node a command looks at, and what it is told about it: the options that check, facts and others share."""
+"""The node to check and its target environment: options shared by check, facts and others."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ ROLES = ("auto", "full", "driver-only")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a node."""
-    which = parser.add_argument_group("which node")
+    which = parser.add_argument_group("node")
     source = which.add_mutually_exclusive_group()
-    source.add_argument("--replay", metavar="BUNDLE", help="a recorded node: a folder or a .tar.gz")
+    source.add_argument("--replay", metavar="BUNDLE", help="a recording: a folder or a .tar.gz")
     source.add_argument(
         "--simulate", metavar="SCENARIO", help="a simulated node: a name (`npudoctor sim list`) or a .toml file"
     )
     source.add_argument(
         "--root",
         metavar="DIR",
-        help="read files below DIR instead of /: a host mounted into a container, or what `npudoctor sim tools` wrote",
+        help="read files below DIR instead of /, such as a host mounted into a container",
     )
-    told = parser.add_argument_group("what it is told")
-    told.add_argument(
-        "--python", metavar="PATH", help="the Python to examine (default: found, see docs; or $NPUDOCTOR_PYTHON)"
-    )
+    told = parser.add_argument_group("target environment")
+    told.add_argument("--python", metavar="PATH", help="Python to inspect (default: detected, or $NPUDOCTOR_PYTHON)")
     told.add_argument(
         "--environment",
         metavar="WHOSE",
-        help="whose variables are judged: process, login, login:USER, pid:N or file:PATH (default: chosen, and said)",
+        help="environment variables to check: process, login, login:USER, pid:N, file:PATH (default: detected)",
     )
     told.add_argument(
-        "--expect-idle", action="store_true", default=None, help="no job should run: judge live jobs in full"
+        "--expect-idle",
+        action="store_true",
+        default=None,
+        help="the node should be idle: report running jobs as findings",
     )
-    told.add_argument("--role", choices=ROLES, help="driver-only: a container host, its CANN and Python are not judged")
+    told.add_argument("--role", choices=ROLES, help="driver-only: a container host; skip CANN and Python checks")
     add_config(told)
     add_plugin(told)
 
@@ -70,7 +71,7 @@ def give_up(_: argparse.Namespace, reason: str) -> int:
 def add_config(parser: argparse._ActionsContainer) -> None:
     """Add the option that names the site's configuration."""
     parser.add_argument(
-        "--config", metavar="FILE", help="the site's configuration (default: ~/.config or /etc, npudoctor/config.toml)"
+        "--config", metavar="FILE", help="configuration file (default: npudoctor/config.toml in ~/.config or /etc)"
     )
 
 
@@ -81,21 +82,21 @@ def add_plugin(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file, or a folder of files, with more checks, facts and fixes (see docs/plugins.md)",
+        help="file or folder with additional checks, facts and fixes (docs/plugins.md)",
     )
 
 
 def words_of(args: argparse.Namespace) -> str:
-    """The options that name the node, for a command that is shown to a person."""
+    """The options that name the node, for a command shown to the user."""
     named = [(option, getattr(args, option, None)) for option in ("replay", "simulate", "root", "python")]
     words = [word for option, value in named if value for word in (f"--{option}", value)]
     return shlex.join(words) if words else ""
 
 
 def load_config(args: argparse.Namespace, catalog: Catalog | None = None, *, trusted: bool = False) -> site.Config:
-    """The site's configuration; raises UsageError with the one line that says what is wrong in it.
+    """The site's configuration; raises UsageError with one line that names the mistake.
 
-    With a catalogue the names in it are compared, and what the site should know of its configuration is told.
+    With a catalogue the names in it are compared, and remarks on the configuration are printed.
     """
     try:
         if reason := site.passed_over(args.config):
@@ -109,7 +110,7 @@ def load_config(args: argparse.Namespace, catalog: Catalog | None = None, *, tru
 
 
 def compare_names(args: argparse.Namespace, config: site.Config, catalog: Catalog) -> None:
-    """Raise UsageError for a name that the catalogue lacks; say what the site should know of its configuration."""
+    """Raise UsageError for a name that the catalogue lacks; print remarks on the configuration."""
     where = site.find(args.config) or ""
     try:
         site.names_are_known(
@@ -122,7 +123,7 @@ def compare_names(args: argparse.Namespace, config: site.Config, catalog: Catalo
 
 
 def options(args: argparse.Namespace, config: site.Config) -> Options:
-    """What the person who asked has decided; the command line before the configuration."""
+    """The user's settings; the command line before the configuration."""
     profile = getattr(args, "profile", None) or config.profile
     assert profile in PROFILES
     return Options(
@@ -137,7 +138,7 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
 
 @contextlib.contextmanager
 def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
-    """The node that was asked for; what still runs on it is ended on leaving."""
+    """The requested node; its running tools are ended on leaving."""
     host = _open(args, config)
     try:
         _must_be_a_python(host, options(args, config))
@@ -149,7 +150,7 @@ def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
 
 
 def _must_be_a_python(host: Host, told: Options) -> None:
-    """Refuse an interpreter that was named and is none, is too old, or is not the one that a recording tells of; its
+    """Refuse a named interpreter that is none, is too old, or is not the recorded one; its
     answer is kept for the run."""
     named, source = told.python, f"--python {told.python}"
     if named is None and host.about.source == "live" and (named := os.environ.get("NPUDOCTOR_PYTHON")):
@@ -163,17 +164,17 @@ def _must_be_a_python(host: Host, told: Options) -> None:
         if why.because is Because.TIMED_OUT:
             return
         if host.about.source != "live":
-            raise UsageError(f"{source}: this node's answers hold those of no Python: {why.reason}") from why
+            raise UsageError(f"{source}: this node has no data of a Python: {why.reason}") from why
         raise UsageError(f"{source}: {why.reason}") from why
     if host.about.source != "live" and not _is_one(host, meant.path, found.executable):
-        raise UsageError(f"{source}: this node's answers are those of {found.executable}, and hold those of no other")
+        raise UsageError(f"{source}: this node has data of {found.executable} only")
     if found.release < target_python.OLDEST:
         oldest = ".".join(map(str, target_python.OLDEST))
-        raise UsageError(f"{source}: it is Python {found.version}; {oldest} or newer can be examined")
+        raise UsageError(f"{source}: requires Python {oldest} or newer; found {found.version}")
 
 
 def _is_one(host: Host, path: str, other: str) -> bool:
-    """Whether two paths are one interpreter, as far as its names tell: `python3` is the `python` beside it."""
+    """Whether two paths are one interpreter, judged by name: `python3` is the `python` beside it."""
     ours, theirs = (real_path(host, one).rpartition("/") for one in (path, other))
     return path == other or (ours[0] == theirs[0] and ours[2].startswith("python") and theirs[2].startswith("python"))
 
@@ -181,7 +182,7 @@ def _is_one(host: Host, path: str, other: str) -> bool:
 def _open(args: argparse.Namespace, config: site.Config) -> Host:
     if (args.replay or args.simulate) and args.environment:
         source = "--replay" if args.replay else "--simulate"
-        raise UsageError(f"--environment does not go with {source}: that node brings its own variables")
+        raise UsageError(f"--environment cannot be combined with {source}, which has its own variables")
     if args.replay:
         from npudoctor.host import BundleError
         from npudoctor.host.recording import recorded_node

@@ -1,6 +1,6 @@
-"""Print as JSON what npudoctor understands of a tool's output.
+"""Parse a tool's output and print it as JSON.
 
-What the text does not hold is null or absent. Text that is not of that kind ends with one line and exit code 1.
+Values that the text lacks are null or absent. Text of another kind ends with one line and exit code 1.
 
 examples:
   npu-smi info | npudoctor parse npu-smi-info
@@ -18,13 +18,13 @@ from npudoctor.host import ParseError
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 LARGEST_BYTES = 8 << 20
-"""As much as is kept of what a tool prints."""
+"""The most that is kept of a tool's output."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the kind and the file."""
-    parser.add_argument("kind", metavar="KIND", help=f"what the text is: {', '.join(KINDS)}")
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - or nothing reads stdin")
+    parser.add_argument("kind", metavar="KIND", help=f"kind of text: {', '.join(KINDS)}")
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="file to read (default: -, stdin)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
 
         near = difflib.get_close_matches(args.kind, KINDS, n=1)
         raise UsageError(
-            f"there is no kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}"
+            f"unknown kind {args.kind!r}; {f'did you mean {near[0]}?' if near else 'see npudoctor parse --help'}"
         )
     try:
         said = _stdin() if args.file == "-" else read_bounded(args.file, LARGEST_BYTES)
     except Unreadable as problem:
-        raise UsageError(f"{problem}; `| npudoctor parse {args.kind} -` reads what a command prints") from problem
+        raise UsageError(f"{problem}; to parse a command's output: `| npudoctor parse {args.kind} -`") from problem
     except OSError as problem:
         raise UsageError(f"{args.file}: {problem.strerror}") from problem
     text = said.decode("utf-8", "replace")

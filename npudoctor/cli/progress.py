@@ -1,4 +1,4 @@
-"""How far a run is: one line on the terminal that is gone when the run ends; nothing where stderr is no terminal."""
+"""Progress of a run: one line on the terminal, removed at the end; nothing where stderr is no terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ EVERY_S = 0.1
 
 
 class Progress:
-    """Shows a bar, a count, and what is being waited for, on stderr, at most ten times a second.
+    """Shows a bar, a count, and the pending fact on stderr, at most ten times a second.
 
-    Waited for is the fact that has been under way the longest, by the name that `npudoctor facts` gives it.
+    The pending fact is the oldest running one, by its name in `npudoctor facts`.
     """
 
     def __init__(self, total: int, *, color: bool) -> None:
@@ -36,12 +36,12 @@ class Progress:
             self._drawing = threading.Thread(target=self._draw_on, daemon=True)
             try:
                 self._drawing.start()
-            except RuntimeError:  # no more threads are allowed; those that work matter more
+            except RuntimeError:  # out of threads; the probes need them more
                 self._live = False
         return self
 
     def show(self, event: engine.Event) -> None:
-        """Take note of an event."""
+        """Update the state from an event."""
         if isinstance(event, engine.Asked):
             self._asked[event.fact] = None
         elif isinstance(event, engine.Answered):
@@ -50,7 +50,7 @@ class Progress:
             self._ended += 1
 
     def _draw_on(self) -> None:
-        """Draw again and again, also while nothing happens: that is when somebody wants to know why."""
+        """Redraw at intervals, also while nothing happens: that is when the user wants to know why."""
         while not self._over.wait(EVERY_S):
             self._draw()
 
@@ -73,7 +73,7 @@ class Progress:
 
 
 def _columns() -> int:
-    """The width of the terminal; that of most where it does not say, or says none."""
+    """The width of the terminal; 80 where it is unknown."""
     try:
         return os.get_terminal_size(2).columns or USUAL_COLUMNS
     except OSError:

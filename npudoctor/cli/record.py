@@ -1,16 +1,16 @@
-"""Write what this node is made of into a file that stands in for it: for a colleague, a support case, a comparison.
+"""Record this node for offline diagnosis: for a colleague, a support case, a comparison.
 
-Every check of the profile is run and every fact obtained; what they asked the node for, and nothing else, is kept.
+Every check of the profile runs and every fact is obtained; only what they read from the node is kept.
 Of command lines it keeps the program, the script and launcher options with a number; variables that npudoctor does not
 know, and what looks like a credential, stay out. `--redact` replaces host and user names, addresses and serial numbers
-by stable pseudonyms, and lists what a person should still read before the file is sent. Nothing on the node is changed.
-`--replay FILE` then takes the node's place, on any machine.
+by stable pseudonyms, and lists what to review before the file is sent. Nothing on the node changes. `--replay FILE`
+reads the recording on any machine.
 
 examples:
   npudoctor record                       into npudoctor-HOSTNAME.tar.gz
   npudoctor record node.tar.gz           an archive that only you may read
   npudoctor record --redact vendor.tar.gz    without names, addresses and serial numbers
-  npudoctor record node/                 a folder, to look at or to edit
+  npudoctor record node/                 a folder, to read or edit
   npudoctor check --replay node.tar.gz
 """
 
@@ -43,10 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         metavar="NODE.tar.gz|FOLDER",
-        help="what to write: an archive, or a folder that is empty or not there (default: npudoctor-HOSTNAME.tar.gz)",
+        help="archive, or empty or new folder (default: npudoctor-HOSTNAME.tar.gz)",
     )
-    parser.add_argument("--profile", choices=PROFILES, help="what the run may cost (default: standard)")
-    parser.add_argument("--force", action="store_true", help="replace an archive that is there")
+    parser.add_argument("--profile", choices=PROFILES, help="which checks to run by cost (default: standard)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing archive")
     parser.add_argument(
         "--redact",
         action="store_true",
@@ -56,14 +56,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         type=node.seconds,
         metavar="S",
-        help="ask the node for S seconds at most, whatever the tools do (default: 300)",
+        help="end after S seconds, whatever the tools do (default: 300)",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="name every command, file and variable taken")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list every recorded command, file and variable")
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Record the node, say what was taken, and print the command that replays it."""
+    """Record the node, print a summary, and the command that replays it."""
     config = node.load_config(args)
     limit_s = args.timeout or config.timeout_s
     with args.limit(limit_s), node.opened(args, config) as host:
@@ -99,7 +99,7 @@ give_up = node.give_up
 
 
 def _place_for(target: str, *, force: bool) -> str:
-    """Where to write; raises UsageError, before anything is asked of the node, where that cannot be done."""
+    """The path to write; raises UsageError, before the node is read, where it cannot be written."""
     place = os.path.abspath(target)
     try:
         found = os.lstat(place)
@@ -109,26 +109,26 @@ def _place_for(target: str, *, force: bool) -> str:
         raise UsageError(f"{target}: {problem.strerror}") from problem
     if found is not None and stat.S_ISLNK(found.st_mode):
         if found.st_uid != os.geteuid():
-            raise UsageError(f"{target} is a symbolic link of another user; give a name that is not taken")
+            raise UsageError(f"{target} is a symbolic link of another user; give a path that does not exist")
         return _place_for(os.path.realpath(place), force=force)
     if found is not None:
         _must_be_replaceable(target, found, force=force)
     folder = os.path.dirname(place)
     if not os.path.isdir(folder):
-        raise UsageError(f"{target}: there is no folder {folder}")
+        raise UsageError(f"{target}: folder {folder} does not exist")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"{target}: you may not write in {folder}")
+        raise UsageError(f"{target}: no write permission in {folder}")
     return place
 
 
 def _must_be_replaceable(target: str, found: os.stat_result, *, force: bool) -> None:
     if stat.S_ISDIR(found.st_mode):
         if _is_archive(target):
-            raise UsageError(f"{target} is a folder; an archive needs a name that is not taken")
+            raise UsageError(f"{target} is a folder; give a path that does not exist")
         if os.listdir(target):
-            raise UsageError(f"{target} is not empty; give a folder that is empty or not there yet")
+            raise UsageError(f"{target} is not empty; give an empty or new folder")
     elif not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{target} is neither a file nor a folder; give a name that is not taken")
+        raise UsageError(f"{target} is neither a file nor a folder; give a path that does not exist")
     elif not _is_archive(target):
         raise UsageError(f"{target} is a file; give a folder, or a name that ends in .tar.gz")
     elif not force:
@@ -146,7 +146,7 @@ def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
         or sum(map(len, files.values())) > MAX_UNPACKED_BYTES
         or any(map(bundle_reader.too_much, written))
     ):
-        raise UsageError(f"{place} is not written: this node tells more than a recording may hold")
+        raise UsageError(f"{place} was not written: the node's data exceed the size limit of a recording")
     try:
         if _is_archive(place):
             bundle_writer.write_archive(files, place, replace=force)
@@ -155,44 +155,44 @@ def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
     except FileExistsError as problem:
         raise UsageError(f"{place} exists; --force replaces it") from problem
     except Refused as problem:
-        raise UsageError(f"{place} is not written: {problem.reason}") from problem
+        raise UsageError(f"{place} was not written: {problem.reason}") from problem
     except OSError as problem:
         if exhausted(problem):
             raise
-        raise UsageError(f"{place} cannot be written: {problem.strerror}") from problem
+        raise UsageError(f"cannot write {place}: {problem.strerror}") from problem
 
 
-# What is said
+# The summary
 
 
 def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, verbose: bool) -> str:
-    """What was taken and what was left out, for a person."""
+    """What was recorded and what was left out."""
     failed = sum(done.timed_out for done in kept.commands.values())
-    hung = f", {failed} of them without an answer in time" if failed else ""
+    hung = f", {failed} of them timed out" if failed else ""
     environ = kept.environ or {}
     lines = [
-        f"Took into {target}:",
-        f"  {len(kept.commands)} commands{hung}; {len(kept.files)} files; {len(kept.listings)} listings of folders; "
+        f"Recorded into {target}:",
+        f"  {len(kept.commands)} commands{hung}; {len(kept.files)} files; {len(kept.listings)} folder listings; "
         f"the state of {len(kept.stats)} paths",
         f"  {len(environ)} variables: {', '.join(sorted(environ)) or 'none'}",
         f"  {len(kept.measures)} measurements: {', '.join(sorted(kept.measures)) or 'none'}",
-        f"  {len(kept.missing)} commands and paths are noted as not there",
+        f"  {len(kept.missing)} commands and paths recorded as missing",
     ]
     if verbose:
-        lines += _named("commands", kept.commands) + _named("files", kept.files) + _named("not there", kept.missing)
+        lines += _named("commands", kept.commands) + _named("files", kept.files) + _named("missing", kept.missing)
     lines.append("Left out:")
     lines.append(f"  {left_out.variables} variables that npudoctor's catalogue does not name")
     lines.append(f"  {left_out.command_lines} command lines of other users' processes")
-    lines.append("  arguments of all processes but scripts, modules and options of launchers with a number")
-    lines += [f"  the file {path}, whose purpose is not known" for path in left_out.files]
-    lines += [f"  the command `{key.split(' ')[0]} …`, which looks like it" for key in left_out.commands]
+    lines.append("  process arguments, except scripts, modules and numeric launcher options")
+    lines += [f"  file {path} (unknown purpose)" for path in left_out.files]
+    lines += [f"  command `{key.split(' ')[0]} …` (unknown purpose)" for key in left_out.commands]
     return "\n".join(map(visible, lines)) + "\n"
 
 
 def _to_read(files: Mapping[str, bytes]) -> str:
-    """What holds free text: no program knows what somebody has written there."""
+    """Files and outputs with free text, which no program can redact reliably."""
     found = redaction.left_to_read(files)
-    lines = ["Host and user names, addresses and serial numbers are replaced by pseudonyms. Read before sending:"]
+    lines = ["Host and user names, addresses and serial numbers are replaced by pseudonyms. Review before sending:"]
     return "\n".join([*lines, *(f"  {one}" for one in found)]) + "\n"
 
 
@@ -201,14 +201,14 @@ def _named(what: str, names: Iterable[str]) -> list[str]:
 
 
 def _replaying(args: argparse.Namespace, target: str) -> str:
-    """The command that judges the recording as `npudoctor check`, with these options, would have judged the node."""
+    """The command that checks the recording with the options of this run."""
     words = ["npudoctor", "check", "--replay", target]
     for option in ("profile", "python", "role", "config"):
         if value := getattr(args, option):
             words += [f"--{option}", value]
     words += ["--expect-idle"] if args.expect_idle else []
-    return _shown(words)
+    return _shell_line(words)
 
 
-def _shown(words: Sequence[str]) -> str:
+def _shell_line(words: Sequence[str]) -> str:
     return " ".join(map(shlex.quote, words))

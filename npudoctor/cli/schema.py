@@ -1,4 +1,4 @@
-"""Print the JSON Schema of a report, or of what the daemon answers: `npudoctor schema issues`."""
+"""Print the JSON Schema of a report, or of an answer of the daemon: `npudoctor schema issues`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from npudoctor.cli import write
 
 REPORTS = ("check", "smoke")
 ANSWERS = ("live", "ready", "issues", "history", "cards", "problem")
-"""The daemon's; /v1/report answers with the report of a check."""
+"""Answers of the daemon; /v1/report is the report of a check."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,13 @@
-"""Install npudoctor's daemon as a service of systemd, or remove it: a fix like others, with a preview and an undo.
+"""Install npudoctor's daemon as a systemd service, or remove it: a fix with preview and undo.
 
 examples:
-  npudoctor service install --dry-run     the units, and what becomes of the services
-  npudoctor service install --yes         write, enable and start them; again: nothing to do
-  npudoctor service install --setup       also make the node ready at its first boot
+  npudoctor service install --dry-run     preview units and changes
+  npudoctor service install --yes         write, enable and start; idempotent
+  npudoctor service install --setup       also run `npudoctor setup` at the first boot
   npudoctor service remove
-  npudoctor undo                          take the last of these back
+  npudoctor undo                          undo the last of these
 
-Where systemd does not run, as in the making of an image, the service is enabled and starts at the first boot.
+If systemd does not run, as in an image build, the service is enabled and starts at the first boot.
 
 exit codes: 0 done, or nothing to do, 6 rolled back (the service does not start), 7 refused.
 """
@@ -23,14 +23,14 @@ _ONLY_FOR_INSTALL = ("command", "setup", "network", "fixes")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor service`."""
-    parser.add_argument("action", choices=("install", "remove"), help="what to do")
-    parser.add_argument("--dry-run", action="store_true", help="show the exact change and make none")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    what = parser.add_argument_group("what is installed")
-    what.add_argument("--command", metavar="PATH", help="the npudoctor that is started (default: this one)")
-    what.add_argument("--setup", action="store_true", help="also npudoctor-setup.service, for the first boot")
-    what.add_argument("--network", action="store_true", help="let the configuration open an address to other hosts")
-    what.add_argument("--fixes", action="store_true", help="let the daemon apply the safe fixes that [auto_fix] names")
+    parser.add_argument("action", choices=("install", "remove"), help="action")
+    parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
+    parser.add_argument("--yes", action="store_true", help="apply without confirmation")
+    what = parser.add_argument_group("unit options")
+    what.add_argument("--command", metavar="PATH", help="npudoctor executable to start (default: this one)")
+    what.add_argument("--setup", action="store_true", help="also install npudoctor-setup.service, for the first boot")
+    what.add_argument("--network", action="store_true", help="allow the configuration to listen on other addresses")
+    what.add_argument("--fixes", action="store_true", help="allow the safe fixes listed under [auto_fix]")
     fixing.add_state(parser)
     node.add_config(parser)
     parser.set_defaults(environment="process", expect_idle=None, plugin=[])
@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, show, ask, apply: as `npudoctor fix service.install` and `service.remove` do."""
+    """Plan, show, confirm, apply, as `npudoctor fix service.install` and `service.remove` do."""
     said = {name: value for name in _ONLY_FOR_INSTALL if (value := getattr(args, name))}
     if said and args.action == "remove":
-        raise UsageError(f"--{next(iter(said))} goes with install; see npudoctor service --help")
+        raise UsageError(f"--{next(iter(said))} is an option of install only; see npudoctor service --help")
     args.ids = [f"service.{args.action}"]
     args.assignments = [f"{name}={'true' if value is True else value}" for name, value in said.items()]
     args.all_safe = args.irreversible = args.recover = False

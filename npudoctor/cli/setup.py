@@ -1,16 +1,16 @@
-"""Make this node ready: check, apply every safe fix that a finding offers, check again, say what is left for a person.
+"""Make this node ready: check, apply all safe fixes offered by findings, re-check, and list what needs manual action.
 
-  npudoctor setup --dry-run                  what would be done
-  npudoctor setup --yes                      for provisioning; called again it changes nothing and exits 0
-  npudoctor setup --yes --json               one document: what was done, and what remains
-  npudoctor setup --allow python.install-pair    also this fix, which is not safe by itself
+  npudoctor setup --dry-run                  preview
+  npudoctor setup --yes                      for provisioning; idempotent
+  npudoctor setup --yes --json               one document: changes and remaining findings
+  npudoctor setup --allow python.install-pair    also a fix that needs confirmation
 
-What is judged is the environment of a new login, because that is what jobs will have.
+Checks use the environment of a fresh login shell, because jobs will have that.
 
---timeout limits each examination of the node. A fix has no limit but those of the tools that it runs: one that is cut
-off has to be undone first, which the next call does.
+--timeout limits each check of the node. A fix has no limit but those of the tools that it runs: a fix that was cut off
+has to be undone first, which the next call does.
 
-exit codes: 0 healthy, 1 work is left for a person, 5 some applied, 6 rolled back, 7 refused.
+exit codes: 0 healthy, 1 manual action required, 5 some applied, 6 rolled back, 7 refused.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 
 ROUNDS = 4
-"""What a fix uncovers is mended in the next round; more rounds than this would be a circle."""
+"""Findings uncovered by a fix are fixed in the next round; more rounds than this mean a loop."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor setup`."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
-    parser.add_argument("--json", action="store_true", help="print one document at the end")
+    parser.add_argument("--yes", action="store_true", help="apply without confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
     parser.add_argument(
-        "--allow", action="append", default=[], metavar="ID", help="also this fix where a finding offers it"
+        "--allow", action="append", default=[], metavar="ID", help="also apply this fix if a finding offers it"
     )
     parser.add_argument(
         "--timeout", type=node.seconds, metavar="S", help="examine for S seconds at most each time (default: 300)"
@@ -67,7 +67,7 @@ class Setup:
         self.planned: list[FixPlan] = []
 
     def run(self) -> Report:
-        """Go round until nothing more is offered; the last report."""
+        """Repeat until no more fixes are offered; the last report."""
         self._turn()
         report = self._check()
         for _ in range(ROUNDS):
@@ -82,7 +82,7 @@ class Setup:
         return report
 
     def _turn(self) -> None:
-        """Look anew, with the variables of a new login where they can be had."""
+        """Re-check, with the variables of a fresh login shell where they can be read."""
         if isinstance(self.host, MutableHost):
             self.host = fresh = self.host.fresh()
             with contextlib.suppress(Unavailable):
@@ -94,7 +94,7 @@ class Setup:
         for event in engine.run(self.catalog, self.host, Selection(options=self.options, deadline_s=self._limit_s)):
             if isinstance(event, engine.Done):
                 return event.report
-        raise UsageError("no check could be run")
+        raise UsageError("no checks to run")
 
     def _plans(self, report: Report) -> list[FixPlan]:
         offered = plan.offers(report)
@@ -110,13 +110,13 @@ class Setup:
 
     def _confirmed(self, plans: list[FixPlan]) -> bool:
         for one in plans:
-            say(fixing.shown(one))
+            say(fixing.rendered_plan(one))
         if self.args.yes:
             return True
-        answer = fixing.asked("Apply these?")
+        answer = fixing.confirm("Apply these?")
         if not answer:
-            reason = "nobody is at a terminal to say yes" if answer is None else "not confirmed"
-            say(f"refused: {reason}; to apply it without being asked:")
+            reason = "not a terminal" if answer is None else "not confirmed"
+            say(f"refused: {reason}. To apply without confirmation:")
             say(f"  $ npudoctor {shlex.join(self.words)}")
             self.ended += [Ended(outcome=Outcome.REFUSED, fix=one.fix.id, reason=reason) for one in plans]
         return bool(answer)
@@ -128,12 +128,12 @@ class Setup:
 
     @property
     def words(self) -> list[str]:
-        """The command that does it without a question."""
+        """The command that applies without confirmation."""
         allowed = [word for id in self.args.allow for word in ("--allow", id)]
         return ["setup", "--yes", *allowed, *shlex.split(node.words_of(self.args))]
 
-    def left(self, report: Report) -> list[tuple[str, Finding]]:
-        """What a person has to see to; in a preview without what would be mended."""
+    def remaining(self, report: Report) -> list[tuple[str, Finding]]:
+        """Findings that need manual action; in a preview without those that would be fixed."""
         mended = {one.fix.id for one in self.planned if one.refused is None} if self.args.dry_run else set()
         return [
             (result.check, finding)
@@ -144,11 +144,11 @@ class Setup:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Set the node up; the exit code says what is left."""
+    """Set the node up; the exit code tells what remains."""
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if unknown := [id for id in args.allow if id not in catalog.fixes]:
-        raise UsageError(f"--allow {unknown[0]}: there is no such fix; known are {', '.join(catalog.fixes)}")
+        raise UsageError(f"--allow {unknown[0]}: unknown fix; known are {', '.join(catalog.fixes)}")
     with node.opened(args, config) as host:
         try:
             if not args.dry_run:
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
-    remaining = setup.left(report)
+    remaining = setup.remaining(report)
     code = _exit_code(setup, report)
     if args.json:
         write(json.dumps(_document(setup, report, remaining, code), indent=2) + "\n")
@@ -203,13 +203,13 @@ def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]]
 
 def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None:
     if setup.args.dry_run:
-        write("".join(fixing.shown(one) for one in setup.planned) or "nothing would be changed\n")
+        write("".join(fixing.rendered_plan(one) for one in setup.planned) or "no changes needed\n")
     elif not setup.ended:
-        write("nothing had to be changed\n")
+        write("no changes made\n")
     if not remaining:
         write("this node is healthy\n" if code == 0 else "")
         return
-    write("left for a person:\n")
+    write("manual action required:\n")
     alike: dict[tuple[str, str], list[Finding]] = {}
     for check, finding in remaining:
         alike.setdefault((check, finding.summary), []).append(finding)

@@ -1,4 +1,4 @@
-"""Simulated nodes: list them, or write one's tools as real executables, to try npudoctor's live path end to end.
+"""List simulated nodes, or write one to a folder with its tools as executables, to test npudoctor end to end.
 
 examples:
   npudoctor sim list
@@ -14,18 +14,18 @@ from npudoctor.cli import UsageError, write
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add what can be done with simulated nodes."""
+    """Add the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|tools|bundle")
-    actions.add_parser("list", help="name every simulated node", allow_abbrev=False)
-    tools = actions.add_parser("tools", help="write npu-smi, hccn_tool, … as executables, and the node's files")
-    bundle = actions.add_parser("bundle", help="write the node as a bundle, for --replay")
+    actions.add_parser("list", help="list all simulated nodes", allow_abbrev=False)
+    tools = actions.add_parser("tools", help="write files and executables (npu-smi, hccn_tool, …)")
+    bundle = actions.add_parser("bundle", help="write a recording, for --replay")
     for action in (tools, bundle):
-        action.add_argument("folder", metavar="DIR", help="a folder that does not exist yet, or is empty")
+        action.add_argument("folder", metavar="DIR", help="a new or empty folder")
         action.add_argument("scenario", metavar="SCENARIO", help="a name from `npudoctor sim list`, or a .toml file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked."""
+    """Run the action."""
     if args.action == "list":
         known = sim.scenarios()
         width = max(map(len, known))

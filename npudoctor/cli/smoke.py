@@ -1,14 +1,14 @@
-"""Train a tiny model over all cards for a few seconds, and name the rank that breaks it.
+"""Train a tiny model on all NPUs for a few seconds and name the failing rank.
 
 examples:
-  npudoctor smoke                         all idle, healthy cards, one rank on each
-  npudoctor smoke --cards 0,1 --size large    two cards; big enough to see HBM, AI Core use and scaling
-  npudoctor smoke --launcher torchrun     by the launcher that the job will use
-  npudoctor smoke --device cpu --ranks 2  without a card: torch, gloo and the machinery
-  npudoctor smoke --simulate new-node     what it says of a simulated node; --replay: of a recorded one
-  npudoctor smoke --json                  for a script: the exit code is the verdict
+  npudoctor smoke                         all idle, healthy NPUs, one rank on each
+  npudoctor smoke --cards 0,1 --size large    two NPUs; large enough to measure HBM, AI Core use and scaling
+  npudoctor smoke --launcher torchrun     with the job's launcher
+  npudoctor smoke --device cpu --ranks 2  without an NPU: torch and gloo
+  npudoctor smoke --simulate new-node     a simulated node; --replay: a recording
+  npudoctor smoke --json                  for scripts: check the exit code
 
-exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (no usable card, for example),
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not determine (no usable NPU, for example),
 4 internal error, 130 interrupted.
 """
 
@@ -28,62 +28,68 @@ from npudoctor.smoke.request import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Misuse
 FORMATS = ("text", "json", "jsonl")
 UNDETERMINED = 3
 TEARDOWN_S = 30.0
-"""How long after its time limit a run may take to end all ranks."""
+"""Seconds after its time limit in which a run may end all ranks."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor smoke`."""
-    who = parser.add_argument_group("who takes part")
-    who.add_argument("--device", choices=("npu", "cpu"), default="npu", help="cpu: gloo, without a card")
-    who.add_argument("--cards", type=_numbers, metavar="0,1,3", help="these cards (default: all idle, healthy ones)")
-    who.add_argument("--ranks", type=_positive, metavar="N", help="so many ranks (default: one a card; 2 on the CPU)")
-    who.add_argument("--force", action="store_true", help="use cards although they are held or not healthy")
-    what = parser.add_argument_group("what they do")
-    what.add_argument("--size", choices=SIZES, default="small", help="of the model (default: small)")
+    who = parser.add_argument_group("devices")
+    who.add_argument("--device", choices=("npu", "cpu"), default="npu", help="npu (HCCL) or cpu (gloo)")
+    who.add_argument(
+        "--cards", type=_numbers, metavar="0,1,3", help="use these devices (default: all idle, healthy ones)"
+    )
+    who.add_argument(
+        "--ranks", type=_positive, metavar="N", help="number of ranks (default: one per device; 2 on the CPU)"
+    )
+    who.add_argument("--force", action="store_true", help="use devices that are busy or unhealthy")
+    what = parser.add_argument_group("workload")
+    what.add_argument("--size", choices=SIZES, default="small", help="model size (default: small)")
     what.add_argument("--steps", type=_positive, default=30, metavar="N", help="training steps (default: 30)")
-    what.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the training (default: fp32)")
-    what.add_argument("--strategy", choices=STRATEGIES, default="ddp", help="default: ddp")
+    what.add_argument("--dtype", choices=DTYPES, default="fp32", help="data type (default: fp32)")
+    what.add_argument("--strategy", choices=STRATEGIES, default="ddp", help="parallel strategy (default: ddp)")
     what.add_argument(
         "--launcher",
         choices=LAUNCHERS,
         default="direct",
         metavar="NAME",
-        help=f"what starts the ranks: {', '.join(LAUNCHERS)} (default: direct)",
+        help=f"launcher: {', '.join(LAUNCHERS)} (default: direct)",
     )
-    nodes = parser.add_argument_group("several nodes", "the same command on each of them, with --launcher torchrun")
-    nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="how many nodes take part")
-    nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="which of them this is, from 0")
-    nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="where they meet: on the first node")
+    nodes = parser.add_argument_group("several nodes", "run the same command on each node, with --launcher torchrun")
+    nodes.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="number of nodes")
+    nodes.add_argument("--node-rank", type=int, default=0, metavar="N", help="rank of this node, from 0")
+    nodes.add_argument("--rdzv-endpoint", metavar="HOST:PORT", help="rendezvous endpoint on the first node")
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--timeout", type=_seconds, default=900.0, metavar="S", help="end the run after S seconds")
+    limits.add_argument("--timeout", type=_seconds, default=900.0, metavar="S", help="time limit of the run in seconds")
     limits.add_argument(
         "--deadline",
         type=_deadline,
         action="append",
         default=[],
         metavar="STAGE=S",
-        help=f"seconds for one stage: {', '.join(STAGES)}",
+        help=f"time limit of a stage in seconds: {', '.join(STAGES)}",
     )
-    limits.add_argument("--bandwidth-time", type=_seconds, metavar="S", help="measure bandwidth for at most S seconds")
-    limits.add_argument("--keep-logs", metavar="DIR", help="keep what the ranks printed, and their stacks")
+    limits.add_argument(
+        "--bandwidth-time", type=_seconds, metavar="S", help="time limit of the bandwidth stage in seconds"
+    )
+    limits.add_argument("--keep-logs", metavar="DIR", help="keep output and stacks of the ranks in DIR")
     shape = parser.add_argument_group("output")
-    shape.add_argument("--format", choices=FORMATS, default="text", help="jsonl: every event as it happens")
+    shape.add_argument("--format", choices=FORMATS, default="text", help="output format; jsonl streams events")
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
-    shape.add_argument("-v", "--verbose", action="store_true", help="all evidence")
-    shape.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 from this severity on")
+    shape.add_argument("-v", "--verbose", action="store_true", help="print all evidence")
+    shape.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 at this severity or above")
     node.add_arguments(parser)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts) or len({int(part) for part in parts}) < len(parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of different cards such as 0,1,3")
+        raise argparse.ArgumentTypeError(f"expected distinct devices such as 0,1,3, found {text!r}")
     return tuple(sorted(int(part) for part in parts))
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
     return int(text)
 
 
@@ -91,7 +97,7 @@ def _seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < float(text) < 1e6:
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    raise argparse.ArgumentTypeError(f"expected seconds above 0, found {text!r}")
 
 
 def _deadline(text: str) -> tuple[str, float]:
@@ -101,17 +107,17 @@ def _deadline(text: str) -> tuple[str, float]:
             return stage, float(seconds)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{text!r} is not STAGE=SECONDS with one of {', '.join(STAGES)}")
+    raise argparse.ArgumentTypeError(f"expected STAGE=SECONDS, found {text!r}; stages are {', '.join(STAGES)}")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it and print what came of it; the report's exit code."""
+    """Run it and print the report; return its exit code."""
 
     if args.root:
-        raise UsageError("a smoke run needs cards: what lies below --root has none to train on")
+        raise UsageError("a smoke run requires NPUs; --root has none")
     request = _request(args)
     if (args.replay or args.simulate) and request != Request():
-        raise UsageError("a recorded or simulated node tells of one run; only a live one can be asked for another")
+        raise UsageError("run options require a live node; a recorded or simulated node holds one run")
     with args.limit(args.timeout + TEARDOWN_S):
         report = _report(args, request)
     if isinstance(report, int):
@@ -121,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def give_up(_: argparse.Namespace, reason: str) -> int:
-    """Say in one line why there is no report; the exit code."""
+    """Print why there is no report; return the exit code."""
     print(f"npudoctor: could not determine: {reason}", file=sys.stderr)  # noqa: T201
     return UNDETERMINED
 
@@ -150,7 +156,7 @@ def _report(args: argparse.Namespace, request: Request) -> SmokeReport | int:
             say(f"npudoctor: {why}")
             return UNDETERMINED
         except KeyboardInterrupt:
-            say("npudoctor: interrupted; all ranks have been ended")
+            say("npudoctor: interrupted; all ranks were stopped")
             return INTERRUPTED
 
 
@@ -176,7 +182,7 @@ def _request(args: argparse.Namespace) -> Request:
 
 
 def _follow(events, args: argparse.Namespace) -> SmokeReport:  # type: ignore[no-untyped-def]
-    """Consume the events, printing them where that was asked for; the report at the end."""
+    """Consume the events, print them where requested; return the report."""
     live = sys.stderr.isatty() and args.format == "text"
     report = None
     try:

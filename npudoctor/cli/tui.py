@@ -1,12 +1,12 @@
-"""Open the terminal interface: what is wrong, the evidence, and the mend one key away.
+"""Open the terminal interface: problems, evidence and fixes.
 
 examples:
   npudoctor                             this node
   npudoctor tui --simulate new-node     a simulated one
   npudoctor tui --replay node.tar.gz    a recorded one
-  npudoctor tui --read-only             look only: no fix, no undo, no smoke run, no file is saved
+  npudoctor tui --read-only             read-only: no fixes, undo, smoke runs or saving
 
-Where stdin or stdout is no terminal it does what `npudoctor check` does.
+Without a terminal on stdin and stdout it runs `npudoctor check`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor tui`."""
-    parser.add_argument(
-        "--read-only", action="store_true", help="look only: no fix, no undo, no smoke run, no file is saved"
-    )
+    parser.add_argument("--read-only", action="store_true", help="read-only: no fixes, undo, smoke runs or saving")
     add_arguments(parser)
 
 
@@ -38,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from npudoctor.cli import node
     from npudoctor.sdk import PROFILES
 
-    parser.add_argument("--profile", choices=PROFILES, help="what a run may cost (default: standard)")
+    parser.add_argument("--profile", choices=PROFILES, help="which checks to run by cost (default: standard)")
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open it; the code that the application ends with."""
+    """Open it; return the application's exit code."""
     if not on_a_terminal():
         from npudoctor.cli import main
 
@@ -52,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_bare() -> int:
-    """Open it on this node without reading options first, so that the first frame is there at once."""
+    """Open it on this node without parsing options first, so that the first frame appears at once."""
     return _open(None)
 
 
@@ -60,7 +58,7 @@ def on_a_terminal() -> bool:
     """Whether there is a terminal that can show it, or a browser behind textual-serve."""
     if _in_browser():
         return True
-    if sys.stdin is None or sys.stdout is None:  # closed by who started it
+    if sys.stdin is None or sys.stdout is None:  # closed by the parent
         return False
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -83,7 +81,7 @@ def _open(args: argparse.Namespace | None) -> int:
 
 
 def _node(args: argparse.Namespace | None) -> Node:
-    """What is looked at; this is the slow part, and runs beside the first frame."""
+    """The node to show; the slow part, which runs beside the first frame."""
     from npudoctor import plugins
     from npudoctor.cli import UsageError, node, parser_of
     from npudoctor.selection import Selection
@@ -112,7 +110,7 @@ def _node(args: argparse.Namespace | None) -> Node:
 
 @contextlib.contextmanager
 def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
-    """The node; what is wrong with the options that name it becomes the one line that the person sees."""
+    """The node; a mistake in its options becomes the one line that the user sees."""
     from npudoctor.cli import UsageError, node
     from npudoctor.tui.model.session import CannotOpen
 

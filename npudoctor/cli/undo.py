@@ -1,8 +1,8 @@
-"""Take back what a fix has changed: the newest run, or the one that is named (`npudoctor history` lists them).
+"""Undo a fix: the newest run, or the named one (`npudoctor history` lists them).
 
-A file that somebody has changed since is not touched; the difference is shown, and --force overrides that.
+A file that was changed since is left alone; the difference is shown, and --force overrides that.
 
-exit codes: 0 everything is as it was before, 6 it could not be undone completely, 7 refused.
+exit codes: 0 fully undone, 6 not completely undone, 7 refused.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from npudoctor.host import Refused
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor undo`."""
-    parser.add_argument("run_id", nargs="?", metavar="RUN", help="which run (default: the newest that is applied)")
-    parser.add_argument("--force", action="store_true", help="also where somebody has changed a file since")
+    parser.add_argument("run_id", nargs="?", metavar="RUN", help="id of the run (default: the newest applied)")
+    parser.add_argument("--force", action="store_true", help="also undo files that were changed since")
     fixing.add_state(parser)
     node.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Undo; the exit code says how it went."""
+    """Undo; return the exit code."""
     config = node.load_config(args)
     words = ["undo", *([args.run_id] if args.run_id else []), *(["--force"] if args.force else [])]
     words += ["--state", args.state] if args.state else []

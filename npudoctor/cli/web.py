@@ -1,4 +1,4 @@
-"""The terminal interface in a browser, for whoever has the URL that is printed.
+"""Serve the terminal interface to a browser; access by the printed URL.
 
 examples:
   npudoctor web --socket /run/npudoctor-web.sock    recommended on a shared machine
@@ -7,10 +7,10 @@ examples:
 
 A Unix socket is of mode 0600: no other user of this machine can connect. On your own machine type
 `ssh -L 8765:/run/npudoctor-web.sock NODE`, as the user who started it here, and open the printed URL there. Without
---socket it listens on an address of this machine alone; from elsewhere: `ssh -L 8765:127.0.0.1:8765 NODE`.
+--socket it listens on a loopback address; from elsewhere: `ssh -L 8765:127.0.0.1:8765 NODE`.
 
-Whoever has the URL sees what the user who started it sees; its token is valid until ctrl+c. Sessions are read-only
-unless --allow-changes is given; then they act as that user. Four sessions can be open at once.
+Everyone with the URL sees what the user who started it sees; its token is valid until ctrl+c. Sessions are read-only
+unless --allow-changes is given; then they act as that user. At most four sessions can be open.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="listen on a Unix socket of mode 0600, in a folder that no other user can write; recommended",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="an address of this machine alone (default: 127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=8765, help="default: 8765; with --socket: on your own machine")
+    parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--port", type=_port, default=8765, help="port (default: 8765); with --socket: port on your own machine"
+    )
     parser.add_argument(
         "--allow-changes", action="store_true", help="allow fixes, undo, smoke runs and saving (default: read-only)"
     )
@@ -49,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     if text.isdecimal() and 0 < int(text) < 65536:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no port: 1 to 65535")
+    raise argparse.ArgumentTypeError(f"expected a port between 1 and 65535, found {text!r}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
     _must_be_enabled(args.config)
     if args.host not in LOOPBACK:
         tunnel = f"ssh -L {args.port}:127.0.0.1:{args.port} NODE"
-        raise UsageError(f"--host {args.host}: it listens on this machine alone; from elsewhere: {tunnel}")
+        raise UsageError(f"--host {args.host}: must be a loopback address; from elsewhere: {tunnel}")
     try:
         from npudoctor.web import listening, server
         from npudoctor.web.access import Access
     except ImportError as problem:
-        raise UsageError("textual-serve is not installed: pip install 'npudoctor[web]'") from problem
+        raise UsageError("requires textual-serve: pip install 'npudoctor[web]'") from problem
     path = os.path.abspath(args.socket) if args.socket else None
     access = Access(None if path else args.port)
     served = server.Server(session_command(args), access)
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 def _must_be_enabled(explicit: str | None) -> None:
     try:
         if where := site.web_disabled_by(explicit):
-            raise UsageError(f"npudoctor web is turned off for this machine: [web] enabled = false in {where}")
+            raise UsageError(f"npudoctor web is disabled on this machine: [web] enabled = false in {where}")
     except site.ConfigError as problem:
         raise UsageError(str(problem)) from problem
 
@@ -89,7 +91,7 @@ def _say_where(args: argparse.Namespace, path: str | None, token: str) -> None:
     if path:
         say(f"npudoctor: on your machine: ssh -L {args.port}:{shlex.quote(path)} NODE")
     may = "changes allowed" if args.allow_changes else "read-only: started without --allow-changes"
-    say(f"npudoctor: {may}; ctrl+c ends it")
+    say(f"npudoctor: {may}; press ctrl+c to stop")
     say(f"npudoctor: open http://{host}:{args.port}/?token={token}")
 
 

@@ -1,4 +1,4 @@
-"""The daemon: it looks at the node again and again, remembers what changed, and answers over HTTP, read-only.
+"""The daemon: runs checks at intervals, records changes, and serves a read-only HTTP API.
 
-`state` is all that the container health check reads of it, and is kept free of every library for that.
+`state` is the only module that the container health check imports, and uses the standard library only.
 """

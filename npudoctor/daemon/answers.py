@@ -1,6 +1,6 @@
-"""What the daemon answers over HTTP, as models: their JSON Schemas are published by `npudoctor schema NAME`.
+"""The answers of the HTTP API as models: `npudoctor schema NAME` prints their JSON Schemas.
 
-These are contracts like the report: fields may be added in 1.x, never renamed or removed. Times are ISO 8601 in UTC.
+Contracts like the report: fields may be added in 1.x, never renamed or removed. Times are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from npudoctor.findings import Line, Severity
 
 
 def iso(at: float) -> str:
-    """A time in seconds since 1970, as the answers write it."""
+    """Format a time in seconds since 1970 for the answers."""
     return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
 
 
 class Fitness(str, Enum):
-    """How a card is; `unknown` where nobody could look."""
+    """The health of a chip; `unknown` where it could not be determined."""
 
     OK = "ok"
     WARNING = "warning"
@@ -36,7 +36,7 @@ class Answer(BaseModel):
 
 
 class Live(Answer):
-    """/livez: whether the daemon itself works. `turned_s_ago` is when its scheduler last turned, in seconds."""
+    """/livez: whether the daemon is alive. `turned_s_ago` is the age of the scheduler's last iteration in seconds."""
 
     schema_: str = Field(default="npudoctor.live/1", alias="schema")
     alive: bool
@@ -44,9 +44,9 @@ class Live(Answer):
 
 
 class Ready(Answer):
-    """/readyz: whether the cards of this node are known to be fit; `reason` says what is against it.
+    """/readyz: whether the NPUs of this node are known to be healthy; `reason` says why not.
 
-    `troubles` are what the daemon has to say of itself: a history that cannot be written, a look that hangs.
+    `troubles` are problems of the daemon itself: a history that cannot be written, a run that hangs.
     """
 
     schema_: str = Field(default="npudoctor.ready/1", alias="schema")
@@ -58,10 +58,10 @@ class Ready(Answer):
 
 
 class Issue(Answer):
-    """One thing that is, or was, wrong; known by check and subject.
+    """A present or past problem, identified by check and subject.
 
-    `count` is in how many looks it was found since it began, `opened` how often it began; `flapping` marks one that
-    began three times or more within the last hour.
+    `count` is the number of runs that found it since it opened, `opened` how often it opened; `flapping` marks one that
+    opened three times or more within the last hour.
     """
 
     check: Line
@@ -77,9 +77,9 @@ class Issue(Answer):
 
 
 class Issues(Answer):
-    """/v1/issues: what is wrong now, the gravest first; with `?all=true` also what has resolved.
+    """/v1/issues: open issues, most severe first; with `?all=true` also resolved ones.
 
-    `undetermined` says why the cards' health, or what else, could not be judged: an empty list means nothing then.
+    `undetermined` says why checks have no result: an empty list does not mean a healthy node then.
     """
 
     schema_: str = Field(default="npudoctor.issues/1", alias="schema")
@@ -89,7 +89,7 @@ class Issues(Answer):
 
 
 class Change(Answer):
-    """One thing that happened; `id` grows."""
+    """One event; `id` increases."""
 
     id: int
     at: Line
@@ -101,7 +101,7 @@ class Change(Answer):
 
 
 class Changes(Answer):
-    """/v1/history: the latest changes, newest first. `next_before` goes on as `?before=`, None at the end."""
+    """/v1/history: the latest changes, newest first. `next_before` is the next `?before=`, None at the end."""
 
     schema_: str = Field(default="npudoctor.history/1", alias="schema")
     changes: tuple[Change, ...]
@@ -109,7 +109,7 @@ class Changes(Answer):
 
 
 class Ecc(Answer):
-    """Bit errors of one memory of a chip since its last reset, over its life, and pages taken out of use."""
+    """Bit errors of one memory of a chip since its last reset and over its life, and isolated pages."""
 
     memory: Line
     single: int | None = None
@@ -121,7 +121,7 @@ class Ecc(Answer):
 
 
 class Card(Answer):
-    """One chip. None is what is not known; `health` is npudoctor's judgement, `said` what npu-smi says of it.
+    """One chip. None means unknown; `health` is npudoctor's verdict, `said` the health printed by npu-smi.
 
     `device` is the N of /dev/davinciN. Memory is HBM, or DDR where the chip has none.
     """
@@ -145,9 +145,9 @@ class Card(Answer):
 
 
 class Cards(Answer):
-    """/v1/cards: every chip of this node. `seen_at` is when npu-smi was asked, `counted_at` its pages card by card.
+    """/v1/cards: every chip of this node. `seen_at` is the time of npu-smi's table, `counted_at` of its per-chip pages.
 
-    `undetermined` says why the chips could not be asked; what is then listed is known from elsewhere.
+    `undetermined` says why npu-smi gave no result; listed chips are then known from other sources.
     """
 
     schema_: str = Field(default="npudoctor.cards/1", alias="schema")
@@ -159,14 +159,14 @@ class Cards(Answer):
 
 
 class Problem(Answer):
-    """What every request gets that cannot be answered: a clause."""
+    """The answer to a request that failed: a clause."""
 
     schema_: str = Field(default="npudoctor.problem/1", alias="schema")
     error: Line
 
 
 def issue(one: store.Issue) -> Issue:
-    """An issue of the history as it is answered."""
+    """Convert an issue of the history to an answer."""
     return Issue(
         check=one.check,
         subject=one.subject,
@@ -182,7 +182,7 @@ def issue(one: store.Issue) -> Issue:
 
 
 def change(one: store.Change) -> Change:
-    """A change of the history as it is answered."""
+    """Convert a change of the history to an answer."""
     severity = None if one.severity is None else Severity(one.severity)
     return Change(
         id=one.id,

@@ -1,4 +1,4 @@
-"""One question to a daemon on its Unix socket, for probes that may cost nothing: standard library only."""
+"""One request to a daemon on its Unix socket, for cheap probes: standard library only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class NoAnswer(Exception):
 
 
 def ask(path: str, what: str, *, timeout_s: float) -> tuple[bool, dict[str, Any]]:
-    """Ask `/livez` or `/readyz`: whether the answer is yes, and what was said. Raises NoAnswer."""
+    """Ask `/livez` or `/readyz`: whether the status is 200, and the document. Raises NoAnswer."""
     until = time.monotonic() + timeout_s
     request = f"GET /{what} HTTP/1.1\r\nHost: npudoctor\r\nConnection: close\r\n\r\n"
     said = b""
@@ -38,4 +38,4 @@ def ask(path: str, what: str, *, timeout_s: float) -> tuple[bool, dict[str, Any]
     except OSError as problem:
         raise NoAnswer(f"no daemon answers on {path}: {problem.strerror or problem}") from problem
     except (ValueError, IndexError) as problem:
-        raise NoAnswer(f"what answers on {path} is not npudoctor's daemon") from problem
+        raise NoAnswer(f"the server on {path} is not npudoctor's daemon") from problem

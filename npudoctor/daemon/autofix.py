@@ -1,6 +1,6 @@
-"""Applies the safe fixes that the site has named, at boot or when an issue appears, and only so often in an hour.
+"""Applies the configured safe fixes, at boot or when an issue appears, with a limit per hour.
 
-It goes through the fixer like everybody: planned, journalled, proved, and undone where it has not helped.
+It uses the fixer like any command: planned, journalled, verified, and rolled back where it did not help.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ BOOT = "boot of the last fixes"
 
 @record(frozen=True, kw_only=True)
 class Fixer:
-    """What is needed to apply a fix; `apply` does it, and returns None where there was nothing to do.
+    """The means to apply a fix; `apply` does it, and returns None where there was nothing to do.
 
-    `say` gets a line for the log about everything that is tried or refused.
+    `say` gets a log line about every fix that is tried or refused.
     """
 
     history: History
@@ -32,14 +32,14 @@ class Fixer:
     say: Callable[[str], None]
 
     def after(self, report: Report, changes: Sequence[Change], policy: AutoFix, boot: str) -> int:
-        """Apply what the policy says about this report; how many fixes were tried."""
+        """Apply the policy to this report; the number of fixes that were tried."""
         if not policy.fixes:
             return 0
         wanted = self._wanted(report, changes, policy, boot)
         tried = 0
         for id in wanted:
             if self.history.count_since(clock.timestamp() - HOUR_S, *TRIED) >= policy.per_hour:
-                self._tell("fix-refused", f"{id}: the limit of {policy.per_hour} an hour is reached")
+                self._tell("fix-refused", f"{id}: limit of {policy.per_hour} per hour reached")
                 continue
             tried += self._apply(id)
         return tried
@@ -58,11 +58,11 @@ class Fixer:
         self.say(f"{kind}: {said}")
 
     def _apply(self, id: str) -> bool:
-        """Have one fix applied and enter how it went; whether anything was tried."""
+        """Apply one fix and record the outcome; whether anything was tried."""
         try:
             tried = self.apply(id)
         except Lost as problem:
-            tried = Tried(kind="fix-failed", said=f"{id}: {problem}; the next fix takes back what it left", tried=True)
+            tried = Tried(kind="fix-failed", said=f"{id}: {problem}; the next fix rolls back its changes", tried=True)
         if tried is None:
             return False
         self._tell(tried.kind, tried.said)
@@ -70,7 +70,7 @@ class Fixer:
 
 
 def _offered(report: Report) -> dict[str, set[tuple[str | None, str | None]]]:
-    """The findings from warning on that offer a fix, by fix."""
+    """The findings at warning or above that offer a fix, by fix."""
     found: dict[str, set[tuple[str | None, str | None]]] = {}
     for result in report.results:
         for one in result.findings:

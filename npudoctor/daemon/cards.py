@@ -19,20 +19,20 @@ from npudoctor.sdk import HEALTH
 
 MIB = 1 << 20
 COUNTED = (PerChip[npu_smi.Ecc], CardLinks)
-"""The facts for which each card is asked by itself."""
+"""The facts read chip by chip."""
 
 Facts = Mapping[type, Any]
-"""Facts by their type; what could not be had is another type's, or missing."""
+"""Facts by type; an unavailable fact is of another type, or missing."""
 
 
 def known(facts: Facts, kind: type) -> Any:
-    """The fact, None where something else stands in its place."""
+    """The fact, None where it is unavailable."""
     found = facts.get(kind)
     return found if is_of(found, kind) else None
 
 
 def read(report: Report, facts: Facts) -> tuple[Card, ...]:
-    """Every chip as of this look, without what it tells only when it is asked by itself."""
+    """Every chip as of this run, without per-chip readings."""
     chips = known(facts, Chips)
     judged = [result for result in report.results if HEALTH in result.tags]
     looked = any(
@@ -67,7 +67,7 @@ def read(report: Report, facts: Facts) -> tuple[Card, ...]:
 
 
 def counted(facts: Facts) -> dict[str, Counted]:
-    """What each chip has told when it was asked by itself."""
+    """The per-chip readings."""
     links, pages = known(facts, CardLinks), known(facts, PerChip[npu_smi.Ecc])
     up, errors = links.by_subject if links else {}, pages.by_subject if pages else {}
     return {one: Counted(link=up.get(one), ecc=_ecc(errors.get(one))) for one in {**errors, **up}}

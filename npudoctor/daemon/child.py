@@ -1,7 +1,7 @@
-"""The process in which the daemon's looks and fixes run: started here, asked here, and killed when it is over its time.
+"""The child process that runs the daemon's checks and fixes: started, called, and killed after its time limit.
 
-Whatever a check does there (a match that holds the interpreter, a call into C that never returns, a crash) ends that
-process at most. It is kept between looks, because to load everything anew costs more than a look.
+A check that blocks the interpreter, hangs in C, or crashes ends only that process. It is kept between runs, because
+loading everything anew costs more than a run.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from npudoctor.config import Config
-from npudoctor.daemon.seen import Known, Lost, Refused, Reply, Seen, Tried
+from npudoctor.daemon.seen import Known, Lost, Refused, Reply, RunResult, Tried
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.timetable import Look
 from npudoctor.host import STANDARD_PLACES
 from npudoctor.host.live import process_tree
 
 LOADING_S = 30.0
-"""How long the process may take to load all plug-ins and to open the node."""
+"""Seconds for the process to load all plug-ins and to open the node."""
 
 GRACE_S = 5.0
-"""How long a look may go on after its deadline, which the engine keeps by itself as a rule."""
+"""Seconds that a run may exceed its deadline, which the engine normally keeps."""
 
 FIXING_S = 900.0
-"""How long a fix may take. One that is killed is taken back by the next fix, like one that lost its power."""
+"""Seconds for a fix. A killed fix is rolled back by the next one, as after a power loss."""
 
 ENDING_S = 2.0
-"""How long a fix that is under way may take to undo what it has done, when the daemon is told to end."""
+"""Seconds for a running fix to roll back when the daemon stops."""
 
 LARGEST_MIB = 200
-"""A process that is larger after a look is ended, and the next look gets a new one."""
+"""Bytes above which the process is replaced after a run."""
 
 LONGEST_REPLY_BYTES = 64 << 20
 
 
 class Child:
-    """Runs looks in a process of its own. `argv` starts it, given two descriptors and this process's number more."""
+    """Runs checks in a child process. `argv` starts it, given two descriptors and this process's number more."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.known = Known()
@@ -51,7 +51,7 @@ class Child:
         self._config: Config | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: tuple[int, int] = (-1, -1)
-        self._others = frozenset(process_tree.children())  # what a shell had started before it became this process
+        self._others = frozenset(process_tree.children())  # started by a shell before it became this process
         self._stuck = -1
         self._lock = threading.Lock()
         self._fixing = False
@@ -59,7 +59,7 @@ class Child:
         process_tree.adopt_orphans()
 
     def prepare(self, config: Config) -> Known:
-        """Load everything, and see whether the node can be opened. Raises Refused and Lost."""
+        """Load everything, and test whether the node can be opened. Raises Refused and Lost."""
         if self._process is None:
             self._start()
         self._config = None
@@ -68,8 +68,8 @@ class Child:
         self.known, self._config = known, config
         return known
 
-    def look(self, look: Look, site: Site) -> Seen:
-        """Look at the node. Raises Lost."""
+    def look(self, look: Look, site: Site) -> RunResult:
+        """Run checks. Raises Lost."""
         own = self._others if self._process is None else {*self._others, self._process.pid}
         left = process_tree.named(STANDARD_PLACES, process_tree.end_children(but=own, within_s=0.1))
         self._prepared(site)
@@ -89,7 +89,7 @@ class Child:
             self._fixing = False
 
     def end(self) -> None:
-        """Kill the process; one that is at a fix may undo it first."""
+        """Kill the process; a running fix may roll back first."""
         self._ending = True
         if self._fixing and (process := self._process):
             process.send_signal(signal.SIGTERM)
@@ -108,9 +108,9 @@ class Child:
 
     def _start(self) -> None:
         if self._ending:
-            raise Lost("the daemon is ending")
+            raise Lost("the daemon is stopping")
         if self._stuck in process_tree.children():
-            raise Lost(f"process {self._stuck}, in which an earlier look hangs, can neither end nor be ended")
+            raise Lost(f"process {self._stuck} of an earlier run hangs and cannot be killed")
         (answers, answering), (asked, asking) = os.pipe(), os.pipe()
         try:
             argv = [*self._argv, str(asked), str(answering), str(os.getpid())]
@@ -118,7 +118,7 @@ class Child:
         except OSError as problem:
             os.close(answers)
             os.close(asking)
-            raise Lost(f"{self._argv[0]} cannot be started: {problem.strerror}") from problem
+            raise Lost(f"cannot start {self._argv[0]}: {problem.strerror}") from problem
         finally:
             os.close(asked)
             os.close(answering)
@@ -134,15 +134,15 @@ class Child:
             os.write(asking, json.dumps(request).encode() + b"\n")
             while not text.endswith(b"\n") and len(text) < LONGEST_REPLY_BYTES:
                 if not select.select([answers], [], [], max(0.0, until - time.monotonic()))[0]:
-                    raise Lost(f"the process that looks did not answer within {within_s:g} s and was killed")
+                    raise Lost(f"the check process timed out after {within_s:g} s and was killed")
                 piece = os.read(answers, 1 << 20)
                 if not piece:
-                    raise Lost(f"the process that looks {_how_it_ended(process)}")
+                    raise Lost(f"the check process {_how_it_ended(process)}")
                 text += piece
             reply = Reply.model_validate_json(text)
         except (OSError, ValueError) as problem:
             self._kill()
-            raise Lost(f"the process that looks gave no answer that can be read: {problem}") from problem
+            raise Lost(f"the check process sent an invalid answer: {problem}") from problem
         except Lost:
             self._kill()
             raise
@@ -153,7 +153,7 @@ class Child:
         return reply
 
     def _kill(self) -> None:
-        """End the process with all that it has started; it is not waited for long."""
+        """Kill the process and its children; wait only briefly."""
         with self._lock:
             process, self._process = self._process, None
             if process is None:
@@ -166,16 +166,16 @@ class Child:
 
 
 def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    """What became of a process that has closed its pipes."""
+    """How a process that closed its pipes ended."""
     try:
         code = process.wait(1.0)
     except subprocess.TimeoutExpired:
         return "closed its pipes"
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended by itself, with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 
 def _size_mib(pid: int) -> float:
-    """How much memory a process has resident; 0 where it is gone."""
+    """Resident memory of a process in bytes; 0 where it has ended."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
     return 0.0

@@ -1,4 +1,4 @@
-"""A round: the node is looked at, what was seen is entered and published, and what the site allows is mended."""
+"""One cycle: run checks, record and publish the results, and apply the allowed fixes."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Callable
 
 from npudoctor import clock
 from npudoctor.daemon import autofix, fitness, notify, state
+from npudoctor.daemon.change_tracker import ChangeTracker
 from npudoctor.daemon.history import History
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.seen import Looker, Lost, Seen
+from npudoctor.daemon.seen import Looker, Lost, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Change
 from npudoctor.daemon.timetable import Agenda, Look
 from npudoctor.daemon.troubles import Troubles
-from npudoctor.daemon.witness import Witness
 from npudoctor.daemon_config import DaemonSettings
 from npudoctor.findings import Severity
 from npudoctor.records import replace
 
 STUCK_S = 45.0
-"""How long after its deadline a look counts as stuck: by then its process was started anew, or killed."""
+"""Seconds after its deadline at which a run counts as stuck: by then its process was restarted or killed."""
 
 FIXING_S = 900.0
-"""How long the fixes after a look may take before they count as stuck."""
+"""Seconds after which the fixes of a cycle count as stuck."""
 
 CLOCK_SLIP_S = 120.0
-"""A clock of the day that moves by this much more or less than the boot clock has been set."""
+"""Seconds by which wall clock and boot clock must differ to count as a clock change."""
 
 NO_PRUNING_S = 86400.0
-"""For so long after such a jump nothing is forgotten for its age."""
+"""Seconds after such a change in which nothing is deleted by age."""
 
 PRUNE_EVERY_S = 3600.0
 
 
 class Rounds:
-    """Looks on order, one round at a time. `until` is when the present piece of work must have ended.
+    """Runs cycles on request, one at a time. `until` is the deadline of the current work.
 
     `until` is a time of `time.monotonic`.
     """
@@ -59,46 +59,46 @@ class Rounds:
         self.until = 0.0
         self.ending = False
         self._say = say
-        self._witness = Witness(history, say)
+        self._tracker = ChangeTracker(history, say)
         self._boot = state.boot_id()
         self._pruned = time.monotonic()
         self._slip = clock.timestamp() - state.now_s()
         self._jumped: float | None = None
 
     def end(self) -> None:
-        """Give up what is under way; nothing is begun any more."""
+        """Cancel the current work, and start nothing more."""
         self.ending = True
         self.looker.end()
 
-    def look(self, look: Look, site: Site, factor: int) -> Seen:
-        """One round; `factor` is by how much the agenda backs off at present. Raises Lost."""
+    def look(self, look: Look, site: Site, factor: int) -> RunResult:
+        """Run one cycle; `factor` is the current back-off factor of the timetable. Raises Lost."""
         self._promise(look, site.settings)
         try:
-            seen = self._looked(look, site)
+            seen = self._run_checks(look, site)
         except Lost as problem:
             if not self.ending:
-                self._publish(self._witness.miss(self.board.view, look, str(problem), written_s=state.now_s()))
+                self._publish(self._tracker.miss(self.board.view, look, str(problem), written_s=state.now_s()))
             raise
         self._tell_leftovers(seen)
         self._enter(seen, site, factor)
         return seen
 
-    def _looked(self, look: Look, site: Site) -> Seen:
+    def _run_checks(self, look: Look, site: Site) -> RunResult:
         self.until = time.monotonic() + site.settings.timeout_s + STUCK_S
         return self.looker.look(look, site)
 
-    def _tell_leftovers(self, seen: Seen) -> None:
-        """Say which tool is not started while an earlier call of it cannot be ended."""
+    def _tell_leftovers(self, seen: RunResult) -> None:
+        """Report tools that are not started while an earlier call of them cannot be killed."""
         said = ", ".join(f"{tool} (process {pid})" for tool, pid in seen.left.items())
-        about = f"{said} can neither end nor be ended, and is not asked again" if said else None
+        about = f"{said} hangs and cannot be killed; it is not started again" if said else None
         self.troubles.set("leftover", about)
 
-    # What was seen
+    # Results
 
-    def _enter(self, seen: Seen, site: Site, factor: int) -> None:
+    def _enter(self, seen: RunResult, site: Site, factor: int) -> None:
         interval_s = _interval_s(seen, site.settings, factor)
         self._watch_the_clock()
-        view, changes = self._taken(seen, interval_s)
+        view, changes = self._next_view(seen, interval_s)
         self._publish(view)
         if seen.report is None or self.ending:
             return
@@ -107,23 +107,23 @@ class Rounds:
             history=self.history, apply=lambda fix: self.looker.fix(fix, site, self.places.journal), say=self._say
         )
         if fixer.after(seen.report, changes, site.config.policy, self._boot):
-            view, _ = self._taken(self._looked(Look(seen.report.profile), site), interval_s)
+            view, _ = self._next_view(self._run_checks(Look(seen.report.profile), site), interval_s)
             self._publish(view)
 
-    def _taken(self, seen: Seen, interval_s: float) -> tuple[View, list[Change]]:
+    def _next_view(self, seen: RunResult, interval_s: float) -> tuple[View, list[Change]]:
         known = self.looker.known
-        return self._witness.take(self.board.view, seen, known, written_s=state.now_s(), interval_s=interval_s)
+        return self._tracker.take(self.board.view, seen, known, written_s=state.now_s(), interval_s=interval_s)
 
     def _publish(self, view: View) -> None:
         self.troubles.set("history", self.history.trouble)
         self._write_state(view)
         self.board.publish(view)
         errors = sum(one.severity == Severity.ERROR.value for one in view.issues)
-        said = view.against or f"{len(view.cards)} chips fit"
+        said = view.against or f"{len(view.cards)} chips healthy"
         notify.tell(f"STATUS={said}; {len(view.issues)} issues, {errors} of them errors")
 
     def _promise(self, look: Look, settings: DaemonSettings) -> None:
-        """Before a look that may take long: what is known is to be believed until it has ended."""
+        """Before a long run: keep the known state valid until it has ended."""
         view = self.board.view
         if look is not Look.QUICK and view.looked_at is not None:
             view = replace(view, patience_s=settings.timeout_s + STUCK_S)
@@ -145,14 +145,14 @@ class Rounds:
             state.write(self.places.state, said)
             self.troubles.set("state", None)
         except OSError as problem:
-            self.troubles.set("state", f"the state {self.places.state} cannot be written: {problem.strerror}")
+            self.troubles.set("state", f"cannot write the state {self.places.state}: {problem.strerror}")
 
     def _watch_the_clock(self) -> None:
-        """Tell a clock that was set, and do not take it for the passing of time."""
+        """Report a clock change, and do not count it as elapsed time."""
         now = time.monotonic()
         slip = clock.timestamp() - state.now_s()
         if abs(slip - self._slip) > CLOCK_SLIP_S:
-            said = f"the clock was set by {slip - self._slip:+.0f} s; times before and after do not compare"
+            said = f"clock changed by {slip - self._slip:+.0f} s; times before and after are not comparable"
             self.history.note("clock", said)
             self._say(said)
             self._jumped = now
@@ -162,8 +162,8 @@ class Rounds:
             self.history.prune(by_age=self._jumped is None or now - self._jumped > NO_PRUNING_S)
 
 
-def _interval_s(seen: Seen, settings: DaemonSettings, factor: int) -> float:
-    """How often it will look from now on, as far as this look tells."""
+def _interval_s(seen: RunResult, settings: DaemonSettings, factor: int) -> float:
+    """The next interval, judged by this run."""
     expected = Agenda(settings, 0.0)
     expected.factor = factor
     expected.ended(seen.look, 0.0, seen.seconds, timed_out=seen.timed_out)

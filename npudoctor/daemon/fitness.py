@@ -1,4 +1,4 @@
-"""How a report judges the health of the cards, and what a container needs to know of it."""
+"""The health of the NPUs in a report, and the part that a container needs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from npudoctor.sdk import HEALTH
 
 
 def health_results(report: Report) -> list[Result]:
-    """The results that judge whether cards are fit."""
+    """The results of health checks."""
     return [result for result in report.results if HEALTH in result.tags]
 
 
 def unseen(report: Report) -> str | None:
-    """Why the health of the cards could not be judged, in a clause; None where it was."""
+    """Why the health of the NPUs could not be determined, in a clause; None where it was."""
     for result in health_results(report):
         if result.silenced:
             continue
         if result.leaves_undetermined:
             return result.reason or f"{result.check} crashed"
         if result.blocked_by and not _is_health(result.blocked_by, report):
-            return _of_cause(result.blocked_by, report) or f"{result.check} stands behind {result.blocked_by}"
+            return _of_cause(result.blocked_by, report) or f"{result.check} was skipped because of {result.blocked_by}"
     return None
 
 
@@ -33,7 +33,7 @@ def _is_health(check: str, report: Report) -> bool:
 
 
 def _of_cause(check: str, report: Report) -> str | None:
-    """What a check behind which others stand has found."""
+    """The finding of a check that blocks others."""
     for result in report.results:
         if result.check == check and result.findings:
             return f"{result.findings[0].summary} ({check})"
@@ -41,7 +41,7 @@ def _of_cause(check: str, report: Report) -> str | None:
 
 
 def node_problem(report: Report) -> str | None:
-    """What is wrong with the cards' health whichever card it is; None where nothing is."""
+    """A health problem of the whole node; None without one."""
     for result in health_results(report):
         for finding in result.open_findings:
             if finding.severity is Severity.ERROR and not finding.subject.startswith("npu:"):
@@ -50,16 +50,16 @@ def node_problem(report: Report) -> str | None:
 
 
 def states(cards: Iterable[Card]) -> tuple[CardState, ...]:
-    """What the health check of a container needs to know of each chip that has a device node."""
+    """The state of each chip that has a device node, for health checks of containers."""
     return tuple(
-        CardState(card.device, (card.problem or "not fit") if card.health is Fitness.ERROR else None)
+        CardState(card.device, (card.problem or "unhealthy") if card.health is Fitness.ERROR else None)
         for card in cards
         if card.device is not None
     )
 
 
 def without_node(cards: Iterable[Card]) -> str | None:
-    """What is wrong with a chip of which nobody knows the device node: it may be anybody's."""
+    """A problem of a chip whose device node is unknown: it may be any container's."""
     return next(
         (f"{card.subject}: {card.problem}" for card in cards if card.device is None and card.health is Fitness.ERROR),
         None,
@@ -67,7 +67,7 @@ def without_node(cards: Iterable[Card]) -> str | None:
 
 
 def with_counts(cards: Iterable[Card], counted: Mapping[str, Counted]) -> tuple[Card, ...]:
-    """The cards with what each of them has told when it was asked by itself."""
+    """The chips with the readings of their per-chip pages."""
     return tuple(
         card.model_copy(update={"link": one.link, "ecc": one.ecc}) if (one := counted.get(card.subject)) else card
         for card in cards

@@ -1,7 +1,7 @@
-"""The history as the daemon uses it: a file that cannot be written is no outage, and what it missed is entered later.
+"""The daemon's history: it survives a file that cannot be written, and writes the missed entries later.
 
-While the disk is full or gone, a copy in memory goes on; it is written as soon as the file takes it. A file that is
-found damaged is set aside, and a new one begun.
+While the disk is full or missing, a copy in memory is used and written as soon as possible. A damaged file is renamed,
+and a new one is created.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class History:
-    """A store for several threads that survives its own file. `trouble` says what is wrong with it, in a clause."""
+    """A thread-safe store that survives errors of its file. `trouble` describes such an error in a clause."""
 
     def __init__(self, path: str, *, kept_days: float) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class History:
             self._withdraw(problem)
 
     def close(self) -> None:
-        """Close the file, having written what it takes."""
+        """Write what is possible, and close the file."""
         with self._lock:
             self._come_back()
             for store in (self._file, self._spare):
@@ -47,40 +47,40 @@ class History:
                         store.close()
 
     def take(self, report: Report) -> list[Change]:
-        """Enter what a run found, and what it no longer finds; the changes."""
+        """Record the findings of a run, and resolve issues that it no longer finds; the changes."""
         return self._do(lambda store: store.take(report))
 
     def note(self, kind: str, said: str) -> None:
-        """Enter something that is no issue."""
+        """Record an event that is no issue."""
         self._do(lambda store: store.note(kind, said))
 
     def prune(self, *, by_age: bool) -> None:
-        """Forget what is too old or too much."""
+        """Delete old and excess entries."""
         self._do(lambda store: store.prune(by_age=by_age))
 
     def forget_checks_but(self, known: Iterable[str]) -> None:
-        """Resolve what was found by checks that there are no longer."""
+        """Resolve issues of checks that no longer exist."""
         names = tuple(known)
         self._do(lambda store: store.forget_checks_but(names))
 
     def remember(self, name: str, value: str) -> None:
-        """Keep a word under a name."""
+        """Store a value under a name."""
         self._do(lambda store: store.remember(name, value))
 
     def remembered(self, name: str) -> str | None:
-        """The word that was kept under a name."""
+        """The value stored under a name."""
         return self._do(lambda store: store.remembered(name))
 
     def latest(self, *kinds: str) -> Change | None:
-        """The newest change of some kinds."""
+        """The newest change of these kinds."""
         return self._do(lambda store: store.latest(*kinds))
 
     def count_since(self, at: float, *kinds: str) -> int:
-        """How many changes of some kinds there were since a time."""
+        """The number of changes of these kinds since a time."""
         return self._do(lambda store: store.count_since(at, *kinds))
 
     def issues(self, *, all_of_them: bool = False) -> list[Issue]:
-        """What is wrong now; also what has resolved, where wanted."""
+        """Open issues; on request also resolved ones."""
         return self._do(lambda store: store.issues(all_of_them=all_of_them))
 
     def changes(self, *, limit: int, before: int | None = None) -> list[Change]:
@@ -106,7 +106,7 @@ class History:
             return action(self._spare)
 
     def _reopen(self, problem: sqlite3.Error) -> None:
-        """A damaged file is set aside by opening it anew; anything else makes memory stand in for it."""
+        """Reopen a damaged file, which renames it; after any other error use memory."""
         if isinstance(problem, sqlite3.OperationalError) and "malformed" not in str(problem):
             self._withdraw(problem)
             return
@@ -120,7 +120,7 @@ class History:
             self._withdraw(again)
 
     def _withdraw(self, problem: sqlite3.Error) -> None:
-        self.trouble = f"the history {self.path} cannot be written: {problem}; it is kept in memory"
+        self.trouble = f"cannot write the history {self.path}: {problem}; it is kept in memory"
         self._began = clock.timestamp()
         self._spare = Store(MEMORY, kept_days=self._kept_days)
         self._since = 0
@@ -130,14 +130,14 @@ class History:
         self._spare.note("unwritten", self.trouble)
 
     def _come_back(self) -> None:
-        """Write what memory holds, where the file takes it again."""
+        """Write the entries kept in memory, if the file works again."""
         if self._spare is None:
             return
         try:
             if self._file is None:
                 self._file = Store(self.path, kept_days=self._kept_days)
             since = clock.in_utc(self._began)
-            self._file.absorb(self._spare, self._since, f"what was kept in memory since {since} is written")
+            self._file.absorb(self._spare, self._since, f"entries kept in memory since {since} were written")
         except sqlite3.Error:
             return
         self._spare.close()

@@ -1,6 +1,6 @@
-"""The view as Prometheus reads it. Statuses are numbers: 0 ok, 1 warning, 2 error, 3 nobody could look.
+"""Prometheus metrics of a snapshot. Statuses are numbers: 0 ok, 1 warning, 2 error, 3 undetermined.
 
-What does not apply, and what is not known of a card, has no sample at all.
+Skipped checks and unknown readings have no sample.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from npudoctor.findings import Result, Severity, Skip, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ALL = "all"
-"""The subject under which a check as a whole stands."""
+"""The subject of a check as a whole."""
 
 CODES = {"ok": 0, "info": 0, "warning": 1, "error": 2, "unknown": 3}
 
@@ -53,7 +53,7 @@ def _gauge(name: str, about: str, labels: Iterable[str] = ()) -> GaugeMetricFami
 
 
 def _info(view: View) -> Metric:
-    family = InfoMetricFamily("npudoctor", "Versions of npudoctor and of what is installed on the node.")
+    family = InfoMetricFamily("npudoctor", "Versions of npudoctor and of the software on the node.")
     report = view.newest
     about = {"hostname": report.host.hostname, "os": report.host.os, "kernel": report.host.kernel} if report else {}
     said = {
@@ -68,11 +68,11 @@ def _info(view: View) -> Metric:
 def _checks(results: Iterable[Result]) -> Iterator[Metric]:
     status = _gauge(
         "check_status",
-        'How a check ended: 0 ok, 1 warning, 2 error, 3 nobody could look; subject "all" is the check as a whole.',
+        'Status of a check: 0 ok, 1 warning, 2 error, 3 undetermined; subject "all" is the check as a whole.',
         ("check", "subject"),
     )
-    duration = _gauge("check_duration_seconds", "How long a check took to judge its facts.", ("check",))
-    silenced = _gauge("check_silenced", "1 for a check of which the site does not want to hear.", ("check",))
+    duration = _gauge("check_duration_seconds", "Duration of a check without its probes.", ("check",))
+    silenced = _gauge("check_silenced", "1 for a silenced check.", ("check",))
     for result in results:
         if result.silenced:
             silenced.add_metric([result.check], 1)
@@ -98,9 +98,9 @@ def _code(result: Result) -> int:
 
 
 def _looks(view: View) -> Iterator[Metric]:
-    last = _gauge("run_last_timestamp_seconds", "When the last run of a kind ended, since 1970.", ("profile",))
-    seconds = _gauge("run_duration_seconds", "How long the last run of a kind took.", ("profile",))
-    runs = CounterMetricFamily("npudoctor_runs", "Runs that have ended since the start.", labels=["profile"])
+    last = _gauge("run_last_timestamp_seconds", "End of the last run of a kind, seconds since 1970.", ("profile",))
+    seconds = _gauge("run_duration_seconds", "Duration of the last run of a kind.", ("profile",))
+    runs = CounterMetricFamily("npudoctor_runs", "Finished runs since the start.", labels=["profile"])
     for kind, look in view.looks.items():
         last.add_metric([kind], look.at)
         seconds.add_metric([kind], look.seconds)
@@ -111,40 +111,40 @@ def _looks(view: View) -> Iterator[Metric]:
 
 
 def _node(view: View) -> Iterator[Metric]:
-    fit = _gauge("cards_fit", "1 where the cards of the node are known to be fit, 0 otherwise.")
+    fit = _gauge("cards_fit", "1 if all NPUs are known to be healthy, 0 otherwise.")
     fit.add_metric([], 0 if view.against else 1)
-    undetermined = _gauge("undetermined", "1 where a tool's failure or a crash kept a check from a verdict.")
+    undetermined = _gauge("undetermined", "1 if a check has no result because a tool failed or the check crashed.")
     undetermined.add_metric([], 1 if any(result.leaves_undetermined for result in view.results) else 0)
     yield fit
     yield undetermined
     if view.in_service is not None:
-        service = _gauge("in_service", "1 while a live process holds a card.")
+        service = _gauge("in_service", "1 while a live process uses an NPU.")
         service.add_metric([], int(view.in_service))
         yield service
 
 
 _CARD: tuple[tuple[str, str, Callable[[Card], float | None]], ...] = (
-    ("health", "How fit the card is: 0 ok, 1 warning, 2 error, 3 nobody could look.", lambda c: CODES[c.health.value]),
-    ("temperature_celsius", "The temperature of the chip.", lambda c: c.temperature_celsius),
-    ("power_watts", "What the card draws.", lambda c: c.power_watts),
+    ("health", "Health of the chip: 0 ok, 1 warning, 2 error, 3 undetermined.", lambda c: CODES[c.health.value]),
+    ("temperature_celsius", "Temperature of the chip.", lambda c: c.temperature_celsius),
+    ("power_watts", "Power draw of the chip.", lambda c: c.power_watts),
     ("hbm_used_bytes", "Memory in use: HBM, or DDR where the chip has none.", lambda c: c.memory_used_bytes),
-    ("hbm_total_bytes", "Memory that there is: HBM, or DDR where the chip has none.", lambda c: c.memory_total_bytes),
+    ("hbm_total_bytes", "Total memory: HBM, or DDR where the chip has none.", lambda c: c.memory_total_bytes),
     (
         "ai_core_utilization_ratio",
-        "How busy the AI cores are, from 0 to 1.",
+        "Utilization of the AI cores, 0 to 1.",
         lambda c: None if c.ai_core_percent is None else c.ai_core_percent / 100,
     ),
-    ("link_up", "1 where the card's network port is up.", lambda c: None if c.link is None else int(c.link == "UP")),
+    ("link_up", "1 if the network port of the chip is up.", lambda c: None if c.link is None else int(c.link == "UP")),
 )
 
 
 def _cards(cards: Iterable[Card]) -> Iterator[Metric]:
     cards = tuple(cards)
-    count = _gauge("cards", "How many chips there are, by how fit they are.", ("health",))
+    count = _gauge("cards", "Number of chips by health.", ("health",))
     for fitness in Fitness:
         count.add_metric([fitness.value], sum(card.health is fitness for card in cards))
     yield count
-    about = InfoMetricFamily("npudoctor_card", "What a card is.", labels=["card"])
+    about = InfoMetricFamily("npudoctor_card", "Model, firmware and bus id of a chip.", labels=["card"])
     for card in cards:
         device = "" if card.device is None else str(card.device)
         about.add_metric([card.subject], {"name": card.name or "", "bus_id": card.bus_id or "", "device": device})
@@ -161,8 +161,8 @@ def _cards(cards: Iterable[Card]) -> Iterator[Metric]:
 def _ecc(cards: Iterable[Card]) -> Iterator[Metric]:
     labels = ["card", "memory", "bits"]
     errors = CounterMetricFamily("npudoctor_card_ecc_errors", "Bit errors over the chip's life.", labels=labels)
-    since = _gauge("card_ecc_errors_since_reset", "Bit errors since the chip was last reset.", labels)
-    pages = _gauge("card_ecc_isolated_pages", "Pages of memory that are taken out of use.", labels)
+    since = _gauge("card_ecc_errors_since_reset", "Bit errors since the last reset of the chip.", labels)
+    pages = _gauge("card_ecc_isolated_pages", "Isolated memory pages.", labels)
     for card in cards:
         for one in card.ecc:
             for bits in ("single", "double"):
@@ -179,14 +179,14 @@ def _ecc(cards: Iterable[Card]) -> Iterator[Metric]:
 
 
 def _daemon(view: View, started_at: float, complaints: int) -> Iterator[Metric]:
-    started = _gauge("daemon_start_timestamp_seconds", "When the daemon started, since 1970.")
+    started = _gauge("daemon_start_timestamp_seconds", "Start of the daemon, seconds since 1970.")
     started.add_metric([], started_at)
-    interval = _gauge("daemon_interval_seconds", "How often it looks at present; longer than asked where it backs off.")
+    interval = _gauge("daemon_interval_seconds", "Current interval of runs; longer than configured during back-off.")
     interval.add_metric([], view.interval_s)
-    troubles = _gauge("daemon_troubles", "How much the daemon has to complain of about itself.")
+    troubles = _gauge("daemon_troubles", "Number of problems of the daemon itself.")
     troubles.add_metric([], complaints)
-    issues = _gauge("issues", "What is wrong now, by severity.", ("severity",))
-    flapping = _gauge("issues_flapping", "Issues that began three times or more within the last hour.")
+    issues = _gauge("issues", "Open issues by severity.", ("severity",))
+    flapping = _gauge("issues_flapping", "Issues that opened three times or more within the last hour.")
     for severity in (Severity.WARNING, Severity.ERROR):
         issues.add_metric([severity.value], sum(one.severity == severity.value for one in view.issues))
     flapping.add_metric([], sum(one.flapping for one in view.issues))

@@ -1,4 +1,4 @@
-"""What systemd is told: a line on its socket. Without one (NOTIFY_SOCKET is not set) nothing happens."""
+"""Notifications to systemd on its socket. Without one (NOTIFY_SOCKET is not set) nothing happens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 
 def tell(*lines: str) -> None:
-    """Send lines such as READY=1; a service manager that is gone or does not read is no error."""
+    """Send lines such as READY=1; a missing or blocked service manager is no error."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
@@ -18,7 +18,7 @@ def tell(*lines: str) -> None:
 
 
 def watchdog_s() -> float | None:
-    """How long systemd waits for a sign of life, in seconds; None where it does not."""
+    """The watchdog interval of systemd in seconds; None without a watchdog."""
     wanted = os.environ.get("WATCHDOG_USEC", "")
     meant = os.environ.get("WATCHDOG_PID", str(os.getpid()))
     return int(wanted) / 1e6 if wanted.isdigit() and int(wanted) > 0 and meant == str(os.getpid()) else None

@@ -1,4 +1,4 @@
-"""What is published: the present view, and every answer made of it at most once."""
+"""Publishes the current snapshot; every answer is rendered at most once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from npudoctor.daemon.history import History
 from npudoctor.daemon.snapshot import View
 
 ALIVE_S = 30.0
-"""A scheduler that has not turned for so long is not alive."""
+"""Seconds without an iteration after which the scheduler is not alive."""
 
 
 class Board:
-    """Holds the view; one thread publishes, any may read. Nothing here can change the node."""
+    """Holds the snapshot; one thread publishes, any may read. Nothing here can change the node."""
 
     def __init__(
         self, view: View, history: History, *, turned_s: Callable[[], float], troubles: Callable[[], tuple[str, ...]]
@@ -29,7 +29,7 @@ class Board:
         self.publish(view)
 
     def publish(self, view: View) -> None:
-        """Make this the present view."""
+        """Publish a snapshot."""
         text = metrics.render(view, started_at=self.started_at, troubles=len(self._troubles()))
         with self._lock:
             self.view = view
@@ -44,18 +44,18 @@ class Board:
         return made[name]
 
     def live(self) -> answers.Live:
-        """Whether the scheduler has turned of late."""
+        """Whether the scheduler is alive."""
         ago = max(0.0, self._turned_s())
         return answers.Live(alive=ago < ALIVE_S, turned_s_ago=round(ago, 3))
 
     def ready(self) -> answers.Ready:
-        """Whether the cards are known to be fit, from a look that is fresh."""
+        """Whether the NPUs are known to be healthy from a recent run."""
         view = self.view
         reason = view.against
         if reason is None and view.written_s is not None:
             age_s = state.now_s() - view.written_s
             if not 0 <= age_s <= 2 * view.interval_s + view.patience_s:
-                reason = f"stale: the last look ended {age_s:.0f} s ago, and there is one every {view.interval_s:g} s"
+                reason = f"stale: last run {age_s:.0f} s ago, interval {view.interval_s:g} s"
         return answers.Ready(
             ready=reason is None,
             reason=reason,
@@ -65,7 +65,7 @@ class Board:
         )
 
     def report(self, profile: str | None) -> bytes | None:
-        """The newest report, of any profile or of one; None before there is one."""
+        """The newest report, of any or of one profile; None before the first."""
         with self._lock:
             view = self.view
         report = view.newest if profile is None else view.reports.get(profile)
@@ -98,9 +98,7 @@ def _cards(view: View) -> bytes:
         seen_at=None if view.seen_at is None else answers.iso(view.seen_at),
         counted_at=None if view.counted_at is None else answers.iso(view.counted_at),
         in_service=view.in_service,
-        undetermined="nothing is known yet: the first look has not ended"
-        if view.looked_at is None
-        else view.undetermined,
+        undetermined="no result yet: the first run has not ended" if view.looked_at is None else view.undetermined,
         cards=view.cards,
     )
     return said.model_dump_json(by_alias=True).encode()
@@ -109,7 +107,7 @@ def _cards(view: View) -> bytes:
 def _issues(view: View, issues: list[answers.Issue]) -> bytes:
     unknown = snapshot.undetermined(view.results)
     if view.looked_at is None:
-        unknown = ("nothing is known yet: the first look has not ended",)
+        unknown = ("no result yet: the first run has not ended",)
     elif view.undetermined and not any(view.undetermined in one for one in unknown):
         unknown = (view.undetermined, *unknown)
     said = answers.Issues(

@@ -1,4 +1,4 @@
-"""One look at the node: the engine is run, and what the daemon wants to know of it is told."""
+"""One run of checks: runs the engine and returns what the daemon needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from npudoctor import engine
 from npudoctor.config import Config
 from npudoctor.daemon import cards
-from npudoctor.daemon.seen import Seen
+from npudoctor.daemon.seen import RunResult
 from npudoctor.daemon.timetable import Look
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.driver.install import DriverInstall
@@ -24,8 +24,10 @@ from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 
 
-def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float) -> Seen:
-    """Run the profile, or ask the cards for what they count; kept to its deadline whatever the tools do."""
+def look_at(
+    catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float
+) -> RunResult:
+    """Run the profile, or read the chips' counters, within its deadline."""
     began = time.monotonic()
     report: Report | None = None
     facts: Mapping[type, Any]
@@ -46,7 +48,7 @@ def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: 
     if report is not None:
         late = late or any(result.because is Because.TIMED_OUT for result in report.results)
     late = late or _answer_was_late(facts)
-    return Seen(
+    return RunResult(
         look=look,
         report=report,
         cards=None if report is None else cards.read(report, facts),
@@ -58,9 +60,9 @@ def look_at(catalog: Catalog, host: Host, look: Look, options: Options, config: 
 
 
 def leftovers() -> dict[str, int]:
-    """The vendor's tools that an earlier look has started and nobody could end: name and process.
+    """Vendor tools of an earlier run that could not be killed: name and process.
 
-    A call into a driver that hangs cannot even be killed; another one would only stand behind it.
+    A call into a hanging driver cannot be killed; another one would only wait behind it.
     """
     return process_tree.named(STANDARD_PLACES, process_tree.children())
 
@@ -80,7 +82,7 @@ def _run(catalog: Catalog, host: Host, selection: Selection) -> tuple[Report | N
 
 
 def versions_of(facts: cards.Facts) -> dict[str, str]:
-    """What is installed here, as far as these facts tell."""
+    """The installed versions in these facts."""
     found: dict[str, str | None] = {}
     if info := cards.known(facts, NpuSmiInfo):
         found["driver"] = info.driver_version

@@ -1,4 +1,4 @@
-"""What the process that runs the checks tells the daemon: models, because they travel through a pipe as JSON."""
+"""Messages from the check process to the daemon: models, because they travel through a pipe as JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from npudoctor.findings import Report
 
 
 class Threshold(Answer):
-    """The name of a number that a site may set."""
+    """A threshold that a site may set."""
 
     name: str
 
 
 class CheckNames(Answer):
-    """What a configuration may say of a check, and after which checks it stands."""
+    """The configurable names of a check, and the checks that it runs after."""
 
     id: str
     tags: tuple[str, ...]
@@ -41,16 +41,16 @@ class Known(Answer):
 
 
 class Counted(Answer):
-    """What one chip tells only when it is asked by itself."""
+    """The per-chip readings of one chip."""
 
     link: str | None
     ecc: tuple[Ecc, ...]
 
 
-class Seen(Answer):
-    """What a look brought. `report` and `cards` are None for the counters, `counted` (by subject) for a quick look.
+class RunResult(Answer):
+    """The result of a run. `report` and `cards` are None for the counters, `counted` (by subject) for a quick run.
 
-    `left` maps a vendor's tool to a process of it that cannot be ended. `seconds` is wall time.
+    `left` maps a vendor tool to its process that cannot be killed. `seconds` is wall time.
     """
 
     look: Look
@@ -64,7 +64,7 @@ class Seen(Answer):
 
 
 class Tried(Answer):
-    """How a fix went: the kind of entry in the history, and what it says. `tried` is False where it was refused."""
+    """The outcome of a fix: the kind of entry in the history, and its text. `tried` is False where it was refused."""
 
     kind: str
     said: str
@@ -72,35 +72,35 @@ class Tried(Answer):
 
 
 class Reply(Answer):
-    """One answer: what was asked for, or why it could not be had."""
+    """One answer: the result, or why there is none."""
 
     known: Known | None = None
-    seen: Seen | None = None
+    seen: RunResult | None = None
     tried: Tried | None = None
     refused: str | None = None
     failed: str | None = None
 
 
 class Lost(Exception):
-    """The process that runs the checks gave no answer; the text is a clause that says why."""
+    """The check process gave no answer; the text is a clause that says why."""
 
 
 class Refused(Exception):
-    """The node cannot be opened, or the configuration cannot be used; the text is one line for a person."""
+    """The node cannot be opened, or the configuration cannot be used; the text is one line for the user."""
 
 
 class Looker(Protocol):
-    """Runs looks and fixes, in this process or in another."""
+    """Runs checks and fixes, in this process or in another."""
 
     @property
     def known(self) -> Known:
-        """The catalogue that the looks are made with."""
+        """The catalogue used for runs."""
 
-    def look(self, look: Look, site: Site) -> Seen:
-        """Look at the node. Raises Lost."""
+    def look(self, look: Look, site: Site) -> RunResult:
+        """Run checks. Raises Lost."""
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
         """Apply a safe fix; None where there was nothing to do. Raises Lost."""
 
     def end(self) -> None:
-        """Give up what is under way; nothing is begun any more."""
+        """Cancel the current work, and start nothing more."""

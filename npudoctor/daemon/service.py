@@ -1,7 +1,7 @@
-"""The daemon itself: the main thread turns the scheduler, one thread looks, one answers HTTP.
+"""The daemon itself: the main thread runs the scheduler, one thread runs checks, one serves HTTP.
 
-Signals: SIGTERM and SIGINT end it, SIGHUP reads the configuration anew. systemd's watchdog is fed only by a scheduler
-that turns: not while a look is over its time, and not while the HTTP thread does not move.
+Signals: SIGTERM and SIGINT stop it, SIGHUP reloads the configuration. systemd's watchdog is fed only by a live
+scheduler: not while a run exceeds its time, and not while the HTTP thread hangs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from npudoctor.daemon.cycle import STUCK_S, Rounds
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.seen import Looker, Lost, Seen
+from npudoctor.daemon.seen import Looker, Lost, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.timetable import Agenda, Look
@@ -35,13 +35,13 @@ from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.daemon_config import address_of
 
 ENDING_S = 1.0
-"""How long the thread of the looks may take to notice that its process has ended."""
+"""Seconds for the check thread to notice that its process has ended."""
 
 LONGEST_PAUSE_S = 10.0
 
 
 class Daemon:
-    """One daemon, from `run` to its end. `looker` looks and mends, `reload` reads the configuration."""
+    """One daemon, from `run` to its end. `looker` runs checks and fixes, `reload` reads the configuration."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class Daemon:
         self.say = say or _say
         self.troubles = Troubles(self.say)
         self._orders: queue.SimpleQueue[Look | None] = queue.SimpleQueue()
-        self._ended: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[RunResult | None] = queue.SimpleQueue()
         self._busy: tuple[Look, float] | None = None
         self._stopping = False
         self._hup = False
         self._turned = time.monotonic()
         self._wake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    # From beginning to end
+    # Lifecycle
 
     def run(self) -> int:
-        """Serve until a signal ends it; the exit code. Raises CannotListen and Untrusted before anything runs."""
+        """Serve until a signal stops it; the exit code. Raises CannotListen and Untrusted before anything runs."""
         settings = self.site.settings
         with contextlib.ExitStack() as bound:
             outside, loopback = (
@@ -100,20 +100,20 @@ class Daemon:
         return 0
 
     def _serve(self) -> None:
-        """Turn the scheduler until a signal ends it."""
+        """Run the scheduler until a signal stops it."""
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         looker = threading.Thread(target=self._look_on_order, name="looks", daemon=True)
         looker.start()
-        notify.tell("READY=1", "STATUS=looking for the first time")
+        notify.tell("READY=1", "STATUS=first run")
         while not self._stopping:
             self._turn()
             self._rest()
         self._stop(looker)
 
     def _unlink(self) -> None:
-        """Leave no socket, which would refuse, and no state, which would grow stale: it ends by its own will."""
+        """Remove the socket, which would refuse, and the state, which would become stale: a regular stop."""
         for path in (self.places.socket, self.places.state):
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -125,14 +125,14 @@ class Daemon:
             self._stopping = True
 
     def _tell_start(self) -> None:
-        """Enter that it started, and how the one before ended."""
+        """Record the start, and how the previous daemon ended."""
         boot = state.boot_id()
         last = self.history.latest("started", "stopped")
         if last is not None and last.kind == "started":
             again = self.history.remembered("boot") == boot
-            how = "it was killed, or it crashed" if again else "the machine went down with it"
+            how = "killed or crashed" if again else "the machine went down"
             at = clock.in_utc(last.at)
-            lost = f"the daemon that started at {at} did not end by itself: {how}; a look that it was in is lost"
+            lost = f"the daemon started at {at} did not stop regularly ({how}); its last run is lost"
             self.history.note("killed", lost)
             self.say(lost)
         self.history.remember("boot", boot)
@@ -149,7 +149,7 @@ class Daemon:
         self._orders.put(None)
         looker.join(ENDING_S)
         self.listening.close()
-        self.history.note("stopped", "npudoctor was told to end")
+        self.history.note("stopped", "npudoctor was stopped by a signal")
         self.say("ended")
 
     # The scheduler
@@ -174,16 +174,16 @@ class Daemon:
         well = self._busy is None or now <= self.rounds.until
         if self._busy is not None and not well:
             began = clock.in_utc(clock.timestamp() - (now - self._busy[1]))
-            self.troubles.set("stuck", f"the {self._busy[0].value} look that began at {began} has not ended")
+            self.troubles.set("stuck", f"the {self._busy[0].value} run started at {began} has not ended")
         answers = self.listening.answers()
-        self.troubles.set("http", None if answers else "the thread that answers HTTP does not move")
+        self.troubles.set("http", None if answers else "the HTTP thread hangs")
         self.troubles.set("accept", self.listening.trouble)
         if well and answers:
             self._turned = now
             notify.tell("WATCHDOG=1")
 
     def _rest(self) -> None:
-        """Wait for the next thing to do: a signal, the end of a look, the time of one, or systemd's patience."""
+        """Wait for a signal, the end of a run, the time of one, or the watchdog."""
         watchdog = notify.watchdog_s()
         pause = min(LONGEST_PAUSE_S, watchdog / 3 if watchdog else LONGEST_PAUSE_S)
         if self._busy is None:
@@ -198,21 +198,21 @@ class Daemon:
         try:
             site = self._reload()
         except (ConfigError, ValueError) as problem:
-            self.troubles.set("configuration", f"the configuration was not taken: {problem}")
-            self.history.note("configured", f"the configuration was not taken: {problem}")
+            self.troubles.set("configuration", f"configuration rejected: {problem}")
+            self.history.note("configured", f"configuration rejected: {problem}")
         else:
             self.troubles.set("configuration", None)
             kept = ("listen", "metrics_listen", "group", "kept_days")
             waiting = [name for name in kept if getattr(site.settings, name) != getattr(self.site.settings, name)]
-            later = f"; {', '.join(waiting)} only after a restart" if waiting else ""
+            later = f"; restart required for {', '.join(waiting)}" if waiting else ""
             self.site = site
             self.agenda.changed(site.settings, now)
-            self.history.note("configured", f"the configuration was read again{later}")
-            self.say(f"the configuration was read again{later}")
+            self.history.note("configured", f"configuration reloaded{later}")
+            self.say(f"configuration reloaded{later}")
         notify.tell("READY=1")
 
     def _look_on_order(self) -> None:
-        """The thread of the looks: no exception ends it."""
+        """The check thread: no exception ends it."""
         while (look := self._orders.get()) is not None:
             seen = None
             try:
@@ -220,9 +220,9 @@ class Daemon:
                 self.troubles.set("look", None)
             except Lost as problem:
                 if not self._stopping:
-                    self.troubles.set("look", f"the {look.value} look failed: {problem}")
+                    self.troubles.set("look", f"the {look.value} run failed: {problem}")
             except Exception as problem:
-                said = f"the {look.value} look failed: {type(problem).__name__}: {problem}"
+                said = f"the {look.value} run failed: {type(problem).__name__}: {problem}"
                 if said != self.troubles.get("look"):
                     self.say(traceback.format_exc())
                 self.troubles.set("look", said)

@@ -1,4 +1,4 @@
-"""What is decided outside the daemon: its configuration, what to look at, and where its files lie."""
+"""The daemon's inputs: its configuration, the node, and the paths of its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npudoctor.sdk import Options
 
 @record(frozen=True, kw_only=True)
 class Site:
-    """The configuration, what to look at, and the daemon's own section of the configuration."""
+    """The configuration, the node, and the daemon's section of the configuration."""
 
     config: Config
     options: Options
@@ -19,7 +19,7 @@ class Site:
 
 @record(frozen=True, kw_only=True)
 class Places:
-    """Where its files lie: the socket, the state file, the history, and the journal of fixes (None: the usual one)."""
+    """Paths of the socket, the state file, the history, and the journal of fixes (None: the default one)."""
 
     socket: str
     state: str

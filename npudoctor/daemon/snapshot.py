@@ -1,4 +1,4 @@
-"""What is known at present, as one frozen record: the looks make it, HTTP and metrics read it."""
+"""The current state as one frozen record: runs produce it, HTTP and metrics read it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from npudoctor.records import field, record
 
 
 @record(frozen=True, kw_only=True)
-class Looked:
-    """The last look of a kind: when it ended, in seconds since 1970, how long it took, and how many there were."""
+class RunStats:
+    """Runs of a kind: the end of the last in seconds since 1970, its duration in seconds, and their number."""
 
     at: float
     seconds: float
@@ -22,18 +22,18 @@ class Looked:
 
 @record(frozen=True, kw_only=True)
 class View:
-    """Everything that is answered. Times are in seconds since 1970, `written_s` of the boot clock.
+    """Everything that the HTTP API serves. Times are in seconds since 1970, `written_s` of the boot clock.
 
-    `reports` are the newest of each profile, the newest last, `results` those of each check. `problem` is what is wrong
-    with the cards' health whichever card it is, `undetermined` why it could not be judged.
-    `patience_s` is how much longer than two intervals the last look is believed, because a long one is under way.
+    `reports` are the newest of each profile, the newest last, `results` those of each check. `problem` is a health
+    problem of the whole node, `undetermined` why health could not be determined.
+    `patience_s` is how much longer than two intervals the last run stays valid, because a long one is running.
     """
 
     interval_s: float
     patience_s: float = 0.0
     reports: dict[str, Report] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
-    looks: Mapping[str, Looked] = field(default_factory=dict)
+    looks: Mapping[str, RunStats] = field(default_factory=dict)
     cards: tuple[Card, ...] = ()
     issues: tuple[Issue, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -47,26 +47,26 @@ class View:
 
     @property
     def newest(self) -> Report | None:
-        """The report of the last look of any profile."""
+        """The report of the last run of any profile."""
         return next(reversed(self.reports.values()), None)
 
     @property
     def against(self) -> str | None:
-        """Why the cards of this node are not known to be fit; None where they are."""
+        """Why the NPUs are not known to be healthy; None where they are."""
         if self.looked_at is None:
-            return "nothing is known yet: the first look has not ended"
+            return "no result yet: the first run has not ended"
         for card in self.cards:
             if card.health is answers.Fitness.ERROR:
                 return f"{card.subject}: {card.problem}"
-        return self.problem or (f"could not look: {self.undetermined}" if self.undetermined else None)
+        return self.problem or (f"could not determine: {self.undetermined}" if self.undetermined else None)
 
 
 def results_of(reports: Mapping[str, Report], after: Mapping[str, Iterable[str]]) -> tuple[Result, ...]:
-    """The newest result of each check; one that stands behind what is broken since counts as blocked.
+    """The newest result of each check; one whose predecessor failed since counts as blocked.
 
-    `after` says behind which others each check stands, in the order of the catalogue.
+    `after` maps each check to the checks that it runs after, in catalogue order.
 
-    The quick profile runs often and the standard one seldom: what only the latter looks at is as old as it is.
+    The quick profile runs often and the standard one seldom: results of the latter are older.
     """
     newest = {result.check: result for report in reports.values() for result in report.results}
     for id in (id for id in after if id in newest):
@@ -83,13 +83,13 @@ def _stands_before(result: Result) -> bool:
 
 
 def undetermined(results: Iterable[Result]) -> tuple[str, ...]:
-    """Why checks could not be judged, in clauses: a tool failed or did not answer, or a check crashed."""
+    """Why checks have no result, in clauses: a tool failed or timed out, or a check crashed."""
     reasons = [f"{result.reason} ({result.check})" for result in results if result.leaves_undetermined]
     return tuple(dict.fromkeys(reasons))
 
 
 def could_not_look(result: Result) -> bool:
-    """Whether nobody knows how it is: not because the question does not arise."""
+    """Whether the state is unknown, as opposed to not applicable."""
     if result.status is Status.CRASHED:
         return True
     return result.status is Status.SKIPPED and result.because is not Because.NOT_APPLICABLE

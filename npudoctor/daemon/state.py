@@ -1,7 +1,7 @@
-"""The daemon's present state in one small file, for health checks that may cost nothing: neither pydantic nor psutil.
+"""The daemon's current state in one small file, for cheap health checks: neither pydantic nor psutil.
 
-The file is replaced as a whole. Ages are counted on the machine's boot clock, which no change of the time of day moves
-and which a container shares with its host.
+The file is replaced atomically. Ages use the machine's boot clock, which is not affected by changes of the wall clock
+and is shared by a container and its host.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LARGEST_BYTES = 1 << 20
 
 
 class CardState(NamedTuple):
-    """One chip: the N of /dev/davinciN, and what is wrong with it; None where nothing is."""
+    """One chip: the N of /dev/davinciN, and its problem; None without one."""
 
     device: int
     problem: str | None
 
 
 class State(NamedTuple):
-    """What the daemon knew when it last looked.
+    """The daemon's knowledge after its last run.
 
-    `written_s` is a time of the boot clock, `interval_s` how often it looks, both in seconds. `problem` is what is
-    wrong with the node as far as its cards' health goes, whichever card it is; `undetermined` why it could not look.
+    `written_s` is a time of the boot clock, `interval_s` the interval of runs, both in seconds. `problem` is a
+    health problem of the whole node; `undetermined` why health could not be determined.
     """
 
     boot_id: str
@@ -43,26 +43,26 @@ class State(NamedTuple):
 
     @property
     def age_s(self) -> float:
-        """How old it is, in seconds."""
+        """Its age in seconds."""
         return now_s() - self.written_s
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the daemon has looked within two of its intervals."""
+        """Whether the last run was within two intervals."""
         return 0 <= self.age_s <= 2 * self.interval_s
 
 
 class Untrusted(Exception):
-    """There is a file, but nobody may rely on it; the text is a clause that names it and says why."""
+    """The file exists but cannot be trusted; the text is a clause that names it and says why."""
 
 
 def now_s() -> float:
-    """The boot clock, in seconds; it goes on while the machine sleeps."""
+    """The boot clock, in seconds; it continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def boot_id() -> str:
-    """What names this boot of this machine, inside a container as on its host."""
+    """The id of this boot of this machine, equal inside a container and on its host."""
     with open(BOOT_ID, encoding="ascii") as file:
         return file.read().strip()
 
@@ -84,7 +84,7 @@ def write(path: str, state: State) -> None:
 
 
 def sweep(path: str) -> None:
-    """Remove what a daemon that was killed while it wrote has left beside the file."""
+    """Remove drafts left by a daemon that was killed while writing."""
     folder, name = os.path.split(path)
     for one in os.listdir(folder or "."):
         stem, _, pid = one.rpartition(".")
@@ -102,15 +102,15 @@ def read(path: str) -> State | None:
     except Unreadable as problem:
         raise Untrusted(str(problem)) from problem
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise Untrusted(f"{path} is not what the daemon writes") from problem
+        raise Untrusted(f"{path} is not a state file of the daemon") from problem
 
 
 def must_be_ours(path: str, *, folder: bool = False) -> None:
-    """Raise Untrusted for a file or a folder that somebody else than root and this user could have written."""
+    """Raise Untrusted for a file or a folder that users other than root and this one can write."""
     if not folder and not stat.S_ISREG(os.lstat(path).st_mode):
         raise Untrusted(f"{path} must be a regular file")
     if reason := why_untrusted(path):
-        raise Untrusted(f"{path} is refused: {reason}")
+        raise Untrusted(f"{path} refused: {reason}")
 
 
 def _understood(said: Any) -> State:

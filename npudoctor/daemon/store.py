@@ -1,7 +1,7 @@
-"""What the daemon remembers: the issues of the node and every change of them, in SQLite, bounded by age and size.
+"""The daemon's history: issues and their changes, in SQLite, limited by age and size.
 
-An issue is known by its check and subject. It is opened once, seen again and again, and resolves by itself when a run
-that could look as deep no longer finds it. Nothing is lost by a kill but the run that was being written.
+An issue is identified by check and subject. It opens once, is counted by every run that finds it, and resolves when a
+run of the same or a deeper profile no longer finds it. A kill loses only the run that was being written.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LARGEST_BYTES = 64 << 20
 KEPT_DAYS = 30.0
 KEPT_CHANGES = 50_000
 FLAPS, FLAPPING_S = 3, 3600.0
-"""So many times opened within so many seconds is flapping."""
+"""An issue that opens so many times within so many seconds is flapping."""
 
 
 @record(frozen=True, kw_only=True)
 class Issue:
-    """One thing that is, or was, wrong. Times are in seconds since 1970; `resolved_at` is None while it lasts.
+    """A present or past problem. Times are in seconds since 1970; `resolved_at` is None while it is open.
 
-    `count` is in how many runs it was found, `opened` how often it began.
+    `count` is the number of runs that found it, `opened` how often it opened.
     """
 
     check: str
@@ -60,7 +60,7 @@ class Issue:
 
 @record(frozen=True, kw_only=True)
 class Change:
-    """One thing that happened, at a time in seconds since 1970.
+    """One event, at a time in seconds since 1970.
 
     `kind` is opened, resolved, changed; started, stopped, killed, configured, clock; set-aside, unwritten, written;
     fixed, fix-failed or fix-refused.
@@ -76,7 +76,7 @@ class Change:
 
 
 class Store:
-    """The history of one node in one file. Not safe for several threads at once; each opens its own."""
+    """The history of one node in one file. Not thread-safe; each thread opens its own."""
 
     def __init__(self, path: str, *, kept_days: float = KEPT_DAYS) -> None:
         self.path = path
@@ -90,9 +90,9 @@ class Store:
     # Writing
 
     def take(self, report: Report, *, at: float | None = None) -> list[Change]:
-        """Enter what a run found and what it no longer finds; the changes that this made, in one transaction.
+        """Record the findings of a run, and resolve issues that it no longer finds; the changes, in one transaction.
 
-        What only a deeper profile has ever found is not resolved by a shallower one.
+        An issue found only by a deeper profile is not resolved by a shallower one.
         """
         now = clock.timestamp() if at is None else at
         depth = PROFILES.index(report.profile)
@@ -101,7 +101,7 @@ class Store:
             loud = [result for result in report.results if not result.silenced]
             found = {(result.check, one.subject): one for result in loud for one in _grave(result.open_findings)}
             for (check, subject), finding in found.items():
-                self._seen(check, subject, finding, depth, now)
+                self._record_finding(check, subject, finding, depth, now)
             for result in report.results:
                 if (why := _why_gone(result)) is None:
                     continue
@@ -111,7 +111,7 @@ class Store:
         return list(self._changes("WHERE id > ? ORDER BY id", before))
 
     def forget_checks_but(self, known: Iterable[str]) -> None:
-        """Resolve what was found by checks that there are no longer."""
+        """Resolve issues of checks that no longer exist."""
         now, known = clock.timestamp(), set(known)
         with self._connection:
             rows = self._connection.execute(
@@ -119,27 +119,27 @@ class Store:
             ).fetchall()
             for check, subject, severity in rows:
                 if check not in known:
-                    self._resolve(check, subject, severity, "this check is no longer there", now)
+                    self._resolve(check, subject, severity, "check no longer exists", now)
 
     def remember(self, name: str, value: str) -> None:
-        """Keep a word under a name."""
+        """Store a value under a name."""
         with self._connection:
             self._connection.execute("INSERT OR REPLACE INTO remembered VALUES (?, ?)", (name, value))
 
     def remembered(self, name: str) -> str | None:
-        """The word that was kept under a name."""
+        """The value stored under a name."""
         row = self._connection.execute("SELECT value FROM remembered WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def note(self, kind: str, said: str, *, at: float | None = None) -> None:
-        """Enter something that is no issue: a start, a fix, a file that was set aside."""
+        """Record an event that is no issue: a start, a fix, a damaged file."""
         with self._connection:
             self._enter(clock.timestamp() if at is None else at, kind, None, None, None, said)
 
     def prune(self, *, at: float | None = None, by_age: bool = True) -> None:
-        """Forget what is older than the days that are kept, and the oldest of what is too much.
+        """Delete entries older than the retention time, and the oldest of excess ones.
 
-        Not `by_age` where the clock has jumped: what seems old may be new.
+        Not `by_age` after a clock change: entries that seem old may be new.
         """
         now = clock.timestamp() if at is None else at
         with self._connection:
@@ -154,7 +154,7 @@ class Store:
                 self._connection.execute("DELETE FROM changes WHERE id <= (SELECT AVG(id) FROM changes)")
             self._connection.execute("VACUUM")
 
-    def _seen(self, check: str, subject: str, finding: Finding, depth: int, now: float) -> None:
+    def _record_finding(self, check: str, subject: str, finding: Finding, depth: int, now: float) -> None:
         row = self._connection.execute(
             "SELECT severity, summary, resolved_at FROM issues WHERE check_id = ? AND subject = ?", (check, subject)
         ).fetchone()
@@ -194,7 +194,7 @@ class Store:
     # Reading
 
     def issues(self, *, all_of_them: bool = False, at: float | None = None) -> list[Issue]:
-        """What is wrong now, the gravest first; also what has resolved, where wanted."""
+        """Open issues, most severe first; on request also resolved ones."""
         now = clock.timestamp() if at is None else at
         rows = self._connection.execute(
             "SELECT check_id, subject, severity, summary, first_seen, last_seen, count, opened, resolved_at,"
@@ -206,7 +206,7 @@ class Store:
         return sorted(found, key=lambda one: (-Severity(one.severity).rank, one.first_seen, one.check, one.subject))
 
     def history(self, *, limit: int = 100, before: int | None = None) -> list[Change]:
-        """The latest changes, newest first; `before` goes on from an id."""
+        """The latest changes, newest first; `before` continues from an id."""
         edge = (1 << 62) if before is None else before
         return list(self._changes("WHERE id < ? ORDER BY id DESC LIMIT ?", edge, limit))
 
@@ -219,12 +219,12 @@ class Store:
             yield Change(id=id_, at=at, kind=kind, check=check, subject=subject, severity=severity, said=said)
 
     def latest(self, *kinds: str) -> Change | None:
-        """The newest change of some kinds."""
+        """The newest change of these kinds."""
         marks = ", ".join("?" * len(kinds))
         return next(self._changes(f"WHERE kind IN ({marks}) ORDER BY id DESC LIMIT 1", *kinds), None)
 
     def count_since(self, at: float, *kinds: str) -> int:
-        """How many changes of some kinds there were since a time; those that seem to lie ahead of it count too."""
+        """The number of changes of these kinds since a time, including those with a time in the future."""
         marks = ", ".join("?" * len(kinds))
         query = f"SELECT COUNT(*) FROM changes WHERE at > ? AND kind IN ({marks})"  # noqa: S608 - only marks
         return int(self._connection.execute(query, (at, *kinds)).fetchone()[0])
@@ -239,7 +239,7 @@ class Store:
     def _last_change(self) -> int:
         return int(self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM changes").fetchone()[0])
 
-    # What was kept in memory while the file could not be written
+    # Entries kept in memory while the file could not be written
 
     def copy_from(self, other: Store, *, changes: int) -> int:
         """Take over the issues and the latest changes of another store; the id of its last change."""
@@ -252,7 +252,7 @@ class Store:
         return max((int(row[0]) for row in rows), default=0)
 
     def absorb(self, other: Store, after: int, said: str) -> None:
-        """Enter what another store has learnt since its change `after`, and say why it was there."""
+        """Copy the entries of another store since its change `after`, and record why it was used."""
         issues = other._connection.execute("SELECT * FROM issues").fetchall()
         words = other._connection.execute("SELECT * FROM remembered").fetchall()
         rows = other._connection.execute(
@@ -286,7 +286,7 @@ class Store:
                     "INSERT INTO changes (at, kind, said) VALUES (?, 'set-aside', ?)",
                     (
                         clock.timestamp(),
-                        f"the history could not be read ({problem}); it lies in {aside}, this one is new",
+                        f"cannot read the history ({problem}); renamed to {aside}, new file created",
                     ),
                 )
             return connection
@@ -298,11 +298,11 @@ class Store:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA cache_size = -512")
             if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                raise sqlite3.DatabaseError("it is malformed")
+                raise sqlite3.DatabaseError("malformed")
             found = int(connection.execute("PRAGMA user_version").fetchone()[0])
             empty = not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
             if found != LAYOUT and not empty:
-                raise sqlite3.DatabaseError(f"it has layout {found}, and this npudoctor writes layout {LAYOUT}")
+                raise sqlite3.DatabaseError(f"found layout {found}, expected layout {LAYOUT}")
             with connection:
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {LAYOUT};")
         except BaseException:
@@ -315,16 +315,16 @@ _LOOKED = (Status.OK, Status.WARNING, Status.ERROR)
 
 
 def _why_gone(result: Result) -> str | None:
-    """Why an issue that this check does not find again is over; None where it could not look."""
+    """Why an issue that this check no longer finds is resolved; None where the check has no result."""
     if result.silenced:
         return "silenced by the site"
     if result.status in _LOOKED:
         return "no longer found"
-    return "the question no longer arises" if result.skip is Skip.NOT_APPLICABLE else None
+    return "no longer applicable" if result.skip is Skip.NOT_APPLICABLE else None
 
 
 def _grave(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings at warning or above, of several about one subject the gravest."""
+    """The findings at warning or above, of several about one subject the most severe."""
     return sorted(
         (finding for finding in findings if finding.severity > Severity.INFO), key=lambda one: one.severity.rank
     )

@@ -1,4 +1,4 @@
-"""The file of the history: made for this user alone, and set aside where it is damaged."""
+"""The file of the history: private to this user, and renamed where it is damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT_ASIDE = 3
 
 
 def make_ready(path: str) -> None:
-    """Make an empty file that only this user reads; raises Untrusted where somebody else could write it."""
+    """Create an empty private file; raises Untrusted where another user could write it."""
     folder = os.path.dirname(path) or "."
     try:
         must_be_ours(folder, folder=True)
@@ -27,7 +27,7 @@ def make_ready(path: str) -> None:
 
 
 def set_aside(path: str) -> str:
-    """Rename a file that cannot be read, and forget all but the latest few of its kind; its new name."""
+    """Rename an unreadable file, and delete all but the latest few of its kind; its new name."""
     aside = f"{path}.corrupt-{clock.now():%Y%m%dT%H%M%S}"
     os.replace(path, aside)
     for left in (f"{path}-wal", f"{path}-shm"):

@@ -7,7 +7,7 @@ import os
 from npudoctor import clock
 from npudoctor.daemon import cards, fitness, metrics
 from npudoctor.daemon.run_checks import versions_of
-from npudoctor.daemon.snapshot import Looked, View
+from npudoctor.daemon.snapshot import RunStats, View
 from npudoctor.engine import Done
 from npudoctor.findings import Report
 from npudoctor.host.live.safe_files import written
@@ -17,7 +17,7 @@ from npudoctor.sdk import PROFILES
 def write(path: str, done: Done) -> None:
     """Write the metrics; raises OSError or Refused, and then leaves the old file in place.
 
-    The draft lies beside it under a name that the collector passes over.
+    The draft is beside it under a name that the collector ignores.
     """
     facts = {probe.provides: value for probe, value in done.facts.items()}
     text = metrics.render(_view(done.report, facts, at=clock.timestamp(), seconds=done.report.duration_s))
@@ -27,13 +27,13 @@ def write(path: str, done: Done) -> None:
 
 
 def _view(report: Report, facts: cards.Facts, *, at: float, seconds: float) -> View:
-    """The view of a single run, as `check --metrics-file` writes it."""
+    """The snapshot of a single run, as `check --metrics-file` writes it."""
     deep = PROFILES.index(report.profile) > 0
     return View(
         interval_s=0.0,
         reports={report.profile: report},
         results=report.results,
-        looks={report.profile: Looked(at=at, seconds=seconds, count=1)},
+        looks={report.profile: RunStats(at=at, seconds=seconds, count=1)},
         cards=fitness.with_counts(cards.read(report, facts), cards.counted(facts)),
         versions=versions_of(facts),
         in_service=report.in_service,

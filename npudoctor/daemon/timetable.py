@@ -1,4 +1,4 @@
-"""When the daemon looks next: three looks at their intervals, jittered, one at a time, less often at a slow node."""
+"""The timetable of runs: three kinds at their intervals, with jitter, one at a time, less often on a slow node."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from npudoctor.daemon_config import DaemonSettings
 
 BACK_OFF_AT_MOST = 8
 SELDOM_S = 300.0
-"""Backing off never makes an interval longer than this, or than it is."""
+"""Back-off never makes an interval longer than this many seconds, or than configured."""
 
 SLOW_SHARE = 0.5
-"""A look that takes longer than this share of its interval is slow."""
+"""A run that takes longer than this share of its interval is slow."""
 
 FIRST_STANDARD_S = 5.0
 
 
 class Look(str, Enum):
-    """What is looked at: the quick profile, what the cards count, the standard profile."""
+    """The kinds of runs: the quick profile, the chips' counters, the standard profile."""
 
     QUICK = "quick"
     COUNTERS = "counters"
@@ -26,7 +26,7 @@ class Look(str, Enum):
 
 
 class Agenda:
-    """The next look and its time; `now` is always a time of a clock that never jumps, in seconds."""
+    """The next run and its time; `now` is always a time of a monotonic clock, in seconds."""
 
     def __init__(self, settings: DaemonSettings, now: float, chance: random.Random | None = None) -> None:
         self.settings = settings
@@ -39,16 +39,16 @@ class Agenda:
         }
 
     def next(self) -> tuple[Look, float]:
-        """The look that is due first, and when; of two that are due, the cheaper one."""
+        """The run that is due first, and when; of two that are due, the cheaper one."""
         return min(self.due.items(), key=lambda one: one[1])
 
     def effective_s(self, look: Look) -> float:
-        """How often it is looked at present, in seconds."""
+        """The current interval in seconds."""
         usual: float = getattr(self.settings, f"{look.value}_s")
         return max(usual, min(usual * self.factor, SELDOM_S))
 
     def ended(self, look: Look, now: float, seconds: float, *, timed_out: bool) -> None:
-        """Plan the next look of this kind; one that was slow, or in which a tool did not answer, makes all seldom."""
+        """Plan the next run of this kind; a slow run, or one in which a tool timed out, lengthens all intervals."""
         slow = timed_out or seconds > SLOW_SHARE * getattr(self.settings, f"{look.value}_s")
         self.factor = min(self.factor * 2, BACK_OFF_AT_MOST) if slow else 1
         self.due[look] = now + self._interval(look)
@@ -56,7 +56,7 @@ class Agenda:
             self.due[Look.QUICK] = now + self._interval(Look.QUICK)
 
     def changed(self, settings: DaemonSettings, now: float) -> None:
-        """Go on with other settings: what would be due later than by these is due by these."""
+        """Apply new settings: runs that are due later than these allow are moved forward."""
         self.settings = settings
         for look in Look:
             self.due[look] = min(self.due[look], now + self._interval(look))

@@ -1,4 +1,4 @@
-"""What the daemon has to say of itself: a history that cannot be written, a look that hangs, and the like."""
+"""Problems of the daemon itself: a history that cannot be written, a run that hangs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Troubles:
-    """What is wrong at present, by what it is about; told to the log when it begins and when it is over."""
+    """The current problems by topic; logged when they begin and end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -15,7 +15,7 @@ class Troubles:
         self._said: dict[str, str] = {}
 
     def set(self, about: str, said: str | None) -> None:
-        """Begin, change, or with None end one."""
+        """Set a problem, or with None clear it."""
         with self._lock:
             before = self._said.get(about)
             if said is None:
@@ -23,14 +23,14 @@ class Troubles:
             else:
                 self._said[about] = said
         if said != before:
-            self._say(said or f"over: {before}")
+            self._say(said or f"resolved: {before}")
 
     def get(self, about: str) -> str | None:
-        """What is said about something."""
+        """The problem of a topic."""
         return self._said.get(about)
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Everything that is wrong at present."""
+        """All current problems."""
         with self._lock:
             return tuple(self._said.values())

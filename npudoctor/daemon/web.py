@@ -27,11 +27,11 @@ _PLAIN = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Wrong(Exception):
-    """A request that cannot be answered as it is; the text is a clause."""
+    """An invalid request; the text is a clause."""
 
 
 def api(board: Board) -> App:
-    """Everything, for the Unix socket and this machine's loopback."""
+    """The whole API, for the Unix socket and loopback."""
     page = _Pages(board)
     routes = [
         Route("/livez", page.livez),
@@ -46,7 +46,7 @@ def api(board: Board) -> App:
 
 
 def metrics_alone(board: Board) -> App:
-    """/metrics and nothing else, for other addresses."""
+    """/metrics only, for other addresses."""
     return _Bounded(_Scraped(_app([Route("/metrics", _Pages(board).metrics)]), board))
 
 
@@ -62,12 +62,12 @@ class _Pages:
         self.board = board
 
     async def livez(self, _: Request) -> Response:
-        """200 while the scheduler turns."""
+        """200 while the scheduler is alive."""
         said = self.board.live()
         return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.alive else 503)
 
     async def readyz(self, _: Request) -> Response:
-        """200 while the cards of this node are known to be fit."""
+        """200 while the NPUs of this node are known to be healthy."""
         said = self.board.ready()
         return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.ready else 503)
 
@@ -77,17 +77,17 @@ class _Pages:
         _only(request, "profile")
         said = self.board.report(profile)
         if said is None:
-            return _problem("there is no report of that kind yet: the first look has not ended", 503)
+            return _problem("no such report yet: the first run has not ended", 503)
         return _json(said)
 
     def issues(self, request: Request) -> Response:
-        """What is wrong now; a plain function, so that a disk that waits holds nobody else up."""
+        """Open issues; a plain function, so that a slow disk delays no other request."""
         everything = _word(request, "all", ("true", "false")) == "true"
         _only(request, "all")
         return _json(self.board.issues(all_of_them=everything))
 
     def history(self, request: Request) -> Response:
-        """What has changed; a plain function, too."""
+        """Changes; a plain function, too."""
         limit = _number(request, "limit", 1, MOST_CHANGES)
         before = _number(request, "before", 1, 1 << 53)
         _only(request, "limit", "before")
@@ -98,14 +98,14 @@ class _Pages:
         return _json(self.board.cards())
 
     async def metrics(self, _: Request) -> Response:
-        """What was rendered when the view was published."""
+        """The metrics rendered for the published snapshot."""
         return Response(self.board.metrics, headers={"content-type": metrics.CONTENT_TYPE, **_PLAIN})
 
 
 def _word(request: Request, name: str, known: tuple[str, ...]) -> str | None:
     said = request.query_params.get(name)
     if said is not None and said not in known:
-        raise Wrong(f"{name} is one of {', '.join(known)}")
+        raise Wrong(f"{name} must be one of {', '.join(known)}")
     return said
 
 
@@ -114,13 +114,13 @@ def _number(request: Request, name: str, least: int, most: int) -> int | None:
     if said is None:
         return None
     if not (said.isascii() and said.isdigit() and len(said) < 18 and least <= int(said) <= most):
-        raise Wrong(f"{name} is a number from {least} to {most}")
+        raise Wrong(f"{name} must be a number from {least} to {most}")
     return int(said)
 
 
 def _only(request: Request, *names: str) -> None:
     if any(name not in names for name in request.query_params):
-        raise Wrong(f"this address takes {', '.join(names)} and nothing else")
+        raise Wrong(f"unknown parameter; known are {', '.join(names)}")
 
 
 def _json(body: bytes, status: int = 200) -> Response:
@@ -134,11 +134,11 @@ def _problem(error: str, status: int, **headers: str) -> Response:
 
 
 async def _not_found(_: Request, __: Exception) -> Response:
-    return _problem("there is nothing at this address", 404)
+    return _problem("no such path", 404)
 
 
 async def _not_allowed(_: Request, __: Exception) -> Response:
-    return _problem("only GET and HEAD are answered: nothing can be changed over HTTP", 405, allow="GET, HEAD")
+    return _problem("only GET and HEAD are allowed: the API is read-only", 405, allow="GET, HEAD")
 
 
 async def _wrong(_: Request, problem: Exception) -> Response:
@@ -149,7 +149,7 @@ _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNOR
 
 
 class _Bounded:
-    """Refuses a request that brings a body, on which no answer depends, and one with a long head."""
+    """Refuses requests with a body, which no answer needs, and requests with a long head."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -158,25 +158,25 @@ class _Bounded:
         """Answer, or refuse."""
         headers = scope.get("headers", ())
         if scope["type"] == "http" and (len(headers) > MOST_HEADERS or _head_bytes(scope) > HEAD_BYTES):
-            said = f"the head of a request has at most {HEAD_BYTES >> 10} KiB and {MOST_HEADERS} headers"
+            said = f"request head too large: at most {HEAD_BYTES >> 10} KiB and {MOST_HEADERS} headers"
             await _problem(said, 431, connection="close")(scope, receive, send)
             return
         if scope["type"] == "http" and any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in headers
         ):
-            await _problem("requests have no body here", 413, connection="close")(scope, receive, send)
+            await _problem("request bodies are not allowed", 413, connection="close")(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
 
 def _head_bytes(scope: Scope) -> int:
-    """How long the head of a request was, without the few bytes of its method and its version."""
+    """The size of a request head in bytes, without its method and version."""
     line = len(scope["raw_path"]) + len(scope["query_string"])
     return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in scope.get("headers", ()))
 
 
 class _Scraped:
-    """Answers GET /metrics, by far the most frequent request, without the way through the routes."""
+    """Answers GET /metrics, by far the most frequent request, without routing."""
 
     def __init__(self, app: App, board: Board) -> None:
         self.app = app
@@ -196,7 +196,7 @@ class _Scraped:
 
 
 class OnThisMachine:
-    """Refuses, on a loopback address, names of other hosts: a page in a browser here must not read the answers."""
+    """Refuses Host names of other hosts on loopback: a web page in a local browser must not read the answers."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -205,6 +205,6 @@ class OnThisMachine:
         """Answer, or refuse."""
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and not all(map(_LOOPBACK.fullmatch, hosts)):
-            await _problem("this address answers to 127.0.0.1 and localhost alone", 421)(scope, receive, send)
+            await _problem("unknown host: only 127.0.0.1 and localhost are allowed", 421)(scope, receive, send)
             return
         await self.app(scope, receive, send)

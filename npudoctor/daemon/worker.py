@@ -1,7 +1,7 @@
-"""The looks and the fixes themselves, as they run in the daemon's child process.
+"""Runs of checks and fixes in the daemon's child process.
 
-`serve` answers requests on a pipe, one at a time, until the pipe is closed. Nothing here may be trusted to end: the
-daemon (`child`) kills the process when a look is over its time.
+`serve` answers requests on a pipe, one at a time, until the pipe is closed. Nothing here is
+trusted to end: the daemon (`child`) kills the process when a run exceeds its time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from npudoctor.config import Config
 from npudoctor.daemon.run_checks import leftovers, look_at
-from npudoctor.daemon.seen import CheckNames, Known, Refused, Reply, Seen, Threshold, Tried
+from npudoctor.daemon.seen import CheckNames, Known, Refused, Reply, RunResult, Threshold, Tried
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.timetable import Look
 from npudoctor.fixer import plan, runner
@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """Looks at a node and mends it. `open_host` opens it anew, as it is asked for at that time."""
+    """Runs checks and fixes on a node. `open_host` opens it anew with the current configuration."""
 
     def __init__(self, catalog: Catalog, open_host: OpenHost) -> None:
         self.catalog = catalog
@@ -49,13 +49,13 @@ class Worker:
         """The names in the catalogue."""
         return known(self.catalog)
 
-    def look(self, look: Look, site: Site, left: Mapping[str, int] | None = None) -> Seen:
-        """Look at the node; a tool of which a process is `left` is not started again."""
+    def look(self, look: Look, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
+        """Run checks; a tool of which a process is `left` is not started again."""
         host = self._host = self._opened(site, look)
         if isinstance(host, LocalHost):
             left = {**(left or {}), **leftovers()}
             for tool, pid in left.items():
-                host.pass_over(tool, f"an earlier call of it, process {pid}, can neither end nor be ended")
+                host.pass_over(tool, f"its earlier call, process {pid}, hangs and cannot be killed")
         try:
             seen = look_at(self.catalog, host, look, site.options, site.config, deadline_s=site.settings.timeout_s)
         finally:
@@ -76,7 +76,7 @@ class Worker:
             return Tried(kind="fix-refused", said=f"{id}: {why.reason}", tried=False)
         if planned.empty:
             return None
-        ended = runner.Ended(outcome=Outcome.REFUSED, fix=id, reason="it did not end")
+        ended = runner.Ended(outcome=Outcome.REFUSED, fix=id, reason="the fix did not end")
         for event in runner.apply(self.catalog, host.fresh(), planned, site.options, state=journal):
             if isinstance(event, runner.Ended):
                 ended = event
@@ -84,22 +84,22 @@ class Worker:
             return Tried(kind="fix-refused", said=f"{id}: {ended.reason}", tried=False)
         if ended.outcome is Outcome.NOTHING:
             return None
-        back = f"; npudoctor undo {ended.run} takes it back" if ended.outcome is Outcome.APPLIED else ""
+        back = f"; to undo: npudoctor undo {ended.run}" if ended.outcome is Outcome.APPLIED else ""
         kind = "fixed" if ended.outcome is Outcome.APPLIED else "fix-failed"
         return Tried(kind=kind, said=f"{id}: {ended.reason} (run {ended.run}){back}", tried=True)
 
     def end(self) -> None:
-        """Give up what a look waits for."""
+        """Cancel the tools of a run."""
         if self._host is not None:
             self._host.close()
 
     def open_once(self, site: Site) -> None:
-        """Open the node and leave it again, to learn that it can be opened. Raises Refused."""
+        """Open and close the node, to test that it can be opened. Raises Refused."""
         with self._open_host(site):
             pass
 
     def _opened(self, site: Site, look: Look) -> Host:
-        """The node, with nothing remembered; how a login is set up is asked again with every standard look."""
+        """The node without cached answers; the login environment is read again with every standard run."""
         host = self._host
         if isinstance(host, MutableHost) and (look is not Look.STANDARD or host.about.source != "live"):
             return host.fresh()
@@ -137,7 +137,7 @@ def serve(
     site_of: Callable[[Config], Site],
     open_host: OpenHost,
 ) -> None:
-    """Answer the requests that come on one pipe, a line of JSON each, on another; returns when there are no more."""
+    """Read requests from one pipe, one line of JSON each, and answer on another; returns at end of file."""
     _end_with(parent)
     gc.enable()
     worker, site = Worker(load(), open_host), None
@@ -161,7 +161,7 @@ def serve(
 
 def _reply(worker: Worker, site: Site | None, asked: dict[str, Any]) -> Reply:
     if site is None:
-        raise RuntimeError("asked before it was prepared")
+        raise RuntimeError("request before prepare")
     if "look" in asked:
         return Reply(seen=worker.look(Look(asked["look"]), site, asked["left"]))
     if "fix" in asked:
@@ -171,7 +171,7 @@ def _reply(worker: Worker, site: Site | None, asked: dict[str, Any]) -> Reply:
 
 
 def _end_with(parent: int) -> None:
-    """Be killed when the daemon ends, however it ends; a request to end interrupts what is under way."""
+    """Be killed when the daemon ends in any way; SIGTERM interrupts the current work."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
@@ -179,7 +179,7 @@ def _end_with(parent: int) -> None:
 
 
 def give_back() -> None:
-    """Return what a look has used to the system, so that a process stays as small as it is between looks."""
+    """Return freed memory to the system, so that the process stays small between runs."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

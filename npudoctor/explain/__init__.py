@@ -1,1 +1,1 @@
-"""From a check, a pitfall, a code or a failing log to what it means, and how it is mended and foreseen."""
+"""Explains checks, known issues, codes and failing logs: meaning, fix, and the checks that detect them."""

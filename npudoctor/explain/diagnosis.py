@@ -1,4 +1,4 @@
-"""What a failing log shows: the pitfalls, the codes, and which rank failed first."""
+"""The diagnosis of a failing log: known issues, codes, and the rank that failed first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.records import record, replace
 
 _NEIGHBOURS = 15
-"""Lines within which a line without a name belongs to the source of its neighbour."""
+"""Distance in lines within which a line without a source gets that of its neighbour."""
 
 _SAME_INSTANT_S = 1.0
 _REPORTED = 0.8
@@ -22,7 +22,7 @@ _REPORTED = 0.8
 
 @record(frozen=True)
 class CodeSeen:
-    """A code in the log: its row where it is known, else what prints codes like it."""
+    """A code in the log: its row where it is known, else the component that prints such codes."""
 
     spelled: str
     code: ErrorCode | None
@@ -33,7 +33,7 @@ class CodeSeen:
 
 @record(frozen=True)
 class FirstFailure:
-    """Who of how many failed first, and with what. `by` is how that is known: time, launcher, order, or cause."""
+    """The rank that failed first, of how many, and its error. `by` is the evidence: time, launcher, order, or cause."""
 
     who: str
     sighting: Sighting
@@ -43,7 +43,7 @@ class FirstFailure:
 
 @record(frozen=True, kw_only=True)
 class Diagnosis:
-    """All that the logs show. `unexplained` is the first exception that nothing known explains."""
+    """The diagnosis. `unexplained` is the first exception without a known cause."""
 
     suspects: tuple[Suspect, ...]
     codes: tuple[CodeSeen, ...]
@@ -56,12 +56,12 @@ class Diagnosis:
 
     @property
     def knows(self) -> bool:
-        """Whether anything known was found."""
+        """Whether any known error was found."""
         return bool(self.suspects or self.messages or any(seen.code for seen in self.codes))
 
 
 def diagnose(scanner: Scanner) -> Diagnosis:
-    """Draw the conclusions from what a scanner saw."""
+    """Diagnose from the sightings of a scanner."""
     seen = _attributed(scanner.sightings, scanner.files)
     times = _times(seen)
     ranked = suspects(seen, times)
@@ -83,7 +83,7 @@ def _place(one: Sighting) -> tuple[int, int]:
 
 
 def _attributed(sightings: Iterable[Sighting], files: Sequence[FileRead]) -> list[Sighting]:
-    """Each sighting with its source: its own, that of the file's name, or that of a line close by."""
+    """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
     seen = sorted(sightings, key=_place)
     ranks = {one.source.pid: one.source.rank for one in seen if one.source.pid and one.source.rank is not None}
     names = [source_of_file(file.name) for file in files]
@@ -129,7 +129,7 @@ def _messages(seen: Iterable[Sighting]) -> tuple[tuple[ErrorText, Sighting], ...
 
 
 def _is_failure(one: Sighting) -> bool:
-    """Whether a line reports that something failed, not only that it was tried or what to do."""
+    """Whether a line reports a failure, not an attempt or advice."""
     if one.advice or one.gravity < _REPORTED:
         return False
     if one.found.kind is Kind.SYMPTOM:
@@ -139,7 +139,7 @@ def _is_failure(one: Sighting) -> bool:
 
 
 def _unexplained(seen: Sequence[Sighting]) -> list[Sighting]:
-    """The exceptions beside which nothing known stands."""
+    """The exceptions without a known error near them."""
     known = [one for one in seen if one.found.kind in (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE)]
     return [
         one
@@ -155,7 +155,7 @@ def _unexplained(seen: Sequence[Sighting]) -> list[Sighting]:
 
 
 def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
-    """Whether a failure may be one that others follow from."""
+    """Whether a failure may be the cause of others."""
     if one.found.kind is Kind.EXCEPTION:
         return one in unexplained
     if one.found.kind is Kind.CODE:

@@ -1,4 +1,4 @@
-"""What `explain` found out, as plain data: the JSON that it prints, and what its text is made from."""
+"""The results of `explain` as plain data: printed as JSON, and rendered as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 def of_topics(found: Iterable[topics.Topic], catalog: Catalog) -> Document:
-    """What was asked about."""
+    """The subject of an explanation."""
     return {"schema": TOPICS, "tool_version": __version__, "topics": [_topic(one, catalog) for one in found]}
 
 
@@ -35,7 +35,7 @@ def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
 
 
 def of_check(check: Check, catalog: Catalog) -> Document:
-    """What there is to say of a check, here and in docs/checks.md."""
+    """The explanation of a check, also for docs/checks.md."""
     fix = catalog.fixes.get(check.fix or "")
     return {
         "kind": "check",
@@ -100,7 +100,7 @@ def _code(code: ErrorCode, catalog: Catalog) -> Document:
 
 
 def of_log(diagnosis: Diagnosis, checks: Mapping[str, Check]) -> Document:
-    """What a log shows."""
+    """The diagnosis of a log."""
     names = [file.name for file in diagnosis.files]
     return {
         "schema": LOG,

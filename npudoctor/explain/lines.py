@@ -1,4 +1,4 @@
-"""What one line of a log says about itself: which rank or process wrote it, when, and how grave it is."""
+"""Metadata of one line of a log: its rank or process, its time, and its level."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|I
 
 @record(frozen=True)
 class Source:
-    """Who wrote a line, as far as it says."""
+    """The source of a line, as far as it is given."""
 
     rank: int | None = None
     worker: str | None = None
@@ -56,12 +56,12 @@ class Source:
 
     @property
     def known(self) -> bool:
-        """Whether the line says anything about it."""
+        """Whether any part is known."""
         return self != NOBODY
 
     @property
     def label(self) -> str:
-        """For a person: `rank 3`, `worker TP0`, `process 118`; nothing where unknown."""
+        """As text: `rank 3`, `worker TP0`, `process 118`; nothing where unknown."""
         if self.rank is not None:
             return f"rank {self.rank}"
         if self.worker is not None:
@@ -82,11 +82,11 @@ class Moment:
     second: float
 
     def key(self, year: int) -> tuple[int, int, int, float]:
-        """What moments are ordered by, where `year` holds for those that give none."""
+        """The sort key of a moment; `year` is used for those without one."""
         return (self.year or year, self.month, self.day, self.second)
 
     def seconds(self, year: int) -> float:
-        """Seconds on a scale that all moments share, exact enough for differences of less than a month."""
+        """Seconds on a common scale, exact enough for differences of less than a month."""
         return (((self.year or year) * 12 + self.month) * 31 + self.day) * 86400 + self.second
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Moment:
 
 
 def source_of(line: str) -> Source:
-    """Who wrote a line."""
+    """The source of a line."""
     rank = next((int(found[1]) for pattern in _RANKS if (found := pattern.search(line))), None)
     worker = _WORKER.search(line) if rank is None else None
     pid = next((int(found[1]) for pattern in _PIDS if (found := pattern.search(line))), None)
@@ -106,7 +106,7 @@ def source_of(line: str) -> Source:
 
 
 def source_of_file(name: str) -> Source:
-    """Whose file this is, by its name: `rank_3.log`, `attempt_0/3/stderr.log`, `plog-118_20250401.log`."""
+    """The source of a file, by its name: `rank_3.log`, `attempt_0/3/stderr.log`, `plog-118_20250401.log`."""
     for pattern, what in _IN_NAME:
         if found := pattern.search(name):
             return Source(rank=int(found[1])) if what == "rank" else Source(pid=int(found[1]))
@@ -114,7 +114,7 @@ def source_of_file(name: str) -> Source:
 
 
 def moment_of(line: str) -> Moment | None:
-    """When a line was written."""
+    """The time stamp of a line."""
     if found := _DATE.search(line):
         year, month, day, hour, minute, second, fraction, more = found.groups()
         return _moment(int(year), month, day, (hour, minute, second), (fraction or "") + (more or ""))
@@ -135,7 +135,7 @@ def _moment(year: int | None, month: str, day: str, clock: tuple[str, str, str],
 
 
 def gravity_of(line: str) -> float:
-    """How grave its writer took a line, 0 to 1; a line without a level counts in full."""
+    """The weight of a line by its level, 0 to 1; a line without a level has weight 1."""
     found = _LEVEL.search(line)
     if not found:
         return 1.0
@@ -144,6 +144,6 @@ def gravity_of(line: str) -> float:
 
 
 def advice_begins(line: str) -> int:
-    """From where on a line says what may be the cause and what to try, no longer what happened."""
+    """The position at which the advice of a line begins, after the report of what happened."""
     found = _ADVICE.search(line)
     return found.start() if found else len(line)

@@ -1,4 +1,4 @@
-"""What a log is searched for: the symptoms of all pitfalls, known messages, codes, exceptions, and who is blamed."""
+"""The patterns searched in a log: symptoms of known issues, messages, codes, exceptions, and named culprits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npudoctor.knowledge.tables.errors import normalised, spelled_in
 from npudoctor.records import record
 
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
-"""A symptom that is nothing but a code: codes are sought anyhow."""
+"""A symptom that is only a code: codes are searched anyway."""
 
 _CODE_WORDS = ("ror Code", "etCode", "hcclRet -> ")
 _CODE_FORMS = (
@@ -38,7 +38,7 @@ _ROOT_CAUSE = "Root Cause (first observed failure)"
 
 
 class Kind(str, Enum):
-    """What kind of thing was found: a BLAME is who the log itself names as the culprit."""
+    """The kind of a match; BLAME is a culprit named by the log itself."""
 
     SYMPTOM = "symptom"
     HINT = "hint"
@@ -51,7 +51,7 @@ class Kind(str, Enum):
 
 @record(frozen=True)
 class Found:
-    """One thing in a line: `what` is a pitfall's id, a code, a message, an exception; `by` what found it; where."""
+    """One thing in a line: `what` is a known issue's id, a code, a message, an exception; `by` the pattern; where."""
 
     kind: Kind
     what: str
@@ -68,7 +68,7 @@ class _Phrase:
 
 
 class Sought:
-    """All that a log is searched for."""
+    """All patterns."""
 
     def __init__(self) -> None:
         self._phrases: dict[str, list[_Phrase]] = {}
@@ -79,12 +79,12 @@ class Sought:
         self._whole = Sieve(self._words, _CODE_FORMS)
 
     def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
-        """Passes every line in which `find` could find something, leaving out what these words alone lead to."""
+        """A prefilter that passes every line in which `find` could match, without these words."""
         return Sieve((word for word in self._words if word.encode() not in worn), _CODE_FORMS) if worn else self._whole
 
     def find(self, line: str) -> list[Found]:
-        """Everything that a line shows."""
-        return list(dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_blamed(line)]))
+        """All matches in a line."""
+        return list(dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_culprits(line)]))
 
     def _matches(self, line: str) -> Iterator[Found]:
         for word in [word for word in self._phrases if word in line]:
@@ -105,7 +105,7 @@ def _compiled(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Ph
     for expression in expressions:
         if not _CODE.fullmatch(expression):
             words = words_of(expression)
-            assert words, f"{what}: {expression!r} needs no word that a log could be sifted by"
+            assert words, f"{what}: {expression!r} contains no word for the prefilter"
             yield _Phrase(kind, what, re.compile(expression), tuple(sorted(words)))
 
 
@@ -125,7 +125,7 @@ def _raised(line: str) -> Iterator[Found]:
             yield Found(Kind.EXCEPTION, f"{name}: {raised['said'][:120]}".strip(), name, raised.start("name"))
 
 
-def _blamed(line: str) -> Iterator[Found]:
+def _culprits(line: str) -> Iterator[Found]:
     for pattern in _BLAME:
         if blame := pattern.search(line):
             yield Found(Kind.BLAME, blame[1].strip(","), pattern.pattern, blame.start())
@@ -134,6 +134,6 @@ def _blamed(line: str) -> Iterator[Found]:
 
 
 def _meant(spelled: str) -> bool:
-    """Whether what looks like a code is one that is known, or at least one of a known family."""
+    """Whether a text with the form of a code is known, or of a known family."""
     errors = knowledge.errors()
     return errors.code(spelled) is not None or (spelled.isupper() and errors.family(spelled) is not None)

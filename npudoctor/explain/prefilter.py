@@ -1,7 +1,7 @@
-"""A sieve for lines: one regular expression that every line passes which any of many others could match, and few more.
+"""A prefilter: matches every line that any real pattern could match, and few others.
 
-Every expression needs certain words; a line without any of them need not be looked at. Digits are never part of such
-a word, so that of lines which differ in numbers alone either all pass or none.
+Every pattern requires certain words; a line without any of them cannot match. Digits are never part of such a word, so
+that lines that differ only in numbers either all pass or none does.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ except ImportError:  # Python 3.10
     import sre_parse as _parser
 
 SHORTEST = 4
-"""A word of fewer letters says too little to sift by."""
+"""The fewest letters of a word: shorter ones match too many lines."""
 
 LONGEST = 10
-"""More letters than these tell no more lines apart."""
+"""The most letters of a word: longer ones distinguish no more lines."""
 
 _FREQUENT = {190: " ", 60: "et", 40: "asonir", 25: "l0pdc", 18: "hmu2", 12: "fg1:.,\n", 8: "y[]_b3458xk-67w()|9"}
 _PER_MILLE = {character: share for share, characters in _FREQUENT.items() for character in characters}
-"""How often a character stands in a log; all others are rare."""
+"""Frequency of characters in logs; all others are rare."""
 
 
 def words_of(expression: str) -> frozenset[str] | None:
-    """Words of which every match of an expression contains at least one; None where there are none."""
+    """Words of which every match of a pattern contains at least one; None without such words."""
     return _best(_parser.parse(expression))
 
 
 def _best(items: Any) -> frozenset[str] | None:
-    """The most telling of the sets of words that a sequence needs."""
+    """The most selective of the sets of words that a sequence requires."""
     found: list[frozenset[str]] = []
     run = ""
     for operation, value in [*items, (None, None)]:
@@ -64,10 +64,10 @@ def _telling(words: frozenset[str]) -> tuple[int, int]:
 
 
 class Sieve:
-    """Passes all lines with one of these words, or of the `further` expressions (first character, rest), and no others.
+    """Passes only lines with one of these words or `further` expressions (first character, rest).
 
-    A search runs at full speed where none of the characters stands that its alternatives begin with: of each word
-    that part is sought which begins with one of few, rare characters; where it stands, the whole word is looked for.
+    A search is fast over characters with which none of its alternatives begins: of each word the part that begins with
+    one of few, rare characters is searched first; where it matches, the whole word is compared.
     """
 
     def __init__(self, words: Iterable[str], further: Sequence[tuple[str, str]] = ()) -> None:
@@ -87,7 +87,7 @@ class Sieve:
             self._words[piece.encode()] = meant
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
-        """What lets a line pass: the first of its words, or what fits an expression, leaving out these."""
+        """What lets a line pass: its first word or match, except these."""
         search, match_further = self.expression.search, self._further.match
         match = search(line)
         while match:
@@ -102,7 +102,7 @@ class Sieve:
 
 
 def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, str]:
-    """For each word a part that begins with one of as few and as rare characters as will do for all."""
+    """For each word a part that begins with one of a minimal set of rare characters."""
     pieces: dict[str, str] = {}
     taken = set(beginnings)
     while wanted:
@@ -118,7 +118,7 @@ def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, str]:
 
 
 def _firsts(word: str) -> str:
-    """The characters that a part of a word may begin with."""
+    """Possible first characters of a part of a word."""
     return word[: max(len(word) - SHORTEST, 0) + 1]
 
 
@@ -132,7 +132,7 @@ def _cost(first: str, taken: set[str]) -> float:
 
 
 def _branches(words: Sequence[str]) -> list[str]:
-    """The words as alternatives, with what several begin with written once; a word covers all that it begins."""
+    """The words as alternatives with common prefixes merged; a word covers all that start with it."""
     if "" in words:
         return []
     branches = []

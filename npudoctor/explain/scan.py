@@ -1,7 +1,7 @@
-"""Reads logs of any size once, in bounded memory, and keeps where each thing that is sought was first seen.
+"""Reads logs of any size once, in bounded memory, and keeps the first sighting of each match.
 
-A log repeats itself: its lines differ in numbers and addresses. Each shape of a line, that is the line without digits
-and the letters a to f, is looked at when it is new; lines of shapes that hold nothing pass at the speed of a look-up.
+Lines of a log repeat with other numbers and addresses. The shape of a line is the line without digits and the letters
+a to f. A shape is searched when it is new; lines of shapes without a match then cost one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.records import record
 
 BLOCK = 1 << 20
-"""Bytes that are read and looked at together."""
+"""Bytes that are read and searched together."""
 
 _VARYING = b"0123456789abcdef"
 _LOOKS = 2000
-"""How many lines of a shape that shows something are looked at: enough for the ranks of a large job."""
+"""The most lines searched of a matching shape: enough for the ranks of a large job."""
 
 _IN_VAIN = 7
-"""A look that shows nothing costs as many of a shape's looks."""
+"""A search without a match counts as many searches of its shape."""
 
 _WORN = 3000
-"""After so many looks that showed nothing new, a word alone is no reason to look any more."""
+"""After so many searches without a new match, a word alone no longer triggers a search."""
 
 _KNOWN_SHAPES = 30_000
 _KEPT = 4000
@@ -36,7 +36,7 @@ _SHOWN = 400
 _LONGEST_LINE = 8192
 _LONGEST_LOOK = 4 << 20
 _KEPT_OF_END = 32 << 10
-"""Of a line without end so much is looked at from its beginning, and so much at its end; the rest is passed over."""
+"""Bytes searched at the beginning and at the end of an endless line; the rest is skipped."""
 
 _WINDOWS = 300
 _NEAR = 6
@@ -49,11 +49,11 @@ _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d+)", re.MULTILINE)
 
 @record(frozen=True, kw_only=True)
 class Sighting:
-    """Something sought, where a source first showed it.
+    """A match, at its first sighting of a source.
 
-    `line` counts from 1, `offset` bytes from 0. `gravity` is how grave the line's writer took it, 0 to 1. `advice`: it
-    stands in what the line advises, not in what it reports. `source` and `moment` are what the line says of itself; of
-    a moment that a neighbouring line lends it is `moment_near` true.
+    `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
+    in the advice of the line, not in its report. `source` and `moment` are those of the line; `moment_near` is true for
+    a moment taken from a neighbouring line.
     """
 
     found: Found
@@ -70,7 +70,7 @@ class Sighting:
 
 @record(frozen=True)
 class FileRead:
-    """One file as it was read; `problem` says why it was not."""
+    """One file; `problem` says why it was not read."""
 
     name: str
     bytes: int
@@ -115,7 +115,7 @@ class Scanner:
                 cut = len(data) if unfinished < _LONGEST_LOOK else 0
                 unfinished += len(data)
             self._look(data[:cut])
-            if len(data) - cut > BLOCK and unfinished:  # the middle of a line that has gone on for long enough
+            if len(data) - cut > BLOCK and unfinished:  # the middle of a line beyond the limit
                 cut = len(data) - _KEPT_OF_END
                 self._offset += cut
             tail = data[cut:]
@@ -128,7 +128,7 @@ class Scanner:
         return read
 
     def _look(self, data: bytes) -> None:
-        """Look at whole lines."""
+        """Search whole lines."""
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
         lines, numbers = self._sifted(text) if self._varied else self._unlike(text)
         known = self._left
@@ -148,7 +148,7 @@ class Scanner:
         self._offset += len(data)
 
     def _unlike(self, text: bytes) -> tuple[list[bytes], list[int]]:
-        """The lines, and the numbers of those whose shapes are new or show something."""
+        """The lines, and the numbers of those whose shapes are new or matched."""
         lines = text.split(b"\n")
         shapes = text.translate(None, _VARYING).split(b"\n")
         numbers = [number for number, left in enumerate(map(self._left.get, shapes)) if left != 0]
@@ -157,7 +157,7 @@ class Scanner:
         return lines, numbers
 
     def _sifted(self, text: bytes) -> tuple[list[bytes], list[int]]:
-        """The same by the sieve alone: faster where hardly a line is like another."""
+        """The same by the prefilter alone: faster where few lines repeat."""
         self._varied -= 1
         starts = [match.start() for match in self._sieve.expression.finditer(text)]
         if not starts:
@@ -167,7 +167,7 @@ class Scanner:
         return lines, sorted({bisect_right(ends, start) for start in starts})
 
     def _examine(self, data: bytes, lines: list[bytes], number: int, word: bytes, left: int) -> int:
-        """Look closely at a line that may show something; how many more of its shape to look at."""
+        """Search a line; how many more of its shape to search."""
         cost = _IN_VAIN
         new = False
         for start, window in self._windows(lines[number]):
@@ -183,7 +183,7 @@ class Scanner:
         return max(left - cost, 0)
 
     def _windows(self, line: bytes) -> Iterable[tuple[int, bytes]]:
-        """The line, or where it is a giant the surroundings of what might be sought."""
+        """The line, or of a very long one the surroundings of possible matches."""
         if len(line) <= _LONGEST_LINE:
             return [(0, line)]
         starts = [match.start() for match in self._sieve.expression.finditer(line)]
@@ -196,7 +196,7 @@ class Scanner:
         return windows
 
     def _note(self, found: list[Found], data: bytes, lines: list[bytes], number: int, start: int, line: str) -> bool:
-        """Keep what is new in a line; whether anything was."""
+        """Keep new matches of a line; whether there were any."""
         source = source_of(line)
         if not source.known:
             source = _source_of_traceback(lines, number)
@@ -250,21 +250,21 @@ def _unreadable(block: bytes) -> str | None:
 
 
 def _is_foreign(block: bytes) -> bool:
-    """Whether a good part of a text is in no Latin script."""
+    """Whether much of a text is in a non-Latin script."""
     sample = block[:65536].decode("utf-8", "replace")
     letters = [character for character in sample if character.isalpha() or character == "\ufffd"]
     return bool(letters) and sum(1 for letter in letters if letter > "\u024f") > len(letters) / 5
 
 
 def _moment_near(lines: list[bytes], number: int) -> Moment | None:
-    """The time stamp of a line close by: of one that follows first, for a message stands before its details."""
+    """The time stamp of a nearby line: of a following one first, because a message precedes its details."""
     near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
     stamps = (moment_of(line[:300].decode("utf-8", "replace")) for line in near)
     return next(filter(None, stamps), None)
 
 
 def _source_of_traceback(lines: list[bytes], number: int) -> Source:
-    """Who began the traceback that this line ends; some name themselves in its first line alone."""
+    """The source of the traceback that ends here; some are named in its first line only."""
     if lines[number][:1].isspace():
         return NOBODY
     for line in reversed(lines[max(number - _TRACEBACK, 0) : number]):
@@ -283,7 +283,7 @@ def _blamed_below(lines: list[bytes], number: int) -> Source | None:
 
 
 def _around(line: str, start: int) -> str:
-    """The line as it is kept: without trailing blanks, cut around what was found."""
+    """The line to keep: without trailing blanks, cut around the match."""
     text = line.rstrip()
     if len(text) <= _SHOWN:
         return text.strip()

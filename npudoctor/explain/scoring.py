@@ -1,8 +1,8 @@
-"""How much what was seen speaks for each pitfall: the specific before the general, causes before what follows of them.
+"""Scores of known issues from evidence: the specific before the general, causes before consequences.
 
-A symptom of a pitfall's own weighs most, then a code, the more the fewer things it can mean; hints and codes that wrap
-anything weigh little. What a line advises, and what its writer took for less than an error, counts in part. Further
-evidence for the same pitfall adds half of what the one before did, so that talkative failures do not win by that.
+A symptom of the issue itself weighs most, then a code, the more the fewer meanings it has; hints and generic codes
+weigh little. Advice, and lines below the level of an error, count in part. Each further piece of evidence for the same
+issue adds half of the previous one, so that a verbose failure does not outweigh a specific one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import record
 
 STRONG = 0.5
-"""From this weight on, one piece of evidence is enough to blame a pitfall for what else is seen."""
+"""The weight from which one piece of evidence is enough to name an issue as the cause of the others."""
 
 _BASE = {Kind.SYMPTOM: 0.8, Kind.HINT: 0.15, Kind.MESSAGE: 0.2}
 _CODE = (0.7, 0.45, 0.3, 0.2)
@@ -30,12 +30,12 @@ _LEAST = 0.1
 _COMPLAINT = re.compile(r"error|fail|cannot|can't|exception|abort|fatal|undefined|core dumped|not found", re.IGNORECASE)
 
 Times = Mapping[int, float]
-"""Seconds by the `id` of a sighting; those whose moment is unknown are missing."""
+"""Seconds by the `id` of a sighting, without those of unknown time."""
 
 
 @record(frozen=True)
 class Suspect:
-    """A pitfall that a log shows; `weight` is that of its best evidence, which comes first in `evidence`."""
+    """A known issue found in a log; `weight` is that of its best evidence, the first in `evidence`."""
 
     pitfall: Pitfall
     score: float
@@ -44,7 +44,7 @@ class Suspect:
 
 
 def suspects(sightings: Sequence[Sighting], times: Times) -> tuple[Suspect, ...]:
-    """The pitfalls that the sightings speak for, most likely first."""
+    """The known issues supported by the sightings, most likely first."""
     found = [suspect for pitfall in knowledge.pitfalls().rows if (suspect := _suspect(pitfall, sightings))]
     beginnings = {suspect.pitfall.id: _beginning(suspect, times) for suspect in found}
     scores = {suspect.pitfall.id: _in_context(suspect, found, beginnings) for suspect in found}
@@ -73,7 +73,7 @@ def _suspect(pitfall: Pitfall, sightings: Iterable[Sighting]) -> Suspect | None:
 
 
 def _weight(one: Sighting, pitfall: Pitfall) -> float:
-    """What one sighting weighs for one pitfall; nothing where it does not speak of it."""
+    """The weight of one sighting for one issue; 0 where it is no evidence for it."""
     kind, what = one.found.kind, one.found.what
     if kind is Kind.CODE:
         base = _code_weight(what, pitfall.id)
@@ -99,14 +99,14 @@ def _code_weight(spelled: str, pitfall: str) -> float:
 
 
 def _beginning(suspect: Suspect, times: Times) -> float | None:
-    """When its strong evidence was first seen; None where that is not known of all of it."""
+    """The time of its first strong evidence; None where not all times are known."""
     strong = [one for one in suspect.evidence if _weight(one, suspect.pitfall) >= suspect.weight / 2]
     known = [times[id(one)] for one in strong if id(one) in times]
     return min(known) if len(known) == len(strong) else None
 
 
 def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[str, float | None]) -> float:
-    """The score, less where the same log shows an earlier failure, or the cause of what only follows."""
+    """The score, reduced for a later failure, and for a consequence of another cause."""
     began = beginnings[suspect.pitfall.id]
     strong = [other for other in found if other is not suspect and other.weight >= STRONG and _is_error(other)]
     score = suspect.score
@@ -125,7 +125,7 @@ def _is_error(suspect: Suspect) -> bool:
 
 
 def _put_specific_first(found: Sequence[Suspect], scores: dict[str, float]) -> None:
-    """Lower what only says in general what another says of its own knowledge."""
+    """Lower the score of an issue that another, more specific one refines."""
     for _ in range(3):  # a chain of refinements is at most this long
         for suspect in found:
             own = any(one.found.kind is Kind.SYMPTOM and not one.advice for one in suspect.evidence)

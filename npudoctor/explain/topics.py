@@ -1,4 +1,4 @@
-"""What a check, a pitfall or a code is: found by whatever name a person has for it."""
+"""Finds a check, a known issue or a code by any usual name."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FOR_A_PERSON = re.compile(r"<[\w. -]+>|X\.Y\.Z| \(| or | then |\.\.\.")
 
 
 class Unknown(Exception):
-    """Nothing is called so; the text says what is nearest."""
+    """Unknown name; the text suggests the nearest one."""
 
 
 def find(name: str, catalog: Catalog) -> Topic:
-    """The check, pitfall or code that is called so, in any usual spelling; raises Unknown."""
+    """The check, known issue or code of this name, in any usual spelling; raises Unknown."""
     text = name.strip()
     known = catalog.checks.get(text.partition("/")[0]) or _pitfall(text) or code(text)
     if known is None:
@@ -39,7 +39,7 @@ def _pitfall(text: str) -> Pitfall | None:
 
 
 def code(text: str) -> ErrorCode | None:
-    """A code by its number, its symbol, or a piece of the message that holds it."""
+    """A code by its number, its symbol, or a piece of a message that contains it."""
     errors = knowledge.errors()
     by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
     known = errors.code(text) or next(by_symbol, None) or errors.code(f"-{text}")
@@ -54,12 +54,12 @@ def _nearest(text: str, catalog: Catalog) -> str:
     folded = {each.lower(): each for each in names}
     near = [folded[each] for each in difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.5)]
     family = errors.family(text)
-    said = f"{text!r} is a code of {family} that is not known" if family else f"there is nothing called {text!r}"
-    return f"{said}; {f'the nearest is {near[0]}' if near else '`npudoctor list` names all checks'}"
+    said = f"unknown code {text!r} of {family}" if family else f"unknown name {text!r}"
+    return f"{said}; {f'did you mean {near[0]}?' if near else 'see `npudoctor list`'}"
 
 
 def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:
-    """The pitfalls that a check foresees, or that show a code, the likelier first."""
+    """The known issues that a check detects, or that a code belongs to, the likelier first."""
     table = knowledge.pitfalls()
     if isinstance(topic, Check):
         return tuple(pitfall for pitfall in table.rows if topic.id in pitfall.foreseen_by)
@@ -68,22 +68,22 @@ def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:
 
 
 def foreseeing(pitfalls: Iterable[Pitfall], checks: Mapping[str, Check]) -> tuple[Check, ...]:
-    """The checks of this installation that would have foreseen one of these."""
+    """The installed checks that detect one of these."""
     return tuple(dict.fromkeys(checks[id] for pitfall in pitfalls for id in pitfall.foreseen_by if id in checks))
 
 
 def facts_of(check: Check, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the facts that a check judges, as `npudoctor facts` calls them."""
+    """The names of a check's facts, as in `npudoctor facts`."""
     probes = catalog.probes
     return tuple(probes[need.fact].name for need in check.needs if need.fact in probes)
 
 
 def is_command(step: str) -> bool:
-    """Whether a step of a mend can be pasted into a shell as it stands; else it is for a person to read."""
+    """Whether a step of a fix is a command for the shell; else it is text for the user."""
     command = step.partition("   #")[0]
     return bool(_COMMAND.match(command)) and not _FOR_A_PERSON.search(command)
 
 
 def mended_by(pitfall: Pitfall) -> tuple[tuple[str, bool], ...]:
-    """The steps of a mend, each with whether it is a command."""
+    """The steps of a fix, each with whether it is a command."""
     return tuple((step, is_command(step)) for step in pitfall.fix)

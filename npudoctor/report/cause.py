@@ -1,19 +1,19 @@
-"""Which finding of a report comes first: every format names the same one."""
+"""The primary finding of a report: every format names the same one."""
 
 from __future__ import annotations
 
 from npudoctor.findings import Finding, Report, Result, Severity, Status, Verdict
 
 
-def first(report: Report) -> tuple[Result, str] | None:
-    """The worst finding that comes first in the catalogue, else the first check that could not be judged."""
+def primary(report: Report) -> tuple[Result, str] | None:
+    """The most severe finding, first in catalogue order, else the first check without a result."""
     for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO):
         for result in report.results:
-            for finding in worth(result, floor(report)):
+            for finding in actionable(result, action_threshold(report)):
                 if finding.severity is severity and not (
                     report.verdict is Verdict.UNDETERMINED and severity < report.fail_on
                 ):
-                    return result, about(finding)
+                    return result, with_subject(finding)
     for result in report.results:
         if result.leaves_undetermined:
             return _reported_elsewhere(result, report) or (result, f"could not determine: {result.reason}")
@@ -28,41 +28,48 @@ def first(report: Report) -> tuple[Result, str] | None:
 
 
 def _reported_elsewhere(unknown: Result, report: Report) -> tuple[Result, str] | None:
-    """The finding of another check about the failure that kept this one from a verdict."""
+    """The finding of another check about the failure that left this one without a result."""
     for result in report.results:
         if result.check == unknown.reported_by:
-            return next(((result, about(finding)) for finding in worth(result)), None)
+            return next(((result, with_subject(finding)) for finding in actionable(result)), None)
     return None
 
 
-def floor(report: Report) -> Severity:
-    """The least severity of what somebody should act on: what fails the run, and warnings at all events."""
+def action_threshold(report: Report) -> Severity:
+    """The lowest severity to act on: what fails the run, and always warnings."""
     return min(Severity.WARNING, report.fail_on)
 
 
-def about(finding: Finding) -> str:
-    """The summary, with the card or interface that it is about."""
+def with_subject(finding: Finding) -> str:
+    """The summary, with the NPU or interface that it is about."""
     plain = finding.subject in ("host", "python", "container")
     return finding.summary if plain else f"{finding.subject}: {finding.summary}"
 
 
-def worth(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
-    """The findings that somebody should act on; none of a check that the site has silenced."""
+def actionable(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:
+    """The findings to act on; none of a silenced check."""
     return [finding for finding in result.open_findings if finding.severity >= least]
 
 
-def line(report: Report, *, room: int) -> str:
+def all_clear(report: Report) -> str:
+    """The headline of a report without a finding to act on: how many checks it rests on."""
+    total = len(report.results)
+    left_out = [f"{count} {key}" for key in ("skipped", "silenced") if (count := report.summary.get(key, 0))]
+    return f"No problems found ({', '.join([f'{total} check' + 's' * (total != 1), *left_out])})"
+
+
+def one_line(report: Report, *, room: int) -> str:
     """The verdict in one line of at most `room` bytes, without control characters: the cause and how many more."""
-    cause = first(report)
+    cause = primary(report)
     if cause is None:
-        text = "nothing is wrong that these checks can see"
+        text = all_clear(report)
     else:
-        more = sum(len(worth(result, floor(report))) for result in report.results) - 1
+        more = sum(len(actionable(result, action_threshold(report))) for result in report.results) - 1
         text = f"{cause[1]} ({cause[0].check})" + (f" and {more} more" if more > 0 else "")
-    return cut("".join(letter if letter.isprintable() else " " for letter in text), room)
+    return truncate("".join(letter if letter.isprintable() else " " for letter in text), room)
 
 
-def cut(text: str, room: int) -> str:
+def truncate(text: str, room: int) -> str:
     """The text in at most `room` bytes of UTF-8, with an ellipsis where something is left out."""
     if len(text.encode()) <= room:
         return text

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: to keep, to send, to open in any browser."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def _finding(result: Result, finding: Finding) -> Iterator[str]:
     if finding.fix:
         yield f"<p>Fix: <code>npudoctor fix {escape(finding.fix.id)}</code></p>"
     if finding.evidence:
-        yield "<table><tr><th>seen in<th>found<th>expected</tr>"
+        yield "<table><tr><th>evidence<th>actual<th>expected</tr>"
         for one in finding.evidence:
             cells = (one.source, one.actual, one.expected)
-            yield f"<tr>{''.join(f'<td><code>{escape(_said(text))}</code>' for text in cells)}</tr>"
+            yield f"<tr>{''.join(f'<td><code>{escape(_text(text))}</code>' for text in cells)}</tr>"
         yield "</table>"
 
 
-def _said(text: str | None) -> str:
+def _text(text: str | None) -> str:
     return "" if text is None else text or "nothing"
 
 

@@ -22,7 +22,7 @@ def line(result: Result) -> str:
 
 
 def last_line(report: Report) -> str:
-    """What there is to say of the whole run, in one line: the report without its results."""
+    """The whole run in one line: the report without its results."""
     return json.dumps({"type": "report", **report.model_dump(mode="json", by_alias=True, exclude={"results"})}) + "\n"
 
 

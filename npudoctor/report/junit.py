@@ -1,6 +1,6 @@
-"""The report as JUnit XML, as CI systems show it: a test case a check, a test suite a group.
+"""The report as JUnit XML for CI systems: one test case per check, one test suite per group.
 
-What reaches `--fail-on` is a failure, a check that could not be judged an error; other findings stand in system-out.
+Findings at `--fail-on` are failures, checks without a result errors; other findings go to system-out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from npudoctor.report import cause
 def render(report: Report) -> str:
     """One `testsuites` document."""
     root = ElementTree.Element("testsuites", name="npudoctor")
-    _counted(root, report, report.results)
+    _set_counts(root, report, report.results)
     root.set("time", f"{report.duration_s:.3f}")
     for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
         _suite(root, group, report, tuple(results))
@@ -26,7 +26,7 @@ def render(report: Report) -> str:
 
 def _suite(root: ElementTree.Element, group: str, report: Report, results: Sequence[Result]) -> None:
     suite = ElementTree.SubElement(root, "testsuite", name=f"npudoctor.{group}")
-    _counted(suite, report, results)
+    _set_counts(suite, report, results)
     suite.set("time", f"{sum(result.duration_s for result in results):.3f}")
     suite.set("timestamp", report.started_at)
     suite.set("hostname", _clean(report.host.hostname or "unknown"))
@@ -34,7 +34,7 @@ def _suite(root: ElementTree.Element, group: str, report: Report, results: Seque
         _case(suite, report, result)
 
 
-def _counted(element: ElementTree.Element, report: Report, results: Sequence[Result]) -> None:
+def _set_counts(element: ElementTree.Element, report: Report, results: Sequence[Result]) -> None:
     element.set("tests", str(len(results)))
     element.set("failures", str(sum(bool(_failures(report, result)) for result in results)))
     element.set("errors", str(sum(result.status is Status.CRASHED for result in results)))
@@ -52,11 +52,11 @@ def _case(suite: ElementTree.Element, report: Report, result: Result) -> None:
         problem = ElementTree.SubElement(case, "error", message=_clean(result.reason or ""), type="crashed")
         problem.text = _clean(result.detail or "")
     elif failures := _failures(report, result):
-        said = "; ".join(cause.about(finding) for finding in failures)
+        said = "; ".join(cause.with_subject(finding) for finding in failures)
         failure = ElementTree.SubElement(case, "failure", message=_clean(said), type=failures[0].severity.value)
-        failure.text = _clean("\n\n".join(map(_told, failures)))
+        failure.text = _clean("\n\n".join(map(_finding_text, failures)))
     if rest := [finding for finding in result.findings if finding not in _failures(report, result)]:
-        ElementTree.SubElement(case, "system-out").text = _clean("\n\n".join(map(_told, rest)))
+        ElementTree.SubElement(case, "system-out").text = _clean("\n\n".join(map(_finding_text, rest)))
 
 
 def _failures(report: Report, result: Result) -> list[Finding]:
@@ -65,11 +65,11 @@ def _failures(report: Report, result: Result) -> list[Finding]:
     return [finding for finding in result.findings if finding.severity >= report.fail_on]
 
 
-def _told(finding: Finding) -> str:
-    lines = [f"{finding.severity.value}: {cause.about(finding)}"]
+def _finding_text(finding: Finding) -> str:
+    lines = [f"{finding.severity.value}: {cause.with_subject(finding)}"]
     lines += [text for text in (finding.detail, finding.hint) if text]
     lines += [f"$ {command}" for command in finding.commands]
-    lines += [f"{seen.source}: found {seen.actual}, expected {seen.expected}" for seen in finding.evidence]
+    lines += [f"{seen.source}: actual {seen.actual}, expected {seen.expected}" for seen in finding.evidence]
     return "\n".join(lines)
 
 

@@ -40,13 +40,13 @@ def _finding(check: str, finding: Finding) -> list[str]:
     for evidence in finding.evidence:
         words = [_code(evidence.source)]
         words += [f"expected {_code(evidence.expected)}"] if evidence.expected is not None else []
-        words += [f"found {_code(evidence.actual)}"] if evidence.actual is not None else []
+        words += [f"actual {_code(evidence.actual)}"] if evidence.actual is not None else []
         lines.append(f"- {', '.join(words)}")
     return [*lines, ""]
 
 
 def _code(text: str) -> str:
-    """A text as it was seen; nothing, where it is empty, because two marks alone mean something else."""
+    """A text as code; nothing where it is empty, because two backticks alone mean something else."""
     text = " ".join(text.split())
     if not text:
         return "nothing"

@@ -1,4 +1,4 @@
-"""The report for Nagios, Icinga and whatever else runs their plug-ins: a state, one line, performance data.
+"""The report for Nagios, Icinga and compatible monitors: a state, one line, performance data.
 
 The contract is that of the Monitoring Plugins' development guidelines: exit code 0 OK, 1 WARNING, 2 CRITICAL,
 3 UNKNOWN; the first line is `STATE - text | performance data`, further lines are shown on request.
@@ -25,19 +25,22 @@ def render(report: Report) -> str:
     """The state and the cause, then every finding at warning or above in a line of its own."""
     counts = " ".join(f"{status}={number};;;0" for status, number in report.summary.items())
     figures = f"{counts} duration={report.duration_s:.3f}s;;;0"
-    lines = [f"{STATES[exit_code(report)]} - {_plain(cause.line(report, room=FIRST_LINE_BYTES))} | {figures}"]
+    lines = [f"{STATES[exit_code(report)]} - {_plain(cause.one_line(report, room=FIRST_LINE_BYTES))} | {figures}"]
     for result in report.results:
-        lines += [f"{one.severity.value}: {_plain(cause.about(one))} ({result.check})" for one in cause.worth(result)]
+        lines += [
+            f"{one.severity.value}: {_plain(cause.with_subject(one))} ({result.check})"
+            for one in cause.actionable(result)
+        ]
         if result.leaves_undetermined:
             lines.append(f"unknown: {_plain(result.reason or result.title)} ({result.check})")
     return "\n".join(lines) + "\n"
 
 
 def unknown(problem: str) -> str:
-    """What is printed where the checks could not be run at all."""
+    """The output where the checks could not run at all."""
     return f"UNKNOWN - {_plain(problem)}\n"
 
 
 def _plain(text: str) -> str:
-    """A bar would begin the performance data."""
+    """Replace `|`, which would begin the performance data."""
     return " ".join(text.replace("|", "/").split())

@@ -1,7 +1,7 @@
 """The report for the custom plug-in monitor of Kubernetes' node-problem-detector.
 
-Its contract: exit code 0 is OK, 1 a problem, anything else unknown; the message is what stands on stdout, of which it
-keeps 80 bytes unless told otherwise.
+Its contract: exit code 0 is OK, 1 a problem, anything else unknown; the message is read from stdout, of which it
+keeps 80 bytes by default.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def exit_code(report: Report) -> int:
 
 def render(report: Report) -> str:
     """One line that fits the node's condition."""
-    return cause.line(report, room=MESSAGE_BYTES) + "\n"
+    return cause.one_line(report, room=MESSAGE_BYTES) + "\n"
 
 
 def unknown(problem: str) -> str:
-    """What is printed where the checks could not be run at all."""
-    return cause.cut(" ".join(problem.split()), MESSAGE_BYTES) + "\n"
+    """The output where the checks could not run at all."""
+    return cause.truncate(" ".join(problem.split()), MESSAGE_BYTES) + "\n"

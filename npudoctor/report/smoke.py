@@ -1,4 +1,4 @@
-"""A smoke run for a person: the verdict, a row a rank, the loss as a line, the bandwidth table, and what to do."""
+"""A smoke run as text: the verdict, a row per rank, the loss curve, the bandwidth table, and what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(report: SmokeReport, *, look: Look | None = None, verbose: bool = Fal
 
 
 def sparkline(values: Sequence[float | None], *, unicode: bool = True, width: int = 60) -> str:
-    """A curve as one line of bars from its lowest to its highest value; `x` where there is no number."""
+    """A curve as one line of bars from its lowest to its highest value; `x` for a missing value."""
     bars = BARS if unicode else ASCII_BARS
     step = max(1, -(-len(values) // width))
     picked = [values[place] for place in range(0, len(values), step)]
@@ -41,7 +41,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A time in the unit that suits it."""
+    """A time with a fitting unit."""
     if seconds is None:
         return "-"
     if seconds >= 1:
@@ -49,13 +49,12 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
 
 
-def _well(report: SmokeReport) -> str:
-    """What a run without a finding has shown."""
-    if report.plan is not None and "training" not in report.plan.deadlines_s:
-        return "all ranks compute together, and the result is right"
-    if report.plan is not None and report.plan.world_size == 1:
-        return "the one rank trained, and the result is right"
-    return "all ranks trained together, and the result is right"
+def _passed(report: SmokeReport) -> str:
+    """The headline of a run without a finding: how many ranks and stages passed."""
+    ranks = report.plan.world_size if report.plan is not None else len(report.ranks)
+    skipped = sum(result.status is Status.SKIPPED for result in report.results)
+    stages = f"{len(report.results) - skipped} of {len(report.results)} stages"
+    return f"PASS: {ranks} rank{'s' * (ranks != 1)}, {stages}"
 
 
 def _why_skipped(result: Result) -> str:
@@ -90,7 +89,7 @@ class _Page:
         if large and report.speedup is not None and len(report.ranks) > 1:
             share = f" ({100 * (report.efficiency or 0):.0f} % of ideal)" if report.efficiency else ""
             self._console.print()
-            self._line("  ", f"together {report.speedup:.2f} times as fast as one rank{share}")
+            self._line("  ", f"scaling {report.speedup:.2f}× one rank{share}")
         self._console.print()
         alike = [list(group) for _, group in groupby(report.results, key=_why_skipped)]
         for results in alike:
@@ -98,7 +97,7 @@ class _Page:
         for note in report.notes:
             self._line("  i ", note)
         if report.logs:
-            self._line("  i ", f"logs and stacks lie in {report.logs}")
+            self._line("  i ", f"logs and stacks: {report.logs}")
         text = self._out.getvalue()
         return text if self._look.unicode else text.replace("µs", "us")
 
@@ -117,7 +116,7 @@ class _Page:
             for finding in result.findings
             if finding.severity is severity
         ]
-        said = worst[0].summary if worst else _well(report)
+        said = worst[0].summary if worst else _passed(report)
         if not worst and report.verdict.value == "undetermined":
             said = "could not determine whether this node can train"
         self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
@@ -145,7 +144,7 @@ class _Page:
         kind = "error" if rank.first else "ok" if rank.reached == self._last else "skipped"
         glyph, style = self._glyphs[kind], STYLES[kind]
         loss = "-" if rank.last_loss is None else f"{rank.first_loss:.3f} to {rank.last_loss:.3f}"
-        state = f"broke in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
+        state = f"failed in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
         return [
             Text(f"{glyph} {rank.rank}", style=style),
             Text(rank.card or rank.device),
@@ -198,9 +197,9 @@ class _Page:
         if finding.detail:
             self._line("      ", finding.detail)
         if finding.hint:
-            self._line("      do    ", finding.hint)
+            self._line("      do        ", finding.hint)
         for command in finding.commands:
-            self._console.print(Text("            $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+            self._console.print(Text("                $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
         for evidence in finding.evidence:
             expected = f", expected {evidence.expected}" if evidence.expected else ""
-            self._line("      seen  ", f"{evidence.source}: {evidence.actual or 'nothing'}{expected}")
+            self._line("      evidence  ", f"{evidence.source}: {evidence.actual or 'nothing'}{expected}")

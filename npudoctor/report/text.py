@@ -1,4 +1,4 @@
-"""The report for a person: the cause first, one line a check, the broken ones opened, the next step last."""
+"""The report as text: the cause first, one line per check, failed ones in detail, the next step last."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ STYLES = {
 _QUIET = frozenset({Status.SKIPPED, Status.SILENCED})
 
 NARROW = 60
-"""Below this many columns a title stands under its check, not beside it."""
+"""Below this width in columns, a title is printed under its check, not beside it."""
 
 LONG_COMMAND = 72
-"""A longer command is not repeated in the last line; the hint stands there instead."""
+"""A longer command is not repeated in the last line; the hint is printed there instead."""
 
 
 LONGEST_PARAGRAPH = 1 << 14
-"""No more characters of one paragraph are shown: wrapping millions of them takes minutes."""
+"""The most characters of one paragraph that are shown: wrapping millions of them takes minutes."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the reader's terminal can show: `width` in columns."""
+    """The terminal's abilities: `width` in columns."""
 
     width: int = 80
     color: bool = False
     unicode: bool = True
 
     def console(self, out: TextIO) -> Console:
-        """A console that writes what this terminal can show into `out`, and nothing that was not asked for."""
+        """A console that writes to `out` within the terminal's abilities, without automatic markup."""
         return Console(
             file=out,
             width=self.width,
@@ -83,7 +83,7 @@ class Look:
 
 
 def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
-    """The look for a stream: plain where it is no terminal, or colours are not wanted (NO_COLOR, TERM=dumb)."""
+    """The style for a stream: plain where it is no terminal, or colours are disabled (NO_COLOR, TERM=dumb)."""
     encoding = (stream.encoding or "ascii").lower().replace("-", "")
     forced = "FORCE_COLOR" in os.environ
     color = (stream.isatty() or forced) and not (
@@ -112,7 +112,7 @@ class _Page:
     def render(self, report: Report) -> str:
         self._headline(report)
         self._node(report)
-        self._broken([result for result in report.results if _is_broken(result, cause.floor(report))])
+        self._broken([result for result in report.results if _is_broken(result, cause.action_threshold(report))])
         for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
             self._group(group, list(results))
         self._closing(report)
@@ -137,17 +137,17 @@ class _Page:
     # Parts
 
     def _headline(self, report: Report) -> None:
-        first = cause.first(report)
+        first = cause.primary(report)
         kind = "undetermined" if report.verdict is Verdict.UNDETERMINED else report.verdict.value
         line = self._mark(kind) + Text(" ")
         if first:
             result, summary = first
             line += Text(f"{summary} ", style="bold") + Text(f"({result.check})", style="dim")
-            more = sum(len(cause.worth(other, cause.floor(report))) for other in report.results) - 1
+            more = sum(len(cause.actionable(other, cause.action_threshold(report))) for other in report.results) - 1
             if more > 0:
                 line += Text(f" and {more} more", style="dim")
         else:
-            line += Text("nothing is wrong that these checks can see", style="bold")
+            line += Text(cause.all_clear(report), style="bold")
         self._line("", line, hang=2)
         self._console.print()
 
@@ -156,16 +156,16 @@ class _Page:
         kernel = f"kernel {host.kernel}" if host.kernel else None
         container = f"{host.container} container" if host.container else None
         state = None if report.in_service is None else "in service" if report.in_service else "idle"
-        python = host.python_line or "no Python examined"
-        whose = "this process's variables" if report.environment == "process" else f"variables of {report.environment}"
+        python = host.python_line or "no Python inspected"
+        whose = "this process" if report.environment == "process" else report.environment
         for parts in (
             (host.hostname, host.os, kernel, host.machine, container),
-            (python, whose, f"profile {report.profile}", f"role {report.role}", state),
+            (python, f"environment of {whose}", f"profile {report.profile}", f"role {report.role}", state),
         ):
             self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
 
     def _broken(self, results: Sequence[Result]) -> None:
-        """What somebody should act on, opened and before everything else; the worst first."""
+        """The findings to act on, in detail and before everything else; the most severe first."""
         opened = sorted(results, key=lambda result: -result.worst.rank if result.worst else 0)
         self._opened = frozenset(result.check for result in opened)
         for result in opened:
@@ -181,7 +181,7 @@ class _Page:
 
     def _details(self, result: Result) -> None:
         if result.status is Status.CRASHED:
-            self._line("    ", Text(f"could not be judged: {result.reason}", style=STYLES["crashed"]))
+            self._line("    ", Text(f"could not determine: {result.reason}", style=STYLES["crashed"]))
         for finding in result.findings:
             self._finding(finding)
         if result.status is Status.CRASHED and result.detail and self._verbose:
@@ -214,7 +214,7 @@ class _Page:
         if result.status in _QUIET:
             about = Text(f"{_kind(result)}{_why(result)}", style="dim")
         elif result.status is Status.CRASHED:
-            about = Text(f"could not be judged: {result.reason}", style=STYLES["crashed"])
+            about = Text(f"could not determine: {result.reason}", style=STYLES["crashed"])
         else:
             about = Text(result.title, style="dim" if broken else "")
         if self._look.width < NARROW:
@@ -235,7 +235,7 @@ class _Page:
         self._line(
             "    ",
             self._mark(kind)
-            + Text(f" {cause.about(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
+            + Text(f" {cause.with_subject(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
         if finding.severity is Severity.INFO and not self._verbose:
@@ -243,17 +243,19 @@ class _Page:
         if finding.detail:
             self._line("      ", finding.detail)
         if finding.hint:
-            self._line("      ", Text("do    ", style="cyan") + Text(finding.hint), hang=12)
+            self._line("      ", Text("do        ", style="cyan") + Text(finding.hint), hang=16)
         for command in finding.commands:
-            self._console.print(Text("            $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+            self._console.print(Text("                $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
         for evidence in finding.evidence:
-            self._line("      ", Text("seen  ", style="cyan") + Text(_seen(evidence)), hang=12)
+            self._line("      ", Text("evidence  ", style="cyan") + Text(_evidence(evidence)), hang=16)
         if finding.fix:
-            self._line("      ", Text("fix   ", style="cyan") + Text(self._fix(finding.fix), style="green"), hang=12)
+            self._line(
+                "      ", Text("fix       ", style="cyan") + Text(self._fix(finding.fix), style="green"), hang=16
+            )
         if finding.pitfall and self._verbose:
-            self._line("      ", Text("known ", style="cyan") + Text(finding.pitfall), hang=12)
+            self._line("      ", Text("issue     ", style="cyan") + Text(finding.pitfall), hang=16)
         for link in finding.links if self._verbose else ():
-            self._line("      ", Text("more  ", style="cyan") + Text(link), hang=12)
+            self._line("      ", Text("link      ", style="cyan") + Text(link), hang=16)
 
     def _closing(self, report: Report) -> None:
         self._console.print()
@@ -269,21 +271,25 @@ class _Page:
             if counted[key]:
                 words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
         text = f"{', '.join(words)} in {report.duration_s:.1f} s."
-        unseen = _unseen(report)
-        if unseen:
-            text += f" Not looked at: {unseen}."
+        unchecked = _unchecked(report)
+        if unchecked:
+            text += f" Not checked: {unchecked}."
         advice, command = self._next_step(report)
         self._line("", f"{text} {advice}")
         if command:
             self._console.print(Text("  $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
 
     def _next_step(self, report: Report) -> tuple[str, str | None]:
-        """What to do first, and the command for it, which stands on a line of its own so that it can be copied."""
-        first = cause.first(report)
+        """What to do first, and the command for it, on a line of its own so that it can be copied."""
+        first = cause.primary(report)
         if first is None:
-            return "Nothing to do.", None
+            return "Nothing to fix.", None
         result, _ = first
-        worst = max(cause.worth(result, cause.floor(report)), key=lambda finding: finding.severity.rank, default=None)
+        worst = max(
+            cause.actionable(result, cause.action_threshold(report)),
+            key=lambda finding: finding.severity.rank,
+            default=None,
+        )
         if worst is None:
             return f"Start with {result.blocked_by or result.check}.", None
         if worst.fix:
@@ -297,7 +303,7 @@ class _Page:
 
 
 def _is_broken(result: Result, least: Severity) -> bool:
-    return result.status is Status.CRASHED or bool(cause.worth(result, least))
+    return result.status is Status.CRASHED or bool(cause.actionable(result, least))
 
 
 def _kind(result: Result) -> str:
@@ -311,19 +317,19 @@ def _why(result: Result) -> str:
     return f"see {result.blocked_by}" if result.skip is Skip.BLOCKED else result.reason or ""
 
 
-def _unseen(report: Report) -> str:
-    """How many checks lacked a right, and how many the recording; counted and said, though they alone fail nothing."""
-    kinds = {"no-right": "for lack of rights", "not-recorded": "not in this recording"}
+def _unchecked(report: Report) -> str:
+    """How many checks lacked privileges, and how many the recording; they are reported, but fail nothing."""
+    kinds = {"no-right": "for lack of privileges", "not-recorded": "not in this recording"}
     counts = {
         key: sum(1 for result in report.results if result.because and result.because.value == key) for key in kinds
     }
     return ", ".join(f"{number} {kinds[key]}" for key, number in counts.items() if number)
 
 
-def _seen(evidence: Evidence) -> str:
+def _evidence(evidence: Evidence) -> str:
     parts = [evidence.source]
     if evidence.actual is not None:
-        parts.append(f"found {evidence.actual or 'nothing'}")
+        parts.append(f"actual {evidence.actual or 'nothing'}")
     if evidence.expected is not None:
         parts.append(f"expected {evidence.expected}")
     return f"{parts[0]}: {', '.join(parts[1:])}" if len(parts) > 1 else parts[0]

@@ -1,1 +1,1 @@
-"""The smoke run: a tiny training over all cards, watched rank by rank, that proves the node or names what breaks it."""
+"""The smoke run: a tiny training on all NPUs, monitored rank by rank, that passes or names the failing rank."""

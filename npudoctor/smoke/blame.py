@@ -1,4 +1,4 @@
-"""Who broke a smoke run, and who only waited for it: the first to fail is told apart from those who followed."""
+"""Finds the rank that broke a smoke run, as opposed to ranks that only waited for it or failed later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npudoctor.smoke.plan import Plan
 from npudoctor.smoke.watch import RankState, log_tail
 
 GUESS = 0.2
-"""A suspect of no more weight has nothing but words in its favour that many failures have."""
+"""Suspects up to this weight are supported only by words common to many failures."""
 
 _FOLLOWS = re.compile(
     r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
@@ -28,7 +28,7 @@ _NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:
 
 @record(frozen=True, kw_only=True)
 class Late:
-    """A stage whose deadline has passed, with the ranks that have not come through it."""
+    """A stage whose deadline has passed, with the ranks that have not completed it."""
 
     stage: str
     ranks: tuple[int, ...]
@@ -36,7 +36,7 @@ class Late:
 
 
 def failed_ranks(states: Iterable[RankState], codes: Mapping[int | None, int | None]) -> list[int]:
-    """The ranks that cannot come through any more, without a look at any clock. `codes` are exit codes by rank."""
+    """The ranks that have failed, regardless of deadlines. `codes` are exit codes by rank."""
     return [
         state.rank
         for state in states
@@ -47,8 +47,8 @@ def failed_ranks(states: Iterable[RankState], codes: Mapping[int | None, int | N
 
 
 def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | None:
-    """The first stage that is over its time, counted from when the last rank came to it: the earlier stages have
-    deadlines of their own."""
+    """The first stage that exceeds its deadline, counted from when the last rank entered it: earlier stages have their
+    own deadlines."""
     now = time.monotonic()
     for stage, limit_s in plan.planned.deadlines_s.items():
         starts = [state.began[stage] for state in states.values() if stage in state.began]
@@ -62,7 +62,7 @@ def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | No
 
 
 def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Mapping[int, str]) -> frozenset[int]:
-    """Those among the late whom the others wait for; empty where all stand at the same place."""
+    """The late ranks that the others wait for; empty where all are at the same place."""
     if len(ranks) == 1:
         return frozenset(ranks)
     mute = [rank for rank in ranks if states[rank].pid is None]
@@ -80,13 +80,13 @@ def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Ma
 
 
 def _in_torch(stack: str) -> bool:
-    """Whether the main thread, which comes last, stands inside torch."""
+    """Whether the main thread, listed last, is inside torch."""
     frame = _FRAME.search(main_thread(stack))
     return frame is not None and ("/torch/" in frame[1] or "/torch_npu/" in frame[1])
 
 
 def main_thread(stack: str) -> str:
-    """The part of faulthandler's text that is about the thread that trains: the last one listed."""
+    """The part of faulthandler's text about the training thread: the last one listed."""
     return stack.strip().rpartition("\n\n")[2]
 
 
@@ -102,7 +102,7 @@ def describe(
     hung: bool = False,
     waited: bool = False,
 ) -> RankFailed:
-    """Everything that is known of a rank that did not come through."""
+    """The failure of a rank."""
     log = log_tail(folder, f"rank-{state.rank}.log")
     message = state.failed["message"] if state.failed else None
     card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
@@ -132,7 +132,7 @@ def describe(
 
 
 def plog_errors(folder: str, pid: int) -> tuple[str, ...]:
-    """The lines of level ERROR in what CANN logged of a process during this run, in their order."""
+    """The ERROR lines of CANN's log of a process during this run, in order."""
     found: list[str] = []
     for top, _, names in sorted(os.walk(os.path.join(folder, launch.PLOG))):
         for name in sorted(names):
@@ -143,10 +143,10 @@ def plog_errors(folder: str, pid: int) -> tuple[str, ...]:
 
 
 def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What npudoctor knows of a failure: codes with their meaning, and the ids of likely pitfalls.
+    """The explanation of a failure: codes with their meaning, and the ids of likely known issues.
 
-    CANN's own log is judged before the message of torch_npu, which may be no more than that a call failed; a message
-    that speaks plainly is judged before a log that does not.
+    CANN's log is searched before the message of torch_npu, which may only say that a call failed; a specific message is
+    preferred to an unspecific log.
     """
     if not (log + message).strip():
         return (), ()
@@ -168,7 +168,7 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def stage_of(state: RankState, plan: Plan) -> str:
-    """The stage that a rank was in: the one it began and did not end, or the next."""
+    """The stage of a rank: the one it entered and did not complete, or the next."""
     stages = list(plan.planned.deadlines_s)
     if state.stage is None:
         return "launch"
@@ -198,18 +198,18 @@ def _signal_name(code: int | None) -> str | None:
 
 
 def last_line(log: str) -> str | None:
-    """The last line of a log that says something."""
+    """The last meaningful line of a log."""
     lines = [line.strip() for line in log.splitlines() if not _NOISE.match(line)]
     return lines[-1][:300] if lines else None
 
 
 def follows(state: RankState) -> bool:
-    """Whether what a rank complains of is that another one has gone."""
+    """Whether a rank's error is that a peer has gone."""
     return state.failed is not None and bool(_FOLLOWS.search(state.failed["message"]))
 
 
 def firsts(ranks: Sequence[int], states: Mapping[int, RankState]) -> frozenset[int]:
-    """Of the ranks that failed, the one that did so by itself: the earliest whose complaint is not about a peer."""
+    """The rank that failed first on its own: the earliest whose error is not about a peer."""
     causes = [rank for rank in ranks if not follows(states[rank])] or list(ranks)
 
     def when(rank: int) -> float:
@@ -217,14 +217,14 @@ def firsts(ranks: Sequence[int], states: Mapping[int, RankState]) -> frozenset[i
         return min((one for one in times if one is not None), default=0.0)
 
     earliest = min(map(when, causes), default=0.0)
-    complaints = {_alike(states[rank]) for rank in causes}
+    complaints = {_normalised_error(states[rank]) for rank in causes}
     if len(complaints) == 1 and None not in complaints:
         return frozenset(causes)
     return frozenset(rank for rank in causes if when(rank) == earliest)
 
 
-def _alike(state: RankState) -> str | None:
-    """The first line of a complaint without its numbers, which differ between ranks that have the same one."""
+def _normalised_error(state: RankState) -> str | None:
+    """The first line of an error without numbers, which differ between ranks with the same error."""
     if state.failed is None:
         return None
     return re.sub(r"\d+", "", str(state.failed["message"]).partition("\n")[0])

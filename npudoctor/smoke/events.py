@@ -1,7 +1,7 @@
-"""What happens in a smoke run, as typed events: what the command line, the terminal interface and scripts read.
+"""The typed events of a smoke run, read by the command line, the terminal interface and scripts.
 
-`at_s` is in seconds since the run began. A run begins with `Planned`, and its last event is `Done`. The same events,
-one JSON object a line, are what `npudoctor smoke --format jsonl` prints.
+`at_s` is in seconds since the start of the run. The first event is `Planned`, the last `Done`. `npudoctor smoke
+--format jsonl` prints the same events, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from npudoctor.findings import HostSummary, Line, Lines, Model, Result, Severity, Verdict
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
-"""The stages in their order; each is judged by the check `smoke.STAGE`."""
+"""The stages in order; the check `smoke.STAGE` judges each."""
 
 
 class Outcome(str, Enum):
-    """How a rank, or all of them together, came out of a stage."""
+    """The outcome of a stage for one rank or all."""
 
     RUNNING = "running"
     OK = "ok"
@@ -27,7 +27,7 @@ class Outcome(str, Enum):
 
 
 class Cause(str, Enum):
-    """What ended a rank: an exception, a signal, an exit of its own, a deadline; or it was well and waited for one."""
+    """What ended a rank: an exception, a signal, an exit, a deadline; or it was healthy and waited for another."""
 
     EXCEPTION = "exception"
     SIGNAL = "signal"
@@ -39,7 +39,7 @@ class Cause(str, Enum):
 
 
 class RankPlan(Model):
-    """One rank before it starts: its number, its device as torch names it, its card as findings name it, its CPUs."""
+    """One rank before it starts: its number, its torch device, its NPU as findings name it, its CPUs."""
 
     rank: int
     local_rank: int
@@ -49,7 +49,7 @@ class RankPlan(Model):
 
 
 class Planned(Model):
-    """The run has been planned and begins. `notes` are clauses on what is tested and what is not.
+    """The run has been planned and starts. `notes` are clauses on what is tested and what is not.
 
     `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name.
     """
@@ -87,7 +87,7 @@ class RankStarted(Model):
 
 
 class RankStage(Model):
-    """A rank has entered a stage (`running`) or left it; `seconds` is how long it was in it."""
+    """A rank has entered a stage (`running`) or left it; `seconds` is the time in it."""
 
     event: Literal["rank-stage"] = "rank-stage"
     at_s: float
@@ -99,7 +99,7 @@ class RankStage(Model):
 
 
 class Loss(Model):
-    """One training step of one rank: its loss (None: not finite) and how long it took, in seconds."""
+    """One training step of one rank: its loss (None: not finite) and its duration in seconds."""
 
     event: Literal["loss"] = "loss"
     at_s: float
@@ -110,10 +110,10 @@ class Loss(Model):
 
 
 class Collective(Model):
-    """One collective on one data type, as one rank saw it. `outcome` skipped: this backend does not have it.
+    """One collective on one data type, on one rank. `outcome` skipped: not supported by the backend.
 
-    `slots` names the ranks whose part of the result is wrong, where the operation tells; `unchanged`: the buffer was
-    left as it had been.
+    `slots` names the ranks whose part of the result is wrong, if the operation shows it; `unchanged`: the buffer
+    was not modified.
     """
 
     event: Literal["collective"] = "collective"
@@ -142,7 +142,7 @@ class Bandwidth(Model):
 
 
 class Measured(Model):
-    """A measurement of one rank, or of the node (`rank` None), under a name that stands in docs/smoke.md."""
+    """A measurement of one rank, or of the node (`rank` None), under a name listed in docs/smoke.md."""
 
     event: Literal["measured"] = "measured"
     at_s: float
@@ -152,10 +152,10 @@ class Measured(Model):
 
 
 class RankFailed(Model):
-    """A rank did not get through. `first`: it failed by itself; the others only waited for it.
+    """A rank failed. `first`: it failed on its own; the others only waited for it.
 
-    `since_s` is how long before this event it was last heard of; `doing` what it was at; `stack` where it stood;
-    `plog_line` the last error that CANN logged of it.
+    `since_s` is the time since its last message; `doing` its last operation; `stack` its stack; `plog_line` the last
+    error in CANN's log of it.
     """
 
     event: Literal["rank-failed"] = "rank-failed"
@@ -180,7 +180,7 @@ class RankFailed(Model):
 
 
 class Said(Model):
-    """A clause for the reader: what is waited for, what was left alone, where the logs lie."""
+    """A clause for the user: what the run waits for, what was skipped, where the logs are."""
 
     event: Literal["said"] = "said"
     at_s: float
@@ -188,7 +188,7 @@ class Said(Model):
 
 
 class Ended(Model):
-    """All ranks are gone. `interrupted`: a person ended it; `timed_out`: the whole run's time was up."""
+    """All ranks have ended. `interrupted`: by the user; `timed_out`: the time limit of the whole run has passed."""
 
     event: Literal["ended"] = "ended"
     at_s: float
@@ -206,7 +206,7 @@ class Judged(Model):
 
 
 class RankReport(Model):
-    """One rank after the run: how far it came, how long each stage took (seconds), its first and last loss."""
+    """One rank after the run: its last stage, seconds per stage, its first and last loss."""
 
     rank: int
     device: Line

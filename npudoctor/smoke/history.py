@@ -1,6 +1,6 @@
-"""What earlier smoke runs of this person on this node reached, so that a link that has become slow is seen.
+"""Bandwidths of earlier smoke runs of this user on this node, to detect a link that has become slow.
 
-One line of JSON a run, in smoke-history.jsonl in the folder of states ($XDG_STATE_HOME or ~/.local/state, npudoctor).
+One line of JSON per run, in smoke-history.jsonl in the state folder ($XDG_STATE_HOME or ~/.local/state, npudoctor).
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from npudoctor.smoke.events import Bandwidth, Planned
 FILE = "smoke-history.jsonl"
 KEPT = 200
 ENOUGH = 3
-"""So few runs say nothing of what is usual."""
+"""The fewest runs that make a baseline."""
 
 
 def default_folder() -> str:
-    """Where this person's states lie."""
+    """The state folder of this user."""
     home = os.environ.get("XDG_STATE_HOME") or os.path.join(accounts.home() or "/", ".local", "state")
     return os.path.join(home, "npudoctor")
 
 
 def kind_of(planned: Planned) -> str:
-    """What runs must have in common to be compared: the product, the cards, and how many nodes."""
+    """The key of comparable runs: product, NPUs, and number of nodes."""
     cards = ",".join(one.card or one.device for one in planned.ranks)
     return f"{planned.product or planned.family} {cards} of {planned.world_size} on {planned.nnodes}"
 
 
 def usual_bus_gb_s(planned: Planned, folder: str) -> float | None:
-    """The median of what earlier runs of this kind reached; None where there are too few."""
+    """The median of earlier runs with this key; None where there are too few."""
     kind = kind_of(planned)
     values = [float(one["bus_gb_s"]) for one in _read(folder) if one["kind"] == kind]
     return statistics.median(values[-20:]) if len(values) >= ENOUGH else None
 
 
 def remember(planned: Planned, rows: tuple[Bandwidth, ...], folder: str, *, min_bytes: int) -> None:
-    """Add a run that went well; where the folder cannot be written, nothing is remembered."""
+    """Add a run that passed; ignore a folder that cannot be written."""
     speeds = [row.bus_gb_s for row in rows if row.size_bytes >= min_bytes]
     if not speeds:
         return

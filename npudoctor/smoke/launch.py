@@ -1,6 +1,6 @@
-"""Starts the ranks of a smoke run, each a fresh process, by the launcher that a person's own job would use.
+"""Starts the ranks of a smoke run, each a fresh process, with the launcher of the user's job.
 
-Every process that is started carries the run's mark in its variables, so that none can be left behind unseen.
+Every process carries the mark of the run in its environment, so that leftover processes can be found.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from npudoctor.smoke.plan import WORKER, Plan, Refused
 
 MARK = "NPUDOCTOR_SMOKE"
 PLOG = "plog"
-"""Where in the folder of the run CANN writes its own log of each process."""
+"""Subfolder for CANN's log of each process."""
 
 LOGS = "logs"
-"""Where in it the ranks write that run as another user; all else in the folder stays npudoctor's own."""
+"""Subfolder for ranks that run as another user; the rest of the folder stays npudoctor's own."""
 
 TERM_S, KILL_S = 2.0, 2.0
-"""How long processes may take to go after SIGTERM, and after SIGKILL, in seconds."""
+"""Seconds for processes to end after SIGTERM, and after SIGKILL."""
 
 _FILES = {
     "torchrun": ("torch", "distributed/run.py"),
@@ -40,7 +40,7 @@ _FILES = {
     "zero2": ("deepspeed", "__init__.py"),
     "zero3": ("deepspeed", "__init__.py"),
 }
-"""What a launcher or a strategy is made of: the package, and the file in it."""
+"""The package of a launcher or a strategy, and a file in it."""
 
 _LOOK = """import importlib.machinery as m, os, sys
 s = m.PathFinder.find_spec(sys.argv[1])
@@ -51,9 +51,9 @@ sys.exit(0 if any(os.path.exists(os.path.join(p, sys.argv[2])) for p in places) 
 
 @record(frozen=True, kw_only=True)
 class Launched:
-    """What was started: the processes by rank, or the launcher alone under None. `mark` stands in their variables.
+    """The started processes by rank, or the launcher alone under None. `mark` is in their environment.
 
-    Where they run as another user, `uid` is his: no process but his is ended.
+    `uid` is the user of the ranks where it is not ours: only processes of that user are killed.
     """
 
     processes: Mapping[int | None, subprocess.Popen[bytes]]
@@ -61,7 +61,7 @@ class Launched:
     uid: int | None = None
 
     def end(self, pids: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """End all of them, and `pids` too: TERM, then KILL; the pids of those that are there all the same."""
+        """End all of them, and `pids` too: TERM, then KILL; the pids of survivors."""
         own = {process.pid for process in self.processes.values()}
         for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
             left = self._left(pids)
@@ -83,7 +83,7 @@ class Launched:
 
 
 def logs_of(plan: Plan, folder: str) -> str:
-    """Where in the folder of a run the ranks write: a folder of the user's own where they run as another user."""
+    """The folder in which ranks write: the user's own where they run as another user."""
     return os.path.join(folder, LOGS) if is_foreign(plan) else folder
 
 
@@ -93,7 +93,7 @@ def is_foreign(plan: Plan) -> bool:
 
 
 def lacks(plan: Plan) -> str | None:
-    """Why the target cannot be used as asked, as a clause; None where it can. Nothing heavy is imported for it."""
+    """Why the target cannot be used as requested, as a clause; None where it can. Imports nothing heavy."""
     python = plan.planned.python
     if is_foreign(plan):
         _ask(plan, [python, "-c", ""])
@@ -102,13 +102,13 @@ def lacks(plan: Plan) -> str | None:
             continue
         package, path = _FILES[wanted]
         if _ask(plan, [python, "-c", _LOOK, package, path]):
-            name = f"DeepSpeed, which {wanted} needs" if package == "deepspeed" else wanted
-            return f"the Python {python} lacks {name} ({package}/{path} is not there)"
+            name = f"DeepSpeed, required by {wanted}," if package == "deepspeed" else wanted
+            return f"{name} is missing in the Python {python} ({package}/{path} not found)"
     return None
 
 
 def _ask(plan: Plan, command: list[str]) -> int:
-    """The exit status of a short command in the place of a rank; raises Refused where it cannot be started."""
+    """The exit status of a short command run like a rank; raises Refused where it cannot be started."""
     start = Start(plan.user, command, plan.environ)
     done = subprocess.run(
         start.argv,
@@ -123,12 +123,12 @@ def _ask(plan: Plan, command: list[str]) -> int:
     try:
         start.must_have_started()
     except (Unavailable, OSError) as why:
-        raise Refused(f"the ranks cannot be started: {why}") from why
+        raise Refused(f"cannot start the ranks: {why}") from why
     return done.returncode
 
 
 def prepare(plan: Plan, folder: str) -> str:
-    """Make the folder of a run one that its ranks can use; the path of the worker for them."""
+    """Prepare the folder of a run for its ranks; the path of their worker."""
     if not is_foreign(plan):
         return WORKER
     assert plan.user is not None
@@ -138,12 +138,12 @@ def prepare(plan: Plan, folder: str) -> str:
     worker = os.path.join(folder, os.path.basename(WORKER))
     shutil.copyfile(WORKER, worker)
     os.chmod(worker, 0o644)
-    os.chmod(folder, 0o711)  # noqa: S103 - the user passes through it to what is his
+    os.chmod(folder, 0o711)  # noqa: S103 - the user must traverse it to reach the user's own folder
     return worker
 
 
 def start(plan: Plan, folder: str) -> Launched:
-    """Start the ranks; what they need lies in `folder`. Raises Refused where nothing can be started."""
+    """Start the ranks with their files in `folder`. Raises Refused where nothing can be started."""
     worker, logs = prepare(plan, folder), logs_of(plan, folder)
     told = os.path.join(folder, "told.json")
     with open(told, "w", encoding="utf-8") as file:
@@ -195,11 +195,11 @@ def _start(plan: Plan, command: list[str], environ: Mapping[str, str], log: str)
                 start_new_session=True,
             )
     except OSError as problem:
-        raise Refused(f"{command[0]} cannot be started: {problem.strerror}") from problem
+        raise Refused(f"cannot start {command[0]}: {problem.strerror}") from problem
 
 
 def _log(plan: Plan, path: str) -> int:
-    """A log that is made with the rights of whoever owns its folder: a link in it leads no further than he can go."""
+    """Create a log with the permissions of its folder's owner, so that a link gives access to nothing more."""
 
     def make() -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -208,7 +208,7 @@ def _log(plan: Plan, path: str) -> int:
 
 
 def _command(plan: Plan, folder: str, worker: str) -> list[str]:
-    """How a person starts this job with the launcher."""
+    """The launcher's command line for this job."""
     python, ranks, kind = plan.planned.python, str(len(plan.planned.ranks)), plan.request.launcher
     address = [f"--master_addr={plan.master_addr}", f"--master_port={plan.master_port}"]
     if plan.planned.nnodes > 1:
@@ -250,7 +250,7 @@ def _command(plan: Plan, folder: str, worker: str) -> list[str]:
 
 
 def _address_towards(host: str) -> str | None:
-    """This node's address on the way to another; nothing is sent. Its name may lead the others elsewhere."""
+    """This node's address on the route to another; nothing is sent. Its name may resolve differently on other nodes."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -275,7 +275,7 @@ def marked(mark: str) -> list[int]:
 
 
 def is_of(pid: int, uid: int) -> bool:
-    """Whether a process runs as this user alone."""
+    """Whether a process runs as this user only."""
     with contextlib.suppress(OSError, StopIteration), open(f"/proc/{pid}/status", "rb") as file:
         line = next(line for line in file if line.startswith(b"Uid:"))
         return {int(one) for one in line.split()[1:]} == {uid}
@@ -283,7 +283,7 @@ def is_of(pid: int, uid: int) -> bool:
 
 
 def signal_process(pid: int, number: int, uid: int | None) -> None:
-    """Send a signal; where `uid` is given, only to a process of that user, whatever number a rank has named."""
+    """Send a signal; where `uid` is given, only to a process of that user, because a rank may report any pid."""
     with contextlib.suppress(OSError):
         if uid is None:
             os.kill(pid, number)

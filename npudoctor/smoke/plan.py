@@ -1,6 +1,6 @@
-"""What a smoke run will do: which ranks on which cards, with which ports, variables and deadlines; nothing is started.
+"""Plans a smoke run: ranks, devices, ports, environment variables and deadlines; starts nothing.
 
-Manners are decided here: cards at work or sick are left alone, memory is bounded, ports stay clear of a live job's.
+Safety rules are here: busy or unhealthy NPUs are not used, memory is limited, ports avoid those of live jobs.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ DEADLINES_S: Mapping[str, Mapping[str, float]] = {
     "cpu": dict(zip(STAGES, (120, 60, 60, 60, 120, 60, 120, 60, 30), strict=True)),
     "npu": dict(zip(STAGES, (180, 180, 240, 120, 300, 60, 300, 120, 30), strict=True)),
 }
-"""Seconds by device and stage. On the NPU rendezvous outlasts HCCL's own 120 s, and collectives the first compile."""
+"""Seconds by device and stage. On NPUs rendezvous exceeds HCCL's 120 s, and collectives includes the first compile."""
 
 STALE = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "RANK_TABLE_FILE", "RANK_ID"),
     *("NPUDOCTOR_SMOKE", "NPUDOCTOR_SMOKE_PARENT"),
 )
-"""Variables of a launcher that may have been left over; none is handed to the ranks."""
+"""Variables of launchers that may be stale; none is passed to the ranks."""
 
 STALE_BEGINNINGS = ("TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "ACCELERATE_")
 NO_BACKEND = "none"
-"""Of a run without a process group."""
+"""The stages of a run without a process group."""
 
 CARD_MEMORY_BYTES = 2 << 30
 APART = 32
-"""How far from a live job's ports HCCL's base port is put."""
+"""The distance of HCCL's base port from a live job's ports."""
 
 _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
 
 
 @record(frozen=True, kw_only=True)
 class Known:
-    """What is known of the node before the run; None is what could not be known.
+    """Facts of the node before the run; None means unknown.
 
-    `health` are the results of the check of the chips' health. `user` is the one as whom root runs the ranks; None
+    `health` are the results of the check of the chips' health. `user` is the user that root runs the ranks as; None
     where npudoctor does not run as root.
     """
 
@@ -76,7 +76,7 @@ class Known:
 
 @record(frozen=True, kw_only=True)
 class Plan:
-    """All that the launcher and the watcher need. `told` is what the worker reads; `environ` what every rank gets."""
+    """The input of launcher and watcher. `told` is read by the worker; `environ` is the environment of every rank."""
 
     planned: Planned
     request: Request
@@ -97,7 +97,7 @@ def make(request: Request, known: Known) -> Plan:
     notes: list[str] = []
     must_make_sense(request)
     if known.user is not None and known.user.uid:
-        notes.append(f"the ranks run as {known.user.name}, to whom their Python or its variables belong")
+        notes.append(f"the ranks run as {known.user.name}, the owner of their Python or its environment")
         if request.device == "npu" and (reason := cannot_reach_cards(known.user, known.nodes)):
             raise Refused(reason)
     devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
@@ -106,7 +106,7 @@ def make(request: Request, known: Known) -> Plan:
     if sliced:
         _must_fit_a_slice(request)
         devices = devices[:1]
-        notes.append("a slice of a card (vNPU) has no HCCL: one rank trains by itself")
+        notes.append("vNPUs do not support HCCL: training with one rank")
     world = len(devices) * request.nnodes
     _must_fit(request, family, world)
     first = request.node_rank * len(devices)
@@ -158,18 +158,18 @@ def _is_sliced(known: Known) -> bool:
 
 def _must_fit_a_slice(request: Request) -> None:
     if request.nnodes > 1 or (request.ranks or 1) > 1 or len(request.cards or (0,)) > 1:
-        raise Refused("a slice of a card (vNPU) has no HCCL; one rank can train on it, and no more")
+        raise Refused("vNPUs do not support HCCL; use one rank")
     if request.strategy != "ddp":
-        raise Refused(f"a slice of a card (vNPU) has no HCCL, and {request.strategy} needs it")
+        raise Refused(f"vNPUs do not support HCCL, which {request.strategy} requires")
 
 
 def _must_fit(request: Request, family: str | None, world: int) -> None:
     if request.strategy != "ddp" and world < 2:
-        raise Misused(f"{request.strategy} shards a model over ranks; it needs two of them")
+        raise Misused(f"{request.strategy} shards a model over ranks; requires two ranks or more")
     if request.device == "npu" and request.dtype == "bf16" and family is not None:
         row = knowledge.hardware().family(family)
         if row is not None and not row.bf16:
-            raise Refused(f"the {family} has no bf16; take --dtype fp16 or fp32")
+            raise Refused(f"{family} does not support bf16; use --dtype fp16 or fp32")
 
 
 # Cards
@@ -180,24 +180,24 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
     chips = known.cards.chips if known.cards else ()
     if not chips:
         if request.cards or request.ranks:
-            notes.append("no card is known here; torch_npu is asked for them, as you named them")
+            notes.append("no NPU is known here; the named devices are passed to torch_npu")
             return request.cards or tuple(range(request.ranks or 1))
-        raise Refused("there is no card on this node; --device cpu tests torch, gloo and the machinery without one")
+        raise Refused("no NPU found on this node; --device cpu tests torch and gloo without one")
     visible = _visible(known.environ, len(chips))
     wanted = request.cards if request.cards is not None else visible
     for number in wanted:
         if number >= len(chips):
-            raise Misused(f"--cards {number}: this node has cards 0 to {len(chips) - 1}")
+            raise Misused(f"--cards {number}: this node has devices 0 to {len(chips) - 1}")
         if number not in visible:
-            raise Refused(f"--cards {number}: ASCEND_RT_VISIBLE_DEVICES={known.environ[_VISIBLE]} hides it")
+            raise Refused(f"--cards {number}: hidden by ASCEND_RT_VISIBLE_DEVICES={known.environ[_VISIBLE]}")
     reasons = {number: reason for number in wanted if (reason := _why_not(number, known))}
     if reasons and request.force:
-        notes += [f"card {number} {reason}; it is used because of --force" for number, reason in reasons.items()]
+        notes += [f"npu:{number} {reason}; used because of --force" for number, reason in reasons.items()]
     elif reasons:
-        listed = ", ".join(f"card {number} {reason}" for number, reason in reasons.items())
+        listed = ", ".join(f"npu:{number} {reason}" for number, reason in reasons.items())
         if request.cards is not None or len(reasons) == len(wanted):
-            raise Refused(f"{listed}; --force uses it all the same, and may disturb what runs there")
-        notes.append(f"left alone: {listed}")
+            raise Refused(f"{listed}; --force uses it anyway and may disturb running jobs")
+        notes.append(f"not used: {listed}")
         wanted = tuple(number for number in wanted if number not in reasons)
     for number in wanted:
         for problem in cards.problems(known.health, chips[number].subject):
@@ -205,7 +205,7 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
                 notes.append(f"card {number}: {problem.text}; it is used all the same")
     if request.ranks:
         if request.ranks > len(wanted):
-            raise Misused(f"--ranks {request.ranks}: only {len(wanted)} cards can be used, one rank on each")
+            raise Misused(f"--ranks {request.ranks}: only {len(wanted)} devices can be used, one rank on each")
         wanted = wanted[: request.ranks]
     return tuple(sorted(wanted))
 
@@ -222,15 +222,15 @@ def _visible(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
 
 
 def _why_not(number: int, known: Known) -> str | None:
-    """Why a card is left alone, as the rest of a clause; None where it may be used."""
+    """Why a device is not used, as the rest of a clause; None where it may be used."""
     card = known.cards.chips[number] if known.cards else None
     if card is None or card.npu_id is None:
         return None
     if known.holders is not None and (held := known.holders.on(card.npu_id, card.chip_id)):
         names = ", ".join(f"{one.row.name or 'a process'} ({one.row.pid})" for one in held[:3])
-        return f"is held by {names}"
+        return f"held by {names}"
     worst = next(iter(cards.problems(known.health, card.subject)), None)
-    return f"is not healthy: {worst.text}" if worst and worst.severity is Severity.ERROR else None
+    return f"unhealthy: {worst.text}" if worst and worst.severity is Severity.ERROR else None
 
 
 def _ranks(
@@ -245,7 +245,7 @@ def _ranks(
         name = f"npu:{place}" if on_card else "cpu"
         ranks.append(RankPlan(rank=first + place, local_rank=place, device=name, card=subject, cpus=cpus))
     if request.device == "npu" and not any(one.cpus for one in ranks):
-        notes.append("the ranks are not bound to CPUs: npu-smi shows no affinity here")
+        notes.append("ranks are not bound to CPUs: npu-smi shows no affinity")
     return tuple(ranks)
 
 
@@ -269,7 +269,7 @@ def cpus_of(text: str) -> list[int]:
 
 
 def free_port(known: Known) -> int:
-    """A port that is free now and that HCCL does not use."""
+    """A free port outside HCCL's range."""
     reserved = known.hccl_ports.possible if known.hccl_ports else hccl.host_ports({}, None).possible
     for _ in range(64):
         with socket.socket() as probe:
@@ -277,7 +277,7 @@ def free_port(known: Known) -> int:
             port = int(probe.getsockname()[1])
         if port not in reserved:
             return port
-    raise Refused("no port is free outside HCCL's range")
+    raise Refused("no free port outside HCCL's range")
 
 
 def _environ(request: Request, known: Known, devices: Sequence[int], notes: list[str]) -> dict[str, str]:
@@ -297,7 +297,7 @@ def _environ(request: Request, known: Known, devices: Sequence[int], notes: list
     if moved := _base_port_beside_a_job(known):
         environ[hccl.BASE_PORT] = str(moved)
         notes.append(
-            f"a live job uses HCCL's ports, so this run uses those from {moved} on; the usual range was not tested"
+            f"HCCL's default ports are used by a live job; this run uses {moved} and above (default range not tested)"
         )
     return environ
 
@@ -313,13 +313,13 @@ def _base_port_beside_a_job(known: Known) -> int | None:
     return None
 
 
-# What the worker is told
+# Input of the worker
 
 
 def _stages(request: Request, family: str | None, notes: list[str], *, sliced: bool) -> tuple[str, ...]:
     stages = [stage for stage in STAGES if stage != "memory-seen" or request.device == "npu"]
     if family == "310P":
-        notes.append("the 310P infers: only its forward pass and its collectives are tested")
+        notes.append("310P is an inference chip: only forward pass and collectives are tested")
         stages = [stage for stage in stages if stage in ("launch", "rendezvous", "collectives", "memory-seen")]
     if sliced:
         stages = [stage for stage in stages if stage in ("launch", "training", "parity", "memory-seen")]
@@ -367,5 +367,5 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
 
 
 def with_notes(plan: Plan, *notes: str) -> Plan:
-    """The plan with more to say."""
+    """The plan with more notes."""
     return replace(plan, planned=plan.planned.model_copy(update={"notes": (*plan.planned.notes, *notes)}))

@@ -1,4 +1,4 @@
-"""What a person asks of a smoke run, and whether it makes sense on any node at all."""
+"""The options of a smoke run, and their validation independent of a node."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ STRATEGIES = ("ddp", "fsdp", "zero2", "zero3")
 DTYPES = ("fp32", "fp16", "bf16")
 SIZES = ("small", "large")
 RANK_BYTES = 300 << 20
-"""What an interpreter with torch takes."""
+"""Memory of an interpreter with torch, in bytes."""
 
 
 class Refused(Exception):
-    """The run cannot be made as it was asked for; the text is a full clause that says why and what to do."""
+    """The run cannot be made as requested; the text is a clause that says why and what to do."""
 
 
 class Misused(Refused):
-    """What was asked for does not make sense on any node."""
+    """The options are invalid on any node."""
 
 
 @record(frozen=True, kw_only=True)
 class Request:
-    """What a person asked for. `cards` counts devices as torch_npu does; `deadlines_s` replaces single deadlines.
+    """The options of the user. `cards` are torch_npu's device indices; `deadlines_s` replaces single deadlines.
 
     `timeout_s` bounds the whole run, `bandwidth_s` the measurements of bandwidth; `rdzv_endpoint` is HOST:PORT where
     several nodes meet; times are in seconds.
@@ -51,24 +51,24 @@ class Request:
 
 
 def must_make_sense(request: Request) -> None:
-    """Raise Misused where it does not."""
+    """Raise Misused for invalid options."""
     if request.device == "cpu" and request.cards is not None:
-        raise Misused("--cards names cards; with --device cpu say how many ranks with --ranks N")
+        raise Misused("--cards requires --device npu; with --device cpu use --ranks N")
     if request.device == "cpu" and (request.ranks or 0) > (most := _ranks_that_fit()):
-        raise Misused(f"--ranks {request.ranks}: each takes about 300 MB, and this machine has room for {most}")
+        raise Misused(f"--ranks {request.ranks}: each requires about 300 MB; this machine has memory for {most}")
     if request.strategy in ("zero2", "zero3") and request.dtype != "fp32":
-        raise Misused(f"{request.strategy} is tested in fp32 only; leave out --dtype {request.dtype}")
+        raise Misused(f"{request.strategy} supports fp32 only; omit --dtype {request.dtype}")
     if not 0 <= request.node_rank < request.nnodes:
         raise Misused(
-            f"--node-rank {request.node_rank}: with --nnodes {request.nnodes} the last is {request.nnodes - 1}"
+            f"--node-rank {request.node_rank}: must be 0 to {request.nnodes - 1} with --nnodes {request.nnodes}"
         )
     if request.nnodes == 1:
         return
     host, _, port = (request.rdzv_endpoint or "").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Misused("several nodes need --rdzv-endpoint HOST:PORT of the first one")
+        raise Misused("several nodes require --rdzv-endpoint HOST:PORT of the first node")
     if request.launcher != "torchrun":
-        raise Misused("several nodes meet through torchrun; add --launcher torchrun")
+        raise Misused("several nodes require --launcher torchrun")
 
 
 def _ranks_that_fit() -> int:

@@ -1,7 +1,7 @@
-"""Runs a planned smoke run and tells what happens: the one generator that the command line and the TUI consume.
+"""Runs a planned smoke run as a generator of events, for the command line and the TUI.
 
-Whoever consumes it must stay in one thread: the kernel ends the ranks with the thread that started them. Closing the
-generator, or an exception in it, ends every process that it started.
+It must be consumed in one thread: the kernel kills the ranks with the thread that started them. Closing the generator,
+or an exception in it, ends every process that it started.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from npudoctor.smoke.plan import WORKER, Misused, Plan, Refused
 from npudoctor.smoke.watch import RankState, Watch, log_tail
 
 FOLDER = "npudoctor-smoke-"
-"""How the folder of a run is called; it goes with the run."""
+"""Prefix of the folder of a run, which is removed at its end."""
 
 KEPT_BYTES = 64 << 20
-"""As much of one log is kept, from its end."""
+"""Bytes kept of one log, from its end."""
 
 PLACE_LIMIT = 70
 """The path of a socket has at most 107 bytes."""
 
 TICK_S = 0.1
 SETTLE_S = 0.3
-"""How long others may still say why, once a rank has failed by itself."""
+"""Seconds for other ranks to report, after a rank has failed on its own."""
 
 SETTLE_CARDS_S = 1.5
-"""The same on cards, where the calls of one library fail apart: the others may be about to fail in the same one."""
+"""The same on NPUs, where ranks fail at different times in the same call."""
 
 SETTLE_FOLLOWING_S = 0.7
-"""The same where all that is known is that ranks lost a peer."""
+"""The same where ranks only reported a lost peer."""
 
 SETTLE_STARTING_S = 3.0
-"""The same while others have yet to start: a rank waits for nobody there, and may be about to fail by itself."""
+"""The same while other ranks are starting: they wait for no peer, and may fail on their own."""
 
 REAP_S = 0.5
-"""How long a process that has hung up may take to be gone; it may be writing a core."""
+"""Seconds for a disconnected process to end; it may be writing a core dump."""
 
 QUIET_S = 15.0
-"""A rank that was heard of less long before the time of the whole run was up may well have been at work."""
+"""A rank heard of within this many seconds before the run's time limit counts as working."""
 
 FAREWELL_S = 10.0
-"""How long ranks that have said goodbye may take to be gone."""
+"""Seconds for finished ranks to end."""
 
 Sample = Callable[[], Mapping[str, tuple[float, tuple[int, ...]]]]
-"""What npu-smi shows by the card's name in findings: the memory in use, in MB, and the processes."""
+"""npu-smi's readings by subject: memory in use in MB, and processes."""
 
 
 def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
@@ -80,15 +80,15 @@ def _folder() -> str:
     try:
         place = tempfile.gettempdir()
         if len(os.fsencode(place)) > PLACE_LIMIT or (os.geteuid() == 0 and foreign_writer(place)):
-            place = "/tmp"  # noqa: S108 - mkdtemp makes it ours
+            place = "/tmp"  # noqa: S108 - mkdtemp makes it private
         sweep(place)
         return tempfile.mkdtemp(prefix=FOLDER, dir=place)
     except OSError as problem:
-        raise Refused(f"no folder for the run can be made: {problem}") from problem
+        raise Refused(f"cannot create a folder for the run: {problem}") from problem
 
 
 def sweep(place: str) -> None:
-    """Remove what runs whose npudoctor was killed have left: their folders, in whose socket nobody listens."""
+    """Remove folders of killed runs, whose socket has no listener."""
     left: list[str] = []
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         left = [one.path for one in entries if one.name.startswith(FOLDER) and one.is_dir(follow_symlinks=False)]
@@ -104,17 +104,17 @@ def sweep(place: str) -> None:
 
 
 def _must_be_kept_apart(folder: str) -> None:
-    """Make the folder of the kept logs; raises Misused where it cannot be, or where root would write among others."""
+    """Make the folder for kept logs; raises Misused on failure, or where other users could write to root's."""
     try:
         if os.geteuid() == 0 and (found := writer_within(os.path.abspath(folder))):
-            raise Misused(f"--keep-logs {folder}: root keeps no logs where others can write: {found.reason}")
+            raise Misused(f"--keep-logs {folder}: must not be writable by other users when run as root: {found.reason}")
         os.makedirs(folder, exist_ok=True)
     except OSError as problem:
         raise Misused(f"--keep-logs {folder}: {problem.strerror}") from problem
 
 
 def _keep(folder: str, kept: str) -> None:
-    """Copy the regular files of a run; those in a folder of another user are read with his rights, and no link is."""
+    """Copy the regular files of a run, no links; those of another user are read with that user's permissions."""
     for top, _, names in os.walk(folder):
         below = os.path.relpath(top, folder).removeprefix(launch.LOGS).strip("./")
         os.makedirs(os.path.join(kept, below), exist_ok=True)
@@ -159,7 +159,7 @@ class _Run:
         yield Ended(at_s=self._watch.now(), timed_out=timed_out, left_behind=left)
 
     def _follow(self) -> Generator[Event, None, bool]:
-        """Listen until all is well or somebody has failed; returns whether the whole run's time was up."""
+        """Listen until all ranks have finished or one has failed; returns whether the run's time limit has passed."""
         states = self._watch.ranks
         until = self._watch.began + self._plan.request.timeout_s
         failed_at: float | None = None
@@ -200,12 +200,12 @@ class _Run:
                 return True
 
     def _codes(self) -> dict[int | None, int | None]:
-        """Exit codes of the ranks that are our own children."""
+        """Exit codes of ranks that are our children."""
         assert self._launched is not None
         return {rank: process.poll() for rank, process in self._launched.processes.items() if rank is not None}
 
     def _final_codes(self, failed: Sequence[int]) -> dict[int | None, int | None]:
-        """The same, once those that hung up have gone: a process that dies closes its files first."""
+        """The same after disconnected ranks have ended: a dying process closes its files first."""
         until = time.monotonic() + REAP_S
         while True:
             codes = self._codes()
@@ -229,7 +229,7 @@ class _Run:
             time.sleep(0.005)
 
     def _look_at_cards(self) -> Iterator[Event]:
-        """Once every rank holds its memory, see what the cards say, and let the ranks go."""
+        """Read npu-smi while every rank holds its memory, then release the ranks."""
         states = self._watch.ranks.values()
         if not all(state.holding for state in states):
             return
@@ -242,7 +242,7 @@ class _Run:
             self._sample = None
         self._watch.release()
 
-    # What went wrong
+    # Failures
 
     def _failures(self, failed: list[int]) -> Iterator[Event]:
         states, codes = self._watch.ranks, self._final_codes(failed)
@@ -260,14 +260,14 @@ class _Run:
         yield from self._waiting(failed)
 
     def _waiting(self, named: Sequence[int]) -> Iterator[Event]:
-        """The ranks that nothing ails: they wait for those that have been named."""
+        """The healthy ranks, which wait for the failed ones."""
         for rank, state in self._watch.ranks.items():
             if rank not in named and not state.over:
                 at_s = self._watch.now()
                 yield blame.describe(self._plan, state, first=False, at_s=at_s, folder=self._folder, waited=True)
 
     def _with_launcher_log(self, event: RankFailed) -> RankFailed:
-        """Where a launcher stands between, its own log may say what became of the rank."""
+        """With a launcher, its log may say how the rank ended."""
         if event.cause not in (Cause.NO_START, Cause.EXIT) or self._plan.request.launcher == "direct":
             return event
         log = log_tail(self._folder, "launcher.log")
@@ -280,17 +280,17 @@ class _Run:
         for rank in wrong:
             state, world = self._watch.ranks[rank], self._plan.planned.world_size
             event = blame.describe(self._plan, state, first=True, at_s=self._watch.now(), folder=self._folder)
-            message = f"it was started with WORLD_SIZE={state.world}, and {world} ranks were planned"
+            message = f"WORLD_SIZE mismatch: started with {state.world}, expected {world}"
             yield event.model_copy(update={"cause": Cause.WORLD_SIZE, "stage": "rendezvous", "message": message})
         yield from self._waiting(wrong)
 
     def _hangs(self, over: blame.Late) -> Iterator[Event]:
         what = f"stage {over.stage}" if over.stage else "the run"
-        yield Said(at_s=self._watch.now(), text=f"{what} is not through after its {over.limit_s:g} s; looking where")
+        yield Said(at_s=self._watch.now(), text=f"{what} timed out after {over.limit_s:g} s; collecting stacks")
         states = self._watch.ranks
         stacks = self._stacks(over.ranks)
         first = blame.hung_first(over.ranks, states, stacks)
-        if not over.stage:  # the run's own time says nothing of a rank that was at work until it was up
+        if not over.stage:  # the run's time limit does not blame a rank that was working until then
             first = frozenset(rank for rank in first if self._silent_s(states[rank]) > QUIET_S)
         for rank in sorted(over.ranks, key=lambda rank: (rank not in first, rank)):
             yield blame.describe(
@@ -308,7 +308,7 @@ class _Run:
         return time.monotonic() - (self._watch.began if state.heard is None else state.heard)
 
     def _stacks(self, ranks: tuple[int, ...]) -> dict[int, str]:
-        """Where the ranks stand: faulthandler writes it when it gets SIGUSR1, whatever holds the interpreter."""
+        """The stacks of the ranks: faulthandler writes them on SIGUSR1, even if the interpreter hangs."""
         for rank in ranks:
             if pid := self._watch.ranks[rank].pid:
                 launch.signal_process(pid, signal.SIGUSR1, self._launched.uid if self._launched else None)

@@ -1,4 +1,4 @@
-"""A smoke run from what a person asked to what it means: look at the node, plan, run, judge, as one stream of events.
+"""A whole smoke run: collect facts, plan, run, and judge, as one stream of events.
 
 The checks `smoke.*` of the catalogue judge it, as they do in `npudoctor check --profile full`.
 """
@@ -45,10 +45,10 @@ from npudoctor.smoke.events import (
 from npudoctor.smoke.plan import Known, Refused, Request
 
 LET_GO_S = 20.0
-"""How long the driver may take to give back the memory of a process that has gone, in seconds."""
+"""Seconds for the driver to free the memory of an ended process."""
 
 HELD_MB = 100
-"""What a process takes on a card at the least."""
+"""The least memory of a process on an NPU, in MB."""
 
 _QUICK = (TargetPython, JobEnvironment)
 _OF_CARDS = (Chips, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, Sockets)
@@ -56,9 +56,9 @@ _OF_CARDS = (Chips, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, S
 
 @record(frozen=True, kw_only=True)
 class Session:
-    """One smoke run on one node. `options` say which Python; `severities` and `silenced` what the site makes of it.
+    """One smoke run on one node. `options` name the Python; `severities` and `silenced` are the site's.
 
-    `state` is the folder in which what runs reached is remembered; None is this person's.
+    `state` is the folder of the history of runs; None is this user's.
     """
 
     catalog: Catalog
@@ -71,7 +71,7 @@ class Session:
     state: str | None = None
 
     def run(self) -> Iterator[Event]:
-        """Everything that happens; the last event is `Done`. Raises Refused before anything is started."""
+        """All events; the last is `Done`. Raises Refused before anything is started."""
         started_at = clock.now().isoformat(timespec="seconds")
         made = plan.make(self.request, self.look())
         before = self._sample() if made.planned.device == "npu" else {}
@@ -83,7 +83,7 @@ class Session:
         ended = seen[-1]
         assert isinstance(ended, Ended)
         if sample is not None:
-            yield Said(at_s=ended.at_s, text="waiting for the driver to let go of the cards, up to 20 s")
+            yield Said(at_s=ended.at_s, text="waiting up to 20 s for the driver to release the devices")
             yield (said := Said(at_s=ended.at_s, text=let_go(_on_cards_of(made.planned, before), sample)))
             seen.append(said)
         folder = self.state or history.default_folder()
@@ -97,27 +97,27 @@ class Session:
         yield Done(at_s=ended.at_s, report=report)
 
     def played(self) -> Iterator[Event]:
-        """The run that a recorded or simulated node tells of, judged anew; raises Refused where it tells of none."""
+        """The run of a recorded or simulated node, judged anew; raises Refused where it has none."""
         target = self._facts(TargetPython).get(TargetPython)
         if target is None:
-            raise Refused("this node has no Python that a smoke run could have used")
+            raise Refused("this node has no Python for a smoke run")
         try:
             told = facts.told(self.host, target)
             seen = [event for event in map(read, told.stdout.splitlines()) if not isinstance(event, (Judged, Done))]
         except Unavailable as why:
             reason = "record it with --profile full" if why.because is Because.NOT_RECORDED else str(why)
-            raise Refused(f"there is no smoke run in this recording: {reason}") from why
+            raise Refused(f"the recording holds no smoke run: {reason}") from why
         except ValueError as why:
-            raise Refused("there is a smoke run in this recording that this npudoctor cannot read") from why
+            raise Refused("the recording's smoke run has an unknown format") from why
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
-            said = (told.stderr.strip().splitlines() or ["it did not begin, or did not end"])[-1]
-            raise Refused(f"there can be no smoke run on this node: {said.removeprefix('npudoctor: ')}")
+            said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
+            raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}")
         yield from seen
         report = yield from self._judging(self.host.about.recorded_at or "", seen)
         yield Done(at_s=report.duration_s, report=report)
 
     def _judging(self, started_at: str, seen: Sequence[Event]) -> Generator[Event, None, SmokeReport]:
-        """What the checks say of a run that has ended; its report."""
+        """Judge a finished run; its report."""
         ended = next(event for event in seen if isinstance(event, Ended))
         outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
         results = self.judged(outcome)
@@ -126,12 +126,12 @@ class Session:
         return self._report(started_at, ended, seen, outcome, results)
 
     def look(self) -> Known:
-        """What is known of the node, as far as this run needs it."""
+        """The facts of the node that this run needs."""
         wanted = (*_QUICK, *(_OF_CARDS if self.request.device == "npu" else ()))
         values = self._facts(*wanted)
         target = values.get(TargetPython)
         if target is None:
-            raise Refused("no Python was found to run it with; name one with --python")
+            raise Refused("no Python found; name one with --python")
         try:
             user = self.host.target_user(target.path)
             environ = self.host.target_environ(target.path)
@@ -151,7 +151,7 @@ class Session:
         )
 
     def judged(self, outcome: facts.SmokeRun) -> tuple[Result, ...]:
-        """What the checks `smoke.*` say of a run that was made, whatever else is wrong with the node."""
+        """The results of the checks `smoke.*` for a run, regardless of other problems of the node."""
         own = self.catalog.alone(*(id for id, one in self.catalog.checks.items() if one.group == "smoke"))
         given = Probe(lambda: outcome, facts.SmokeRun)
         results = self._results(replace(own, probes={facts.SmokeRun: given}), replace(self.options, profile="full"))
@@ -175,7 +175,7 @@ class Session:
         return {probe.provides: fact for probe, fact in found.items() if is_of(fact, probe.provides)}
 
     def _sample(self) -> dict[str, tuple[float, tuple[int, ...]]]:
-        """The memory in use on each card now, in MB, and its processes; empty where npu-smi does not say."""
+        """The current memory use of each chip in MB, and its processes; empty where npu-smi has no data."""
         if not isinstance(self.host, MutableHost):
             return {}
         try:
@@ -229,28 +229,28 @@ class Session:
 
 
 def _on_cards_of(planned: Planned, before: Mapping[str, tuple[float, tuple[int, ...]]]) -> dict[str, float]:
-    """The memory that was in use on each card of the run before it began, in MB."""
+    """The memory use of each chip before the run, in MB."""
     return {one.card: before[one.card][0] for one in planned.ranks if one.card is not None and one.card in before}
 
 
 def let_go(before: Mapping[str, float], sample: runner.Sample, *, patience_s: float = LET_GO_S) -> str:
-    """Wait until the cards show no more memory in use than before; what came of it, as a clause."""
+    """Wait until memory use is back to the value before the run; the outcome as a clause."""
     if not before:
-        return f"the driver may take up to {LET_GO_S:g} s to let go of the cards"
+        return f"the driver may take up to {LET_GO_S:g} s to release the devices"
     began = time.monotonic()
     while True:
         now = sample()
         held = [card for card, used in before.items() if card in now and now[card][0] - used >= HELD_MB]
         spent = time.monotonic() - began
         if not held:
-            return f"the driver had let go of all cards {spent:.0f} s after the run"
+            return f"the driver released all devices {spent:.0f} s after the run"
         if spent > patience_s:
-            return f"{', '.join(held)} still shows memory in use {spent:.0f} s after the run"
+            return f"memory still in use {spent:.0f} s after the run: {', '.join(held)}"
         time.sleep(1.0)
 
 
 def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -> Iterator[RankReport]:
-    """What became of each rank."""
+    """The outcome of each rank."""
     pids = {event.rank: event.pid for event in seen if isinstance(event, RankStarted)}
     failures = {event.rank: event for event in seen if isinstance(event, RankFailed)}
     for one in planned.ranks:

@@ -1,4 +1,4 @@
-"""Listens to the ranks of a smoke run: who is where, who said what, who is gone, and who is late."""
+"""Monitors the ranks of a smoke run: stage, messages, exits, and delays."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from npudoctor.smoke.events import Bandwidth, Collective, Event, Loss, Measured,
 from npudoctor.smoke.plan import Plan
 
 LINE_LIMIT = 1 << 20
-"""A rank that sends more than this without an end of line is not believed."""
+"""A rank that sends more bytes than this without a newline is rejected."""
 
 
 @record(kw_only=True)
 class RankState:
-    """What is known of one rank. Times are of time.monotonic; `number` counts what it has begun to do."""
+    """The state of one rank. Times are of time.monotonic; `number` counts its operations."""
 
     rank: int
     pid: int | None = None
@@ -43,7 +43,7 @@ class RankState:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to come from it."""
+        """Whether it will send nothing more."""
         return self.bye or self.failed is not None or self.gone_at is not None
 
 
@@ -63,19 +63,19 @@ class Watch:
         self._connections: dict[socket.socket, _Connection] = {}
 
     def close(self) -> None:
-        """Hang up; ranks that still run end by themselves then."""
+        """Close the socket; running ranks then end on their own."""
         for connection in (self._listener, *self._connections):
             connection.close()
         self._selector.close()
 
     def now(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the start of the run."""
         return round(time.monotonic() - self.began, 4)
 
     def wait(self, seconds: float) -> Iterator[Event]:
-        """What the ranks say within so many seconds; returns as soon as anything was said.
+        """The messages of the ranks within so many seconds; returns at the first message.
 
-        A rank that has died is heard of before what others say at the same time: they may complain of its death.
+        The end of a rank is reported before simultaneous messages of others: they may report its loss.
         """
         ready = [key for key, _ in self._selector.select(max(seconds, 0))]
         for key in sorted(ready, key=lambda key: key.data is None or not key.data.is_gone()):
@@ -85,7 +85,7 @@ class Watch:
                 yield from self._receive(key.data)
 
     def release(self) -> None:
-        """Let the ranks that hold their memory go on."""
+        """Release the ranks that hold their memory."""
         for connection in list(self._connections):
             with contextlib.suppress(OSError):
                 connection.sendall(b"go\n")
@@ -164,7 +164,7 @@ class _Connection:
         self.rank: int | None = None
 
     def is_gone(self) -> bool:
-        """Whether the other end has closed and there is nothing left to read."""
+        """Whether the other end has closed and everything was read."""
         try:
             return not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -173,7 +173,7 @@ class _Connection:
             return True
 
     def pid(self) -> int | None:
-        """The process at the other end, as the kernel says."""
+        """The process at the other end, according to the kernel."""
         with contextlib.suppress(OSError, AttributeError):
             credentials = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             return int(struct.unpack("3i", credentials)[0]) or None

@@ -1,7 +1,7 @@
 """One rank of a smoke run. Run by the Python that trains; the standard library, torch and torch_npu, Python 3.7 syntax.
 
-What it does stands in the file that NPUDOCTOR_SMOKE names; what happens goes to the socket named there, one JSON object
-a line, so that what libraries print never mixes in. With the word `spawn` it starts the ranks by mp.spawn.
+Its input is the file named by NPUDOCTOR_SMOKE; its events go to the socket named there, one JSON object per line, so
+that output of libraries never mixes in. With the argument `spawn` it starts the ranks by mp.spawn.
 """
 
 import faulthandler
@@ -20,7 +20,7 @@ EXACT = {"int8": 127, "uint8": 255, "bf16": 256, "fp16": 2048}
 
 
 class Link(object):
-    """The connection to npudoctor. Where it breaks, nobody waits for this rank any more, and it ends."""
+    """The connection to npudoctor. If it breaks, this rank ends."""
 
     def __init__(self, path, rank):
         self.rank, self.lock, self.released, self.number = rank, threading.Lock(), threading.Event(), 0
@@ -46,13 +46,13 @@ class Link(object):
             self.socket.sendall((json.dumps(more) + "\n").encode("utf-8"))
 
     def at(self, what):
-        """What comes next. Every rank counts the same things, so who is behind shows who is waited for."""
+        """Announce the next operation. All ranks count the same operations: the lowest number is waited for."""
         self.number += 1
         self.say("at", n=self.number, what=what)
 
 
 class Fault(object):
-    """What a test has this rank do wrong: NPUDOCTOR_SMOKE_FAULT=rank:1,kind:exit,stage:training."""
+    """A fault injected by a test: NPUDOCTOR_SMOKE_FAULT=rank:1,kind:exit,stage:training."""
 
     def __init__(self, text, rank):
         told = dict(part.split(":", 1) for part in text.split(",") if ":" in part)
@@ -86,7 +86,7 @@ class Fault(object):
 
 
 class Rank(object):
-    """This rank and what its stages share."""
+    """This rank and the state of its stages."""
 
     def __init__(self, told, rank, local_rank):
         self.told, self.rank, self.local_rank, self.world = told, rank, local_rank, told["world_size"]
@@ -112,15 +112,13 @@ class Rank(object):
         import torch.distributed as dist
 
         if self.told["strategy"] == "fsdp" and torch.__version__.startswith("1."):
-            raise RuntimeError("fsdp needs torch 2.0 or newer, this Python has " + torch.__version__)
+            raise RuntimeError("fsdp requires torch 2.0 or newer; found " + torch.__version__)
         if self.told["device"] == "npu":
             import torch_npu
 
             count = torch.npu.device_count()
             if not torch.npu.is_available() or count <= self.local_rank:
-                raise RuntimeError(
-                    "torch_npu sees %d devices, and this rank needs number %d" % (count, self.local_rank)
-                )
+                raise RuntimeError("torch_npu sees %d devices; this rank requires device %d" % (count, self.local_rank))
             torch.npu.set_device(self.local_rank)
             self.device, name = torch.device("npu", self.local_rank), torch.npu.get_device_name(self.local_rank)
             free, total = torch.npu.mem_get_info(self.local_rank)
@@ -143,17 +141,17 @@ class Rank(object):
         limit = timedelta(seconds=self.told["collective_timeout_s"])
         dist.init_process_group(self.told["backend"], timeout=limit, rank=self.rank, world_size=self.world)
         if dist.get_world_size() != self.world:
-            raise RuntimeError("the group has %d ranks, %d were planned" % (dist.get_world_size(), self.world))
+            raise RuntimeError("process group has %d ranks; expected %d" % (dist.get_world_size(), self.world))
         self.link.at("the first all_reduce")
         ones = torch.ones(1, device=self.device)
         dist.all_reduce(ones)
-        self.synchronize()  # torch_npu queues the call: where it fails is to be told of this stage
+        self.synchronize()  # torch_npu queues the call; a failure must be reported in this stage
         if ones.item() != self.world:
             self.link.say("collective", op="first all_reduce", dtype="fp32", ok=False, expected=str(float(self.world)),
                           actual=str(ones.item()), unchanged=ones.item() == 1 and self.world > 1)  # fmt: skip
 
     def part(self, dtype, rank, length=1024):
-        """What a rank brings into a collective: small whole numbers of its own, whose sum is exact in this type."""
+        """The input of a rank to a collective: small integers whose sum is exact in this type."""
         top, worlds = EXACT.get(dtype, 1 << 20), self.world
         spread = next((m for m in (64, 16, 8, 4, 2) if 3 * sum(r % m + 1 for r in range(worlds)) <= top), 1)
         pattern = torch.arange(length) % (3 if 3 * worlds <= top else 1) + 1
@@ -187,7 +185,7 @@ class Rank(object):
         dist.barrier()
 
     def forward(self):
-        """The model's forward pass, where the chip only infers, against the CPU's."""
+        """Compare the forward pass with the CPU's, on inference chips."""
         self.link.at("forward")
         images = torch.randn(self.batch, 784, generator=torch.Generator().manual_seed(784))
         with torch.no_grad():
@@ -401,7 +399,7 @@ class Rank(object):
         self.link.say("measured", name="digest", value=digest.hexdigest())
 
     def parity(self):
-        """Rank 0 trains the same on the CPU, all ranks' batches as one; the others wait."""
+        """Rank 0 repeats the training on the CPU with the batches of all ranks; the others wait."""
         if self.told["nnodes"] > 1:
             self.link.at("mean of the losses of all nodes")
             mean = torch.tensor(self.losses, device=self.device) / self.world
@@ -454,7 +452,7 @@ class Rank(object):
         self.link.at("steps of all ranks, each by itself")
         alone = self.make_model(self.device)
         local = self.timed_steps(alone, count)
-        if count >= 20:  # fewer are too few to call a rank slow
+        if count >= 20:  # fewer are too few to judge a rank slow
             self.link.say("measured", name="local_step_s", value=local)
         self.link.at("steps of rank 0 alone")
         dist.barrier()
@@ -465,7 +463,7 @@ class Rank(object):
         self.link.say("measured", name="together_s", value=self.timed_steps(self.model, count))
 
     def memory_seen(self):
-        """Hold what is allocated until npudoctor has looked at the cards."""
+        """Hold the allocated memory until npudoctor has read npu-smi."""
         self.link.say("measured", name="holding", value=True)
         self.link.released.wait()
 
@@ -482,7 +480,7 @@ class Rank(object):
 
 
 def main(local_rank=None):
-    """Take part as the rank that the launcher's variables name."""
+    """Run as the rank given by the launcher's environment variables."""
     with open(os.environ["NPUDOCTOR_SMOKE"]) as file:
         told = json.load(file)
     if local_rank is not None:
@@ -506,7 +504,7 @@ def main(local_rank=None):
 
         traceback.print_exc()
         cause = problem
-        while cause.__cause__ is not None:  # torch wraps what its extension raised while it was loaded
+        while cause.__cause__ is not None:  # torch wraps the exception of its extension
             cause = cause.__cause__
         text = "".join(traceback.format_exception_only(type(cause), cause)).strip()
         mine.link.say("failed", message=text[-4000:], error=type(cause).__name__, trace=traceback.format_exc()[-4000:])
@@ -516,7 +514,7 @@ def main(local_rank=None):
 
 
 def bind_to_parent():
-    """Have the kernel end this rank with whoever started it, even where it hangs in a library."""
+    """Have the kernel kill this rank with its parent, even if it hangs in a library."""
     try:
         import ctypes
 

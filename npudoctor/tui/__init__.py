@@ -1,1 +1,1 @@
-"""The terminal interface: screens and widgets over what `npudoctor.tui.model` says."""
+"""The terminal interface: screens and widgets that draw `npudoctor.tui.model`."""

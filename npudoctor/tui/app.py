@@ -1,4 +1,4 @@
-"""The application: what is shared by all screens, the keys that work everywhere, and a clean end whatever happens."""
+"""The application: state shared by all screens, global keys, and a clean exit."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from npudoctor.tui.model.node import NodeLine
 from npudoctor.tui.model.session import Node, Session
 
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
+LABELS = {name: {"Cards": "NPUs"}.get(name, name) for name in SCREENS}
+"""The label of each screen by the name of its class."""
 
 
 def _opening(name: str) -> Callable[[], Screen[Any]]:
@@ -42,13 +44,16 @@ class DoctorApp(Keyboard):
     TITLE = "npudoctor"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
-    MODES = {name.lower(): _opening(name) for name in SCREENS}  # noqa: RUF012 - not ours to declare
+    MODES = {name.lower(): _opening(name) for name in SCREENS}  # noqa: RUF012 - declared by Textual
     DEFAULT_MODE = "overview"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012 - not ours to declare
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012 - declared by Textual
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"go('{name.lower()}')", name, show=False) for number, name in enumerate(SCREENS, 1)),
-        Binding("r", "rerun", "Run again"),
+        *(
+            Binding(str(number), f"go('{name.lower()}')", LABELS[name], show=False)
+            for number, name in enumerate(SCREENS, 1)
+        ),
+        Binding("r", "rerun", "Re-check"),
         Binding("w", "save", "Save"),
         Binding("t", "next_theme", "Theme", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -71,10 +76,10 @@ class DoctorApp(Keyboard):
         if plain.ascii_only() and not self.is_web:
             self._filters.append(plain.Ascii())
 
-    # Its life
+    # Lifecycle
 
     def on_mount(self) -> None:
-        """Show the overview, and look at the node once that is on the screen."""
+        """Show the overview, and run the checks once it is on the screen."""
         self.listen(lambda: self.changed.publish(None))
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
@@ -89,7 +94,7 @@ class DoctorApp(Keyboard):
     # The run
 
     def action_rerun(self) -> None:
-        """Look at the node again."""
+        """Run the checks again."""
         if not self.diagnosis.running:
             self.diagnosis.running = True
             self.beside(self._run)
@@ -115,7 +120,7 @@ class DoctorApp(Keyboard):
 
         self.node_line = node.line(self.session, self.diagnosis)
         if not self.is_headless:
-            gc.freeze()  # what is there now stays; looking through it again and again would make keys wait
+            gc.freeze()  # objects of now stay; scanning them again and again would delay keys
         gc.enable()
 
     # Keys
@@ -126,7 +131,7 @@ class DoctorApp(Keyboard):
             self.switch_mode(name)
 
     def delay_update(self, delay: float = 0.01) -> None:
-        """Textual waits five times as long before it draws another screen, which is felt at every key."""
+        """Use a shorter delay than Textual's, which is five times as long and noticeable at every key."""
         super().delay_update(delay)
 
     def look_at(self, check: str | None) -> None:
@@ -135,16 +140,16 @@ class DoctorApp(Keyboard):
         self.call_later(lambda: self.screen.run_action(f"look_at({check!r})"))
 
     def action_next_theme(self) -> None:
-        """The next look."""
+        """Switch to the next theme."""
         self.choose_theme(themes.NAMES[(themes.NAMES.index(self.theme) + 1) % len(themes.NAMES)])
 
     def choose_theme(self, name: str) -> None:
-        """Take a look, and remember it."""
+        """Apply a theme, and remember it."""
         self.theme = name
         self.remember(theme=name)
 
     def remember(self, **choices: Any) -> None:
-        """Keep what was chosen; in a read-only session until it ends."""
+        """Save the settings; in a read-only session keep them until it ends."""
         self.settings = self.settings.changed(**choices)
         if not self.session.read_only:
             settings.save(self.settings)

@@ -1,4 +1,4 @@
-"""Work beside the screen, and a clean end whatever happens: threads do what takes time, and tell what they found."""
+"""Background work and a clean exit: slow work runs in threads, which report to the screen."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from npudoctor.tui.key_queue import KeyQueue
 from npudoctor.tui.model.session import CannotOpen, ReadOnly, Session
-from npudoctor.tui.typed_ahead import TypedAhead
 
 FRAMES_A_SECOND = 15
-CUT_OFF = "npudoctor: a change was cut off half way; to undo it: npudoctor fix --recover"
+CUT_OFF = "npudoctor: a change was interrupted; to undo it: npudoctor fix --recover"
 CHANGES = frozenset({"fix", "fix_all", "save", "screenshot", "start", "suspend_process", "undo"})
 """The actions that change the node, write a file, or start a program; a read-only session offers none of them."""
 
 LEAVING_S = 3.0
-"""How long leaving may take: a terminal that is gone, or takes no more letters, would hold it up forever."""
+"""Time limit of the exit in seconds: a closed or blocked terminal would delay it for ever."""
 
 
-class Background(TypedAhead):
-    """An application that nothing on the node can hold up."""
+class Background(KeyQueue):
+    """An application that a hanging node cannot block."""
 
     session: Session
 
@@ -35,15 +35,15 @@ class Background(TypedAhead):
         self._told: deque[Callable[[], None]] = deque()
 
     def offers(self, action: str) -> bool:
-        """Whether this session lets anybody take an action."""
+        """Whether this session allows an action."""
         return action not in CHANGES or not self.session.read_only
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what a read-only session refuses."""
+        """Hide actions that a read-only session refuses."""
         return self.offers(action) and super().check_action(action, parameters)
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Begin to call what threads want called, and `changed` after it."""
+        """Start calling what threads queue, and `changed` after it."""
 
         def tick() -> None:
             if self._told and not self._exit:
@@ -56,16 +56,16 @@ class Background(TypedAhead):
             self.set_interval(1.0, self._leave_with_the_terminal)
 
     def _leave_with_the_terminal(self) -> None:
-        """Not everyone whose terminal vanishes is sent SIGHUP: who came by su or setsid is not."""
+        """Detect a closed terminal: a process started by su or setsid gets no SIGHUP."""
         if sys.stdin is not None and _hung_up(sys.stdin.fileno()):
             self.leave(128 + signal.SIGHUP)
 
     def beside(self, work: Callable[[], None]) -> None:
-        """Do something that takes time."""
+        """Run slow work in a thread."""
         threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
     def tell(self, what: Callable[..., Any], *arguments: Any) -> None:
-        """From a thread: have this called where widgets may be touched, within a fifteenth of a second."""
+        """From a thread: call this in the event loop, within a fifteenth of a second."""
         self._told.append(lambda: what(*arguments))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class Background(TypedAhead):
             self.tell(self._handle_exception, problem)
 
     def leave(self, code: int, message: str | None = None) -> None:
-        """End what runs on the node, and the application."""
+        """Stop everything that runs on the node, and the application."""
         self.session.close()
         if message is None and any(getattr(screen, "busy", False) for screen in self.screen_stack):
             message = CUT_OFF
@@ -90,7 +90,7 @@ class Background(TypedAhead):
         self.exit(code, return_code=code, message=message)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Leave the terminal clean: one line, and where the rest is."""
+        """Leave the terminal clean: print one line, and where the traceback is."""
         if self.is_headless:
             super()._handle_exception(error)
             return

@@ -1,4 +1,4 @@
-"""Bars and curves of single letters."""
+"""Bars and curves made of single characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def bar(part: float, width: int) -> tuple[str, str]:
 
 
 def curve(percentages: Sequence[int], width: int) -> tuple[str, str]:
-    """The last values as a curve, right-aligned, behind its ground line; rest and what was before them is ground."""
+    """The last values as a right-aligned curve; zero and missing values are drawn as the base line."""
     heights = "".join(_HEIGHTS[max(0, min(7, round(value * 7 / 100)))] for value in percentages[-width:])
     risen = heights.lstrip(_HEIGHTS[0])
     return _HEIGHTS[0] * (width - len(risen)), risen

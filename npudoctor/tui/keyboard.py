@@ -1,4 +1,4 @@
-"""Keys that hands know from elsewhere: j, k, h, l, g and G move, ctrl+c leaves, ctrl+z goes back to the shell."""
+"""Familiar keys: j, k, h, l, g and G move, ctrl+c quits, ctrl+z suspends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOVES = {
 
 
 class Keyboard(Background):
-    """An application with these keys; a screen that has another use for one of them takes it."""
+    """An application with these keys; a screen can override them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(key, f"move({where!r})", show=False) for key, where in _MOVES.items()),
@@ -29,7 +29,7 @@ class Keyboard(Background):
     ]
 
     def on_mount(self) -> None:
-        """What stood on the terminal is gone after another program had it."""
+        """Redraw after resume."""
         self.app_resume_signal.subscribe(self, lambda _: self.call_after_refresh(self._draw_all))
 
     def _draw_all(self) -> None:
@@ -37,17 +37,17 @@ class Keyboard(Background):
             widget.refresh()
 
     def action_move(self, where: str) -> None:
-        """Move in the list or the square that has the focus."""
+        """Move in the focused list or matrix."""
         if (move := getattr(self.focused, f"action_{where}", None)) is not None:
             move()
 
     async def action_leave_or_copy(self) -> None:
-        """Copy text that the mouse has selected; without any, leave, but not in the middle of a change."""
+        """Copy the selected text; without a selection, quit, but not during a change."""
         if isinstance(self.focused, Input) and self.focused.selected_text:
             self.focused.action_copy()
         elif self.screen.get_selected_text():
             await self.screen.run_action("copy_text")
         elif getattr(self.screen, "busy", False):
-            self.notify("ctrl+q leaves all the same", title="The node is being changed", severity="warning")
+            self.notify("press ctrl+q to quit anyway", title="The node is being changed", severity="warning")
         else:
             self.leave(0)

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """A loop whose tasks begin after whoever made them has gone on, on every Python.
+    """A loop whose tasks start lazily on every Python version.
 
     From Python 3.12 on, Textual asks for eager tasks. A screen of MODES is then mounted before it is on the stack, and
     an Input in it raises ScreenStackError (seen with textual 8.2.8 on Python 3.12 and 3.13).
     """
 
     def set_task_factory(self, factory: Any) -> None:
-        """Keep the usual tasks."""
+        """Keep lazy tasks."""

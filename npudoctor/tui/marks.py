@@ -1,4 +1,4 @@
-"""The glyphs and the styles of states: nothing is said by colour alone."""
+"""The glyphs and the styles of states: colour is never the only signal."""
 
 from __future__ import annotations
 

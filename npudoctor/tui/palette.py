@@ -1,4 +1,4 @@
-"""Every action by its name, for the command palette."""
+"""All actions by name, for the command palette."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    """What the screen can do, then what always can be done."""
+    """The actions of the screen, then the global ones."""
     seen = set()
     for binding in [*keys(screen), *keys(app)]:
         if binding.description and binding.description not in seen:
@@ -27,7 +27,7 @@ def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
             yield SystemCommand(binding.description, about, partial(where.run_action, binding.action))
     for name in themes.NAMES:
         yield SystemCommand(
-            f"Theme: {name.removeprefix('npudoctor-')}", "how it looks", partial(app.choose_theme, name)
+            f"Theme: {name.removeprefix('npudoctor-')}", "change the theme", partial(app.choose_theme, name)
         )
 
 

@@ -1,4 +1,4 @@
-"""Turns blocks of what is said about a check into paragraphs: where colours and indents are decided."""
+"""Turns blocks of a check's detail into paragraphs, with colours and indents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npudoctor.tui.widgets.page import Paragraph
 
 
 def of_blocks(blocks: Iterable[Block], *, read_only: bool = False) -> list[Paragraph]:
-    """One paragraph a block; where nothing can be changed, a fix is named by its command."""
+    """One paragraph per block; in a read-only session a fix is named by its command."""
     return [_paragraph(block, read_only) for block in blocks]
 
 
@@ -41,7 +41,7 @@ def _paragraph(block: Block, read_only: bool) -> Paragraph:
         return Paragraph(Content(block.text), "", "  ")
     if block.kind is Kind.FOUND:
         return Paragraph(
-            Content.styled(block.text, "bold $warning"), Content.styled("  found     ", "$muted"), " " * 12
+            Content.styled(block.text, "bold $warning"), Content.styled("  actual    ", "$muted"), " " * 12
         )
     if block.kind is Kind.EXPECTED:
         return Paragraph(Content.styled(block.text, "$success"), Content.styled("  expected  ", "$muted"), " " * 12)

@@ -1,6 +1,6 @@
-"""What may reach the terminal: no control characters of others, and where it knows only ASCII nothing else.
+"""Filters terminal output: no foreign control characters, and only ASCII where the terminal requires it.
 
-Every letter is replaced by one of the same width.
+Every character is replaced by one of the same width.
 """
 
 from __future__ import annotations
@@ -69,16 +69,17 @@ _TWINS = {
 
 
 class Visible(LineFilter):
-    """Takes out what the rows and pages should have escaped; a driver's own sequences never pass here."""
+    """Removes control characters that rows and pages failed to escape; a driver's own sequences never pass here."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
         """The same segments without control characters and the like."""
         return [
-            segment if segment.text.isascii() and segment.text.isprintable() else _seen(segment) for segment in segments
+            segment if segment.text.isascii() and segment.text.isprintable() else _without_controls(segment)
+            for segment in segments
         ]
 
 
-def _seen(segment: Segment) -> Segment:
+def _without_controls(segment: Segment) -> Segment:
     text = segment.text
     if visible(text) != text:
         text = "".join(letter if visible(letter) == letter else "?" * cell_len(letter) for letter in text)
@@ -86,7 +87,7 @@ def _seen(segment: Segment) -> Segment:
 
 
 class Ascii(LineFilter):
-    """Rewrites whatever goes to the terminal."""
+    """Rewrites all output to the terminal."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002
         """The same segments in ASCII."""
@@ -117,6 +118,6 @@ def _twin(letter: str) -> str:
 
 
 def ascii_only(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the locale says that this terminal knows no Unicode."""
+    """Whether the locale has no Unicode."""
     locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
     return "utf" not in locale.lower()

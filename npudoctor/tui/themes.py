@@ -1,4 +1,4 @@
-"""Three looks: dark, light, and one that relies on no colour at all. One accent; red and yellow only for findings."""
+"""Three themes: dark, light, and one without colour. One accent; red and yellow only for findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAMES = (DARK, LIGHT, MONO)
 
 
 def themes() -> tuple[Theme, ...]:
-    """All of them; the first is the default."""
+    """Names of all themes; the first is the default."""
     return (
         Theme(
             name=DARK,

@@ -112,7 +112,7 @@ def test_nodes_that_differ_only_in_what_is_their_own_are_alike(
     npudoctor: Command, nodes: Callable[..., list[str]]
 ) -> None:
     said = npudoctor("compare", *nodes(*[("seed-910b1", None)] * 3))
-    assert (said.code, said.out, said.err) == (0, "All 3 nodes are alike.\n", "")
+    assert (said.code, said.out, said.err) == (0, "No differences between 3 nodes.\n", "")
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,7 @@ def test_the_odd_one_out_is_named_in_the_first_line_with_what_is_odd(
     paths = nodes(("seed-910b1", None), ("seed-910b1", change), ("seed-910b1", None))
     said = npudoctor("compare", *paths)
     assert said.code == 1
-    assert said.out.splitlines()[0] == (
-        f"The odd one out of 3 nodes is node-001 (worker-1) ({title}: {value or 'none'})."
-    )
+    assert said.out.splitlines()[0] == (f"1 of 3 nodes differs: node-001 (worker-1) ({title}: {value or 'none'}).")
     assert f"  {title}: {value or 'none'}, not {expected or 'none'}\n" in said.out
     found = odd(npudoctor("compare", "--json", *paths))
     assert list(found) == ["node-001"]
@@ -150,37 +148,37 @@ def test_each_kind_of_node_has_its_own_norm(npudoctor: Command, nodes: Callable[
     wanted = [(kinds[number % 3], changes.get(number)) for number in range(12)]
     said = npudoctor("compare", *nodes(*wanted))
     first = said.out.splitlines()[0]
-    assert first.startswith("The odd ones out of 12 nodes are node-005 (worker-5) (driver package: 22.0.4), node-007")
-    assert "The nodes fall into 3 groups:" in said.out
+    assert first.startswith("2 of 12 nodes differ: node-005 (worker-5) (driver package: 22.0.4), node-007")
+    assert "3 groups of nodes:" in said.out
     assert "  4 nodes: 8 × 910B1, driver 24.1.rc1, CANN 7.0.0, torch_npu 2.1.0\n" in said.out
 
 
 def test_a_node_that_is_of_another_kind_is_odd(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
     said = npudoctor("compare", *nodes(*[("seed-910b1", None)] * 3, ("healthy-910a", None)))
-    assert said.out.splitlines()[0] == "The odd one out of 4 nodes is node-003 (worker-3) (cards: 8 × 910A)."
+    assert said.out.splitlines()[0] == "1 of 4 nodes differs: node-003 (worker-3) (cards: 8 × 910A)."
 
 
 def test_of_two_nodes_none_is_odd(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
     said = npudoctor("compare", *nodes(("seed-910b1", ports_not_reserved), ("seed-910b1", None)))
     lines = said.out.splitlines()
-    assert (said.code, lines[0]) == (1, "node-000 (worker-0) and node-001 (worker-1) differ in 2 things.")
+    assert (said.code, lines[0]) == (1, "node-000 (worker-0) and node-001 (worker-1) differ in 2 values.")
     assert lines[3:6] == ["  reserved ports", "    none: node-000 (worker-0)", "    60000-60031: node-001 (worker-1)"]
 
 
 def test_halves_are_two_groups_and_nobody_is_odd(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
     said = npudoctor("compare", *nodes(*[("seed-910b1", None)] * 2, *[("seed-910b1", another_timeout)] * 2))
     assert said.code == 1
-    assert said.out.splitlines()[0] == "None of the 4 nodes is odd by itself, but they differ in one thing."
+    assert said.out.splitlines()[0] == "4 nodes differ in 1 value; no single outlier."
 
 
 def test_against_a_golden_node_everybody_is_measured(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
     paths = nodes(*[("seed-910b1", another_timeout)] * 2, ("seed-910b1", None))
     said = npudoctor("compare", "--golden", paths[2], *paths[:2])
     assert said.out.startswith(
-        "Unlike node-002 (worker-2) are node-000 (worker-0) (variable HCCL_CONNECT_TIMEOUT: 7200)"
+        "Different from node-002 (worker-2): node-000 (worker-0) (variable HCCL_CONNECT_TIMEOUT: 7200)"
     )
     like = npudoctor("compare", "--golden", paths[0], paths[1])
-    assert (like.code, like.out) == (0, "1 node like node-000 (worker-0).\n")
+    assert (like.code, like.out) == (0, "No differences: 1 node compared with node-000 (worker-0).\n")
 
 
 def test_recordings_folders_and_reports_can_be_mixed(
@@ -190,9 +188,9 @@ def test_recordings_folders_and_reports_can_be_mixed(
     archive, report = str(tmp_path / "node.tar.gz"), tmp_path / "report.json"
     assert npudoctor("record", "--replay", folder, archive).code == 0
     report.write_text(npudoctor("check", "--json", "--replay", folder).out)
-    assert npudoctor("compare", folder, archive, str(report)).out == "All 3 nodes are alike.\n"
+    assert npudoctor("compare", folder, archive, str(report)).out == "No differences between 3 nodes.\n"
     said = npudoctor("compare", folder, archive, str(report), sick)
-    assert said.out.startswith("The odd one out of 4 nodes is")
+    assert said.out.startswith("1 of 4 nodes differs:")
     assert list(odd(npudoctor("compare", "--json", folder, archive, str(report), sick))) == ["node-001"]
 
 
@@ -203,7 +201,7 @@ def test_what_a_node_does_not_tell_is_no_difference(npudoctor: Command, nodes: C
             shutil.rmtree(page)
 
     said = npudoctor("compare", *nodes(("seed-910b1", None), ("seed-910b1", None), ("seed-910b1", without_cards)))
-    assert (said.code, said.out) == (0, "All 3 nodes are alike.\n")
+    assert (said.code, said.out) == (0, "No differences between 3 nodes.\n")
 
 
 def test_the_same_nodes_give_the_same_words(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
@@ -232,8 +230,8 @@ def test_a_fact_that_nobody_foresaw_joins_by_itself() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("x.json", b"{}", "is neither a recording nor a report"),
-        ("x.json", b"\xff\x00binary", "is neither a recording nor a report"),
+        ("x.json", b"{}", "must be a recording or a report"),
+        ("x.json", b"\xff\x00binary", "must be a recording or a report"),
         ("x.tar.gz", gzip.compress(b"no tar" * 200, mtime=0), "is not a .tar.gz that can be read"),
         ("nothing", None, "there is no such bundle"),
     ],
@@ -250,13 +248,16 @@ def test_what_is_no_node_is_said_in_one_line(
 
 def test_one_node_alone_is_compared_with_nothing(npudoctor: Command, recorded: Callable[[str], Path]) -> None:
     said = npudoctor("compare", str(recorded("bare-host")))
-    assert (said.code, said.err) == (2, "npudoctor: compare: give two nodes or more, or one and --golden NODE\n")
+    assert (said.code, said.err) == (
+        2,
+        "npudoctor: compare requires two nodes or more, or one node and --golden NODE\n",
+    )
 
 
 def test_many_recordings_are_read_by_several_processes(process: Command, nodes: Callable[..., list[str]]) -> None:
     paths = nodes(*[("bare-host", None)] * 12, ("bare-host", another_timeout))
     said = process("compare", *paths)
-    assert said.out.startswith("The odd one out of 13 nodes is node-012 (worker-12)"), said.err
+    assert said.out.startswith("1 of 13 nodes differs: node-012 (worker-12)"), said.err
     (Path(paths[7]) / "bundle.json").write_text("{")
     broken = process("compare", *paths)
     assert (broken.code, broken.err.count("\n")) == (2, 1)
@@ -280,7 +281,7 @@ def test_two_hundred_recordings_are_compared_within_ten_seconds(
     took = time.monotonic() - started
     print(f"200 nodes, {'archives' if packed else 'folders'}: {took:.1f} s")
     first = said.out.splitlines()[0]
-    assert first.startswith("The odd ones out of 200 nodes are node-017 (worker-17) (driver package:")
+    assert first.startswith("3 of 200 nodes differ: node-017 (worker-17) (driver package:")
     assert "node-099 (worker-99) (reserved ports: none)" in first
     assert "node-150 (worker-150) (variable HCCL_CONNECT_TIMEOUT: 7200)." in first
     assert took < 10

@@ -40,8 +40,8 @@ def test_a_cann_and_a_python_name_what_to_install(npudoctor: Command) -> None:
 
 def test_a_torch_npu_names_its_cann(npudoctor: Command) -> None:
     said = npudoctor("knowledge", "pair", "--torch-npu", "2.7.1").out
-    assert "CANN, its pair    8.3.RC1" in said
-    assert "known from" in said
+    assert "CANN, paired      8.3.RC1" in said
+    assert "source" in said
 
 
 def test_what_does_not_fit_gets_the_smallest_change(npudoctor: Command) -> None:

@@ -225,15 +225,15 @@ def test_a_folder_must_be_empty_or_not_there(npudoctor: Command, tmp_path: Path)
     assert npudoctor("record", "--simulate", "bare-host", f"{folder}/").code == 0
     assert (folder / "bundle.json").exists()
     for force in ((), ("--force",)):
-        assert "is not empty; give a folder that is empty" in refused(npudoctor, str(folder), *force)
+        assert "is not empty; give an empty or new folder" in refused(npudoctor, str(folder), *force)
 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("nowhere/node.tar.gz", "there is no folder"),
+        ("nowhere/node.tar.gz", "does not exist"),
         ("file", "is a file; give a folder, or a name that ends in .tar.gz"),
-        ("folder.tar.gz", "is a folder; an archive needs a name that is not taken"),
+        ("folder.tar.gz", "is a folder; give a path that does not exist"),
         ("pipe", "is neither a file nor a folder"),
         ("file/node.tar.gz", "Not a directory"),
         ("x" * 300 + ".tar.gz", "File name too long"),

@@ -30,7 +30,7 @@ def test_a_check_has_its_section(check: Check) -> None:
     section = pages.catalogue(CATALOG).partition(f"\n### {check.id}\n")[2].partition("\n### ")[0]
     told = documents.of_check(check, CATALOG)
     assert check.why and " ".join(check.why.split()) in section
-    assert all(f"limit `{one.name}`" in section and one.reason in section for one in check.thresholds)
+    assert all(f"threshold `{one.name}`" in section and one.reason in section for one in check.thresholds)
     assert all(f"- {pitfall['id']} " in section for pitfall in told["pitfalls"])
     assert f"profile {check.profile}" in section
 

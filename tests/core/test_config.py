@@ -50,17 +50,17 @@ def test_a_silence_has_a_reason_and_a_last_day(tmp_path: Path) -> None:
     assert loaded.remarks(last) == []
     assert set(loaded.silenced(date(2027, 2, 1))) == {"hccl"}
     assert loaded.remarks(date(2027, 2, 1)) == [
-        "the silence of system.disk ended on 2027-01-31, and it counts again; remove the entry or give a later date"
+        "silence of system.disk expired on 2027-01-31; remove the entry or set a later date"
     ]
 
 
 UNKNOWN = {
-    'silence = ["system.dsik"]': "silence: there is no check, tag or finding 'system.dsik'; did you mean system.disk?",
-    'silence = ["hcll"]': "silence: there is no check, tag or finding 'hcll'; did you mean hccl?",
-    '[severity]\n"npu.helth" = "info"': "severity: there is no check 'npu.helth'; did you mean npu.health?",
-    "[thresholds]\ntemperature_warn_celcius = 70": "there is no threshold 'temperature_warn_celcius'; did you mean "
+    'silence = ["system.dsik"]': "silence: unknown check, tag or finding 'system.dsik'; did you mean system.disk?",
+    'silence = ["hcll"]': "silence: unknown check, tag or finding 'hcll'; did you mean hccl?",
+    '[severity]\n"npu.helth" = "info"': "severity: unknown check 'npu.helth'; did you mean npu.health?",
+    "[thresholds]\ntemperature_warn_celcius = 70": "unknown threshold 'temperature_warn_celcius'; did you mean "
     "temperature_warn_celsius?",
-    'silence = ["zzzzzzzzzz"]': "there is no check, tag or finding 'zzzzzzzzzz'; `npudoctor list` shows all",
+    'silence = ["zzzzzzzzzz"]': "unknown check, tag or finding 'zzzzzzzzzz'; see `npudoctor list",
 }
 
 
@@ -115,7 +115,7 @@ def test_an_ended_silence_is_told_once(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "config.toml").write_text('[[silence]]\nid = "npu.present"\nuntil = 2020-01-01\n')
     arguments = ["check", "npu.present", "--simulate", "bare-host", "--config", str(tmp_path / "config.toml")]
     assert main(arguments) == 1
-    assert capsys.readouterr().err.count("the silence of npu.present ended on 2020-01-01") == 1
+    assert capsys.readouterr().err.count("silence of npu.present expired on 2020-01-01") == 1
 
 
 def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> Non
 
 
 WRONG = {
-    'profil = "quick"': "there is no key 'profil'; known are auto_fix, daemon, expect_idle, fail_on",
+    'profil = "quick"': "unknown key 'profil'; known are auto_fix, daemon, expect_idle, fail_on",
     'profile = "fast"': "profile: input should be 'quick', 'standard' or 'full', found 'fast'",
     "tool_timeout_s = 0": "tool_timeout_s: input should be greater than 0, found 0",
     'expect_idle = "perhaps"': "expect_idle: input should be a valid boolean",

@@ -54,7 +54,7 @@ def slow(host: Host) -> Slow:
 
 @probe
 def odd(host: Host) -> Odd:
-    raise RuntimeError("nobody foresaw this")
+    raise RuntimeError("a surprise")
 
 
 @check("npu.present", tags=("health",))
@@ -218,12 +218,12 @@ def test_a_failure_that_another_check_reports_is_shown_by_the_finding_of_that_ch
     assert isinstance(done, engine.Done)
     result = next(result for result in done.report.results if result.check == "a.reader")
     assert (result.reported_by, result.reason) == ("a.tool", "exit status 1")
-    shown = cause.first(done.report)
+    shown = cause.primary(done.report)
     assert shown is not None
     assert (shown[0].check, shown[1]) == ("a.tool", "tool is held by another container")
     *_, alone = engine.run(catalog, FakeHost(), Selection(names=("a.reader",)))
     assert isinstance(alone, engine.Done)
-    assert cause.first(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
+    assert cause.primary(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
 
 
 def test_a_missing_fact_is_skipped_with_its_reason_and_fails_nothing() -> None:
@@ -401,7 +401,7 @@ def test_two_checks_of_one_id_and_checks_that_wait_for_each_other_are_reported()
 
     twice = plugins.assemble([cards, present, again])
     assert twice.broken[0].reason == (
-        f"the check npu.present is defined twice; {again.function.__module__}.again is left out"
+        f"the check npu.present is defined twice; {again.function.__module__}.again is ignored"
     )
     circular = run(files=NODE, catalog=plugins.assemble([cards, first, second]))
     assert all("wait for each other" in (result.reason or "") for result in circular.results)

@@ -51,10 +51,10 @@ def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> Non
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("hccl.port-free", "there is nothing called 'hccl.port-free'; the nearest is hccl.ports-free"),
-        ("EI0099", "'EI0099' is a code of HCCL that is not known; the nearest is EI0"),
-        ("P123", "there is nothing called 'P123'; the nearest is P0"),
-        ("", "there is nothing called ''; `npudoctor list` names all checks"),
+        ("hccl.port-free", "unknown name 'hccl.port-free'; did you mean hccl.ports-free?"),
+        ("EI0099", "unknown code 'EI0099' of HCCL; did you mean EI0"),
+        ("P123", "unknown name 'P123'; did you mean P0"),
+        ("", "unknown name ''; see `npudoctor list`"),
     ],
 )
 def test_what_is_unknown_is_told_with_the_nearest(name: str, said: str) -> None:

@@ -60,7 +60,7 @@ def test_a_second_distribution_adds_a_check_a_fact_and_a_fix(installed: Path, tm
     (tmp_path / "etc" / "motd").write_text("welcome\n")
     report = ask(installed, "check", "site", "--json", "--root", str(tmp_path))
     finding = report["results"][0]["findings"][0]
-    assert finding["summary"] == "nobody is named as the owner of this node"
+    assert finding["summary"] == "owner missing in /etc/motd"
     assert finding["fix"] == {"id": "site.name-owner", "params": {}}
     facts = ask(installed, "facts", "--json", "motd.motd", "--root", str(tmp_path))
     assert facts["motd.motd"]["value"] == {"text": "welcome\n"}
@@ -126,7 +126,7 @@ def test_the_page_about_plug_ins_teaches_what_works(tmp_path: Path) -> None:
     catalog = plugins.load([str(plugin(tmp_path, blocks[0]))])
     assert not catalog.broken
     report = run(FakeHost(files={"/etc/motd": "welcome\n"}), "site.owner", catalog=catalog)
-    assert report.results[0].findings[0].summary == "nobody is named as the owner of this node"
+    assert report.results[0].findings[0].summary == "owner missing in /etc/motd"
     assert run(FakeHost(), "site.owner", catalog=catalog).results[0].reason == "/etc/motd does not exist"
 
 
@@ -204,7 +204,7 @@ def test_the_names_of_0_1_still_work_and_warn() -> None:
 
     with pytest.warns(DeprecationWarning, match="untrusted_writer"):
         assert sdk.others_hand is sdk.untrusted_writer
-    with pytest.warns(DeprecationWarning, match="write resolves instead of mends"):
+    with pytest.warns(DeprecationWarning, match="write `resolves` instead of `mends`"):
 
         @sdk.fix("site.old", mends=("site.owner",))
         def old(asked: sdk.Parameters) -> Any:

@@ -21,6 +21,7 @@ import pytest
 from npudoctor import plugins, sim
 from npudoctor.config import Config
 from npudoctor.daemon import state
+from npudoctor.daemon.change_tracker import ChangeTracker
 from npudoctor.daemon.history import History
 from npudoctor.daemon.publisher import Board
 from npudoctor.daemon.run_checks import look_at
@@ -28,7 +29,6 @@ from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Store
 from npudoctor.daemon.timetable import Look
 from npudoctor.daemon.web import App
-from npudoctor.daemon.witness import Witness
 from npudoctor.daemon.worker import known
 from npudoctor.host import Host
 from npudoctor.plugins import Catalog
@@ -67,7 +67,7 @@ class Watched:
     options: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
-        self.witness = Witness(self.history, self.said.append)
+        self.witness = ChangeTracker(self.history, self.said.append)
         self.board = Board(View(interval_s=60.0), self.history, turned_s=lambda: 0.0, troubles=tuple)
 
     def look(self, look: Look = Look.QUICK, host: Host | None = None) -> list[str]:

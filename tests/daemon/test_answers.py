@@ -44,9 +44,9 @@ def test_before_the_first_look_nothing_is_called_well(watch: Watch) -> None:
     web = client(watch("seed-910b1"))
     assert web.get("/livez").json()["alive"] is True
     ready = web.get("/readyz")
-    assert (ready.status_code, ready.json()["reason"]) == (503, "nothing is known yet: the first look has not ended")
+    assert (ready.status_code, ready.json()["reason"]) == (503, "no result yet: the first run has not ended")
     assert web.get("/v1/report").status_code == 503
-    assert web.get("/v1/issues").json()["undetermined"] == ["nothing is known yet: the first look has not ended"]
+    assert web.get("/v1/issues").json()["undetermined"] == ["no result yet: the first run has not ended"]
     assert web.get("/v1/cards").json()["undetermined"]
     assert samples(web.get("/metrics").text)["npudoctor_cards_fit", ()] == 0
 

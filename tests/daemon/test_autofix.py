@@ -94,20 +94,20 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
     assert pair.risk is Risk.ASK
     assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), Look.STANDARD) == 0
     safe = known(watched.catalog).safe
-    assert "is not safe" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
+    assert "needs confirmation" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
     assert "there is no fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
     assert AutoFix(on_issue=(PORTS,)).mistake(watched.catalog.fixes, safe) is None
 
 
 WRONG = {
-    "[daemon]\nquick = 1": "in [daemon]: there is no key 'quick'; known are counters_s",
+    "[daemon]\nquick = 1": "in [daemon]: unknown key 'quick'; known are counters_s",
     "[daemon]\nquick_s = 0": "in [daemon]: quick_s: input should be greater than or equal to 1, found 0",
-    '[daemon]\nlisten = "0.0.0.0:9713"': "in [daemon]: listen: what the daemon knows is served to this machine alone",
-    '[daemon]\nlisten = "[::]:9713"': "in [daemon]: listen: what the daemon knows is served to this machine alone",
-    '[daemon]\nlisten = "node:9713"': "in [daemon]: listen: 'node' is no IP address",
-    '[daemon]\nmetrics_listen = "::1:9713"': "in [daemon]: metrics_listen: write an IPv6 address in brackets",
-    '[daemon]\nmetrics_listen = "10.0.0.1:99999"': "in [daemon]: metrics_listen: write ADDRESS:PORT",
-    '[auto_fix]\non_issue = "hccl.reserve-ports"': "in [auto_fix]: on_issue: write a list",
+    '[daemon]\nlisten = "0.0.0.0:9713"': "in [daemon]: listen: expected a loopback address",
+    '[daemon]\nlisten = "[::]:9713"': "in [daemon]: listen: expected a loopback address",
+    '[daemon]\nlisten = "node:9713"': "in [daemon]: listen: expected an IP address",
+    '[daemon]\nmetrics_listen = "::1:9713"': "in [daemon]: metrics_listen: expected an IPv6 address in brackets",
+    '[daemon]\nmetrics_listen = "10.0.0.1:99999"': "in [daemon]: metrics_listen: expected ADDRESS:PORT",
+    '[auto_fix]\non_issue = "hccl.reserve-ports"': "in [auto_fix]: on_issue: expected a list",
     "[auto_fix]\nper_hour = 0": "in [auto_fix]: per_hour: input should be greater",
     "daemon = 3": "daemon: input should be a valid dictionary",
 }

@@ -80,7 +80,7 @@ def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(c
     for tool in inside.rglob("npu-smi"):
         tool.unlink()
     argv = ["--root", str(inside), "--no-daemon"]
-    assert check(*argv) == (0, "healthy (limited): 2 chips by their device nodes; npu-smi is not in this container")
+    assert check(*argv) == (0, "healthy (limited): 2 chips by device nodes; npu-smi is missing in this container")
     code, line = check(*argv, "--require", "npu.health")
     assert (code, line.startswith("unhealthy: npu.health is required and not known")) == (1, True)
 
@@ -88,7 +88,7 @@ def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(c
 def test_the_daemon_answers_for_the_cards_of_this_container(check: Check, node: Path) -> None:
     sick = tuple(CardState(number, "Alarm" if number == 7 else None) for number in range(8))
     code, line = check("--state", written(node, cards=sick), "--root", str(node))
-    assert (code, line.startswith("healthy: 4 chips, says the daemon")) == (0, True)
+    assert (code, line.startswith("healthy: 4 chips, checked by the daemon")) == (0, True)
     sick = tuple(CardState(number, "Alarm" if number == 4 else None) for number in range(8))
     assert check("--state", written(node, cards=sick), "--root", str(node)) == (1, "unhealthy: davinci4: Alarm")
 
@@ -96,10 +96,10 @@ def test_the_daemon_answers_for_the_cards_of_this_container(check: Check, node: 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"written_s": -500}, "stale: the daemon last looked"),
+        ({"written_s": -500}, "stale: last daemon run"),
         ({"written_s": 500}, "stale"),
         ({"boot_id": "another"}, "of another machine"),
-        ({"undetermined": "npu-smi did not answer"}, "could not look: npu-smi did not answer"),
+        ({"undetermined": "npu-smi did not answer"}, "could not determine: npu-smi did not answer"),
         ({"problem": "the driver is gone"}, "the driver is gone"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_state_that_is_not_the_daemons_is_unhealthy(check: Check, node: Path, 
     path = node / "state.json"
     path.write_text(text, encoding="latin-1")
     code, line = check("--state", str(path), "--root", str(node))
-    assert (code, "is not what the daemon writes" in line) == (1, True)
+    assert (code, "is not a state file of the daemon" in line) == (1, True)
 
 
 def test_a_state_with_a_changed_field_is_refused(check: Check, node: Path) -> None:
@@ -131,10 +131,10 @@ def test_a_state_with_a_changed_field_is_refused(check: Check, node: Path) -> No
 def test_a_state_that_others_could_have_written_is_refused_by_name(check: Check, node: Path) -> None:
     path = written(node)
     os.chmod(path, 0o666)
-    assert "is refused: other" in check("--state", path, "--root", str(node))[1]
+    assert "refused: other" in check("--state", path, "--root", str(node))[1]
     os.chmod(path, 0o644)
     os.chmod(node, 0o777)
-    assert "is refused: other" in check("--state", path, "--root", str(node))[1]
+    assert "refused: other" in check("--state", path, "--root", str(node))[1]
     os.chmod(node, 0o755)
     (node / "link.json").symlink_to(path)
     assert "must be a regular file" in check("--state", str(node / "link.json"), "--root", str(node))[1]
@@ -145,7 +145,7 @@ def test_a_state_that_others_could_have_written_is_refused_by_name(check: Check,
 def test_without_a_state_it_looks_itself_unless_the_daemon_is_required(check: Check, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "none.json")
     assert check("--state", nowhere, "--simulate", "seed-910b1") == (0, "healthy: 8 chips")
-    assert "no daemon answers here" in check("--state", nowhere, "--simulate", "seed-910b1", "--require", "daemon")[1]
+    assert "no daemon: " in check("--state", nowhere, "--simulate", "seed-910b1", "--require", "daemon")[1]
 
 
 @pytest.mark.parametrize("wrong", [["--bogus"], ["--require", "nothing"], ["--timeout", "0"], ["--timeout", "x"]])

@@ -87,7 +87,7 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
         second += ["--socket", str(tmp_path / "other.sock")]
         done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
-        assert f"another daemon (process {running.pid}) has" in done.stderr
+        assert f"another daemon (process {running.pid}) uses" in done.stderr
         assert done.stderr.count("\n") == 1
         known = state.read(str(tmp_path / "state.json"))
         assert known is not None
@@ -150,7 +150,7 @@ def test_killed_and_started_again_it_says_so_and_has_lost_nothing(daemon: Start,
     again.until_looked()
     assert before <= {(one["check"], one["first_seen"]) for one in again.get("/v1/issues").json()["issues"]}
     killed = next(one for one in history(again) if one["kind"] == "killed")
-    assert "it was killed, or it crashed" in killed["said"]
+    assert "killed or crashed" in killed["said"]
     assert again.end() == 0
 
 
@@ -200,11 +200,11 @@ def test_a_full_disk_is_told_and_survived(daemon: Start, tmp_path: Path) -> None
     [
         (["--replay", "x.tar.gz"], "a recording does not change"),
         (["--simulate", "nope"], "there is no scenario 'nope'"),
-        (["--listen", "0.0.0.0:9713"], "served to this machine alone"),
-        (["--listen", "9713"], "write ADDRESS:PORT"),
+        (["--listen", "0.0.0.0:9713"], "expected a loopback address"),
+        (["--listen", "9713"], "expected ADDRESS:PORT"),
         (["--metrics-listen", "192.0.2.1:9714"], "192.0.2.1:9714 cannot be bound"),
         (["--config", "/nonexistent.toml"], "/nonexistent.toml: No such file or directory"),
-        (["--socket", "/proc/npudoctor/s.sock"], "/proc/npudoctor cannot be made"),
+        (["--socket", "/proc/npudoctor/s.sock"], "cannot create /proc/npudoctor"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -330,7 +330,7 @@ def test_a_look_that_fails_is_a_trouble_and_no_end(watch: Watch, monkeypatch: py
     daemon._orders.put(Look.QUICK)
     daemon._orders.put(None)
     daemon._look_on_order()
-    assert daemon.troubles.all == ("the quick look failed: ZeroDivisionError: division by zero",)
+    assert daemon.troubles.all == ("the quick run failed: ZeroDivisionError: division by zero",)
 
 
 def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ systemctl is-active npudoctor.service; ls /etc/systemd/system
         "644 root /run/npudoctor/state.json",
     ]
     assert state.read(str(node.out / "state.json")) is not None
-    assert re.fullmatch(r"healthy: 2 chips, says the daemon \d+ s ago\nexit 0\n", said["healthcheck"])
+    assert re.fullmatch(r"healthy: 2 chips, checked by the daemon \d+ s ago\nexit 0\n", said["healthcheck"])
     assert said["killed"] == "active\n1\nthe folder is the same\n"
     assert said["hangs"] == "0\n1\nactive\n", "the watchdog is fed while it works, and bites when it hangs"
     assert said["reload"] == "active\n"
@@ -251,7 +251,7 @@ def test_a_first_boot_makes_the_node_ready_and_the_service_comes_up_with_the_mac
 umount /proc/sys/kernel/random/boot_id
 ## setup
 systemctl show -p Result,ActiveState,ExecMainStatus npudoctor-setup.service | sort
-journalctl --no-pager -o cat -u npudoctor-setup.service | grep -x 'left for a person:'
+journalctl --no-pager -o cat -u npudoctor-setup.service | grep -x 'manual action required:'
 ls /var/lib/npudoctor
 ## daemon
 {READY}systemctl is-active npudoctor.service; npudoctor healthcheck
@@ -260,9 +260,9 @@ touch /var/lib/npudoctor/setup.done
 systemctl restart npudoctor-setup.service
 systemctl show -p ConditionResult --value npudoctor-setup.service
 """)
-    assert "ExecMainStatus=1" in said["setup"], "work is left for a person: this node has no CANN"
+    assert "ExecMainStatus=1" in said["setup"], "work is manual action required: this node has no CANN"
     assert "Result=exit-code" in said["setup"]
     assert "setup.done" not in said["setup"]
-    assert "left for a person:" in said["setup"]
-    assert said["daemon"].startswith("active\nhealthy: 2 chips, says the daemon")
+    assert "manual action required:" in said["setup"]
+    assert said["daemon"].startswith("active\nhealthy: 2 chips, checked by the daemon")
     assert said["mended"] == "no\n"

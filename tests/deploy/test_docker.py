@@ -184,7 +184,7 @@ def test_a_container_without_npu_smi_is_judged_by_its_nodes(docker: Docker, imag
     nodes = [word for word in bound(cards) if word.startswith(("--device", "--group-add"))]
     nodes.append(f"-v={cards.folder}/well/root/usr/local/Ascend/driver:/usr/local/Ascend/driver:ro")
     done = docker("run", "--rm", "--network=none", *nodes, image, "healthcheck", check=False)
-    assert done.stdout == "healthy (limited): 2 chips by their device nodes; npu-smi is not in this container\n"
+    assert done.stdout == "healthy (limited): 2 chips by device nodes; npu-smi is missing in this container\n"
     assert done.returncode == 0
     bare = docker("run", "--rm", "--network=none", image, "healthcheck", check=False)
     assert bare.returncode == 1
@@ -196,7 +196,7 @@ def test_the_daemon_of_the_image_answers_to_its_own_health_check(docker: Docker,
     name = docker("run", "-d", *often, *bound(cards), image, "daemon").stdout.strip()
     try:
         assert _until(docker, name, "healthy") == "healthy", docker("logs", name).stderr
-        assert "says the daemon" in docker("exec", name, "npudoctor", "healthcheck").stdout
+        assert "checked by the daemon" in docker("exec", name, "npudoctor", "healthcheck").stdout
         began = time.monotonic()
         docker("stop", "--time", "20", name)
         assert time.monotonic() - began < 19, "it ends when it is told to"
@@ -224,7 +224,9 @@ def test_the_daemon_runs_as_the_daemonset_says(docker: Docker, image: str, cards
         assert _succeeds(docker, name, "python3", "-c", fetch)
         other = ["--network=none", f"-v={tmp_path}/run:/run/npudoctor:ro", *bound(cards)[:5]]
         said = docker("run", "--rm", *other, image, "healthcheck").stdout
-        assert re.fullmatch(r"healthy: 2 chips, says the daemon \d+ s ago\n", said), "what another pod reads of it"
+        assert re.fullmatch(r"healthy: 2 chips, checked by the daemon \d+ s ago\n", said), (
+            "what another pod reads of it"
+        )
     finally:
         docker("rm", "-f", name)
 

@@ -141,7 +141,7 @@ def test_the_daemonset_says_why_it_is_privileged_and_gives_its_account_to_nobody
     spec = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
     assert spec["containers"][0]["securityContext"]["privileged"] is True
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
-    assert "takes those cards out of the scheduler's" in text
+    assert "takes those NPUs out of the scheduler's pool" in text
     sidecar = documents("kubernetes/node-condition.yaml")[0]["spec"]["template"]["spec"]
     assert "automountServiceAccountToken" not in sidecar
     assert sidecar["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -240,10 +240,10 @@ def ready(is_ready: bool, reason: str | None, looked_at: str | None) -> str:
 @pytest.mark.parametrize(
     ("answer", "status", "fit", "message"),
     [
-        ((200, ready(True, None, "2026-11-21T10:00:00Z")), "False", "true", "all cards are fit"),
+        ((200, ready(True, None, "2026-11-21T10:00:00Z")), "False", "true", "all NPUs healthy"),
         ((503, ready(False, 'npu:2: "Alarm" \\ é', "2026-11-21T10:00:00Z")), "True", "false", 'npu:2: "Alarm" \\ é'),
         ((503, ready(False, "the first look goes on", None)), "Unknown", "unknown", "the first look goes on"),
-        ((500, "oops"), "Unknown", "unknown", "the daemon does not answer"),
+        ((500, "oops"), "Unknown", "unknown", "no answer of the daemon"),
     ],
 )
 def test_a_node_gets_its_condition_and_its_label(

@@ -242,7 +242,7 @@ def test_a_daemon_whose_libraries_are_missing_is_not_installed(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["remove", "--setup"], "--setup goes with install; see npudoctor service --help"),
+        (["remove", "--setup"], "--setup is an option of install only; see npudoctor service --help"),
         (["start"], "invalid choice: 'start'"),
         ([], "the following arguments are required"),
     ],

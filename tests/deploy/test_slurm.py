@@ -124,7 +124,7 @@ def test_where_it_cannot_look_it_neither_drains_nor_resumes(slurm: Slurm, state:
     slurm.says = UNKNOWN
     done = slurm.run("healthcheck.sh")
     assert (done.returncode, slurm.updates) == (0, [])
-    assert done.stderr == "npudoctor could not look: could not determine: why\n"
+    assert done.stderr == "npudoctor: could not determine: why\n"
 
 
 def test_a_tool_that_hangs_drains_the_node_within_the_time_that_slurm_gives(slurm: Slurm, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_hook_of_a_venv_is_sourced_when_it_is_activated(node: Machine, train
     script = f". /opt/train/bin/activate; {check}; code=$?; deactivate; exit $code"
     assert node.run("bash", "-c", script, environ={"PATH": f"/usr/local/bin:{os.defpath}"}).returncode == 0
     assert node.run("bash", "-c", check, environ={"PATH": f"/usr/local/bin:{os.defpath}"}).returncode == 1
-    assert "nothing is changed" in node.npudoctor(*fix).stdout
+    assert "changes nothing" in node.npudoctor(*fix).stdout
     assert node.npudoctor("undo").returncode == 0
     assert node.state("/opt/train/bin") == before
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from npudoctor.tui.app import DoctorApp
 from tests.tui.driving import Driver, play, press, text, until
 
-PICTURES = (("overview", "new-node", "1", "TO MEND"), ("cards", "sick-cards", "2", "AI Core fault"))
+PICTURES = (("overview", "new-node", "1", "PROBLEMS"), ("cards", "sick-cards", "2", "AI Core fault"))
 FONTS = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 
 

@@ -28,7 +28,7 @@ from npudoctor.tui.widgets.grid_view import GridView
 from npudoctor.tui.widgets.page import Page
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
 
-SHORT = ("Overview", "Cards", "Topo", "Environ", "Smoke", "History")
+SHORT = ("Overview", "NPUs", "Topo", "Environ", "Smoke", "History")
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_what_waits_for_a_login_is_no_failure() -> None:
         await pilot.pause()
         row = app.diagnosis.row("cann.environment")
         assert row.state is State.WAITING and not row.state.broken
-        await until(pilot, lambda: "MENDED" in text(app))
+        await until(pilot, lambda: "FIXED" in text(app))
         assert app.diagnosis.headline().check == "python.pairing"
         app.diagnosis.expect("cann.environment", "reboot")
         blocks = detail.blocks(app.diagnosis, "cann.environment")
@@ -172,7 +172,7 @@ def test_root_is_asked_for_at_the_persons_own_prompt_and_the_node_is_looked_at_a
         app.screen.query_one("#sudo", Button).focus()
         await press(pilot, "enter")
         assert ran == ["suspended", command, "back"]
-        await until(pilot, lambda: "ended with 0" in text(app))
+        await until(pilot, lambda: "exited with 0" in text(app))
         await until(pilot, lambda: app.diagnosis.report is not first)
 
     play("new-node", acts)
@@ -551,7 +551,7 @@ def test_a_smoke_run_can_be_started_where_none_goes_and_stopped_where_one_does(m
 def test_a_list_without_rows_says_why_and_offers_nothing() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "slash", *"zzz")
-        await until(pilot, lambda: "no check has these words" in text(app))
+        await until(pilot, lambda: "no matching check" in text(app))
         last = text(app).splitlines()[-1]
         assert last.split() == ["enter", "Keep", "esc", "Show", "all"]
         await press(pilot, "enter")
@@ -559,7 +559,7 @@ def test_a_list_without_rows_says_why_and_offers_nothing() -> None:
             pilot, lambda: app.screen.check_action("fix", ()) is None and app.screen.query_one(CheckList).chosen is None
         )
         await press(pilot, "escape", "o", "s")
-        await until(pilot, lambda: "TO MEND" in text(app) and "npu.present" not in text(app))
+        await until(pilot, lambda: "PROBLEMS" in text(app) and "npu.present" not in text(app))
 
     play("new-node", acts)
 
@@ -576,7 +576,7 @@ def test_cards_that_come_late_can_be_moved_over(monkeypatch: pytest.MonkeyPatch)
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "2")
-        await until(pilot, lambda: "asking npu-smi" in text(app))
+        await until(pilot, lambda: "running npu-smi" in text(app))
         answered.set()
         await until(pilot, lambda: "every 25 s" in text(app))
         await press(pilot, "down")
@@ -598,7 +598,7 @@ def test_one_fix_is_asked_about_once_however_often_its_key_is_pressed(monkeypatc
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "f", "f", "F")
-        await until(pilot, lambda: "looking what would be changed" in _toasts(app))
+        await until(pilot, lambda: "preparing the preview" in _toasts(app))
         planned.set()
         await until(pilot, lambda: isinstance(app.screen, FixDialog))
         await press(pilot, "q")

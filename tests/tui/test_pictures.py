@@ -19,7 +19,7 @@ NODES = ("new-node", "seed-910b1", "healthy-a3", "sick-cards", "bare-host")
 SHOWN: dict[str, Callable[[DoctorApp], bool]] = {
     "cards": lambda app: "every " in text(app),
     "environment": lambda app: "VERSIONS" in text(app),
-    "history": lambda app: "has changed nothing" in text(app),
+    "history": lambda app: "No changes by npudoctor" in text(app),
 }
 SETTLING_TRIES = 100
 """Five seconds and more: on a busy machine a screen is drawn in several steps."""
@@ -73,7 +73,7 @@ def test_every_screen_looks_as_it_did(node: str, size: tuple[int, int], tmp_path
 @pytest.mark.parametrize(
     ("dialog", "key", "shown"),
     [
-        ("help", "question_mark", lambda app: "To its cause" in text(app)),
+        ("help", "question_mark", lambda app: "Go to cause" in text(app)),
         ("save", "w", lambda app: "Recording" in text(app)),
         ("fix", "F", lambda app: isinstance(app.screen, FixDialog)),
     ],

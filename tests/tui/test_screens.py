@@ -40,11 +40,11 @@ def test_the_first_frame_is_there_before_the_node_is_opened() -> None:
         app = DoctorApp(slow)
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause(0.1)
-            await until(pilot, lambda: "looking at this node" in text(app))
+            await until(pilot, lambda: "checking this node" in text(app))
             await until(pilot, lambda: "1 Overview" in text(app))
             opened.set()
             await settled(app, pilot)
-            await until(pilot, lambda: "TO MEND" in text(app))
+            await until(pilot, lambda: "PROBLEMS" in text(app))
 
     asyncio.run(run())
 
@@ -152,10 +152,10 @@ def test_r_looks_again() -> None:
 def test_help_lists_the_keys_and_the_palette_every_action() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "question_mark")
-        await until(pilot, lambda: "To its cause" in text(app))
+        await until(pilot, lambda: "Go to cause" in text(app))
         await press(pilot, "escape")
         titles = [command.title for command in app.get_system_commands(app.screen)]
-        assert {"Fix", "Filter", "Save", "Theme: mono", "Quit", "Cards"} <= set(titles)
+        assert {"Fix", "Filter", "Save", "Theme: mono", "Quit", "NPUs"} <= set(titles)
 
     play("new-node", acts, size=(80, 40))
 
@@ -308,7 +308,7 @@ def test_a_simulated_node_plays_its_smoke_run() -> None:
 def test_where_no_smoke_run_can_be_made_the_choice_stays_in_sight() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "5", "g")
-        await until(pilot, lambda: "there is no card on this node" in text(app))
+        await until(pilot, lambda: "no NPU found on this node" in text(app))
         await until(pilot, lambda: "launcher" in text(app))
 
     play("bare-host", acts)
@@ -387,7 +387,7 @@ def test_it_fits_from_sixty_columns_on(size: tuple[int, int]) -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         for key in "123456":
             await press(pilot, key)
-            await until(pilot, lambda: "needs 60 × 20" not in text(app))
+            await until(pilot, lambda: "requires 60 × 20" not in text(app))
             await until(pilot, lambda: max(map(len, text(app).splitlines())) <= size[0])
 
     play("healthy-a3", acts, size=size)
@@ -397,10 +397,10 @@ def test_below_it_says_so_and_comes_back() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await pilot.resize_terminal(59, 19)
         await pilot.pause()
-        await until(pilot, lambda: "npudoctor needs 60 × 20" in text(app))
+        await until(pilot, lambda: "npudoctor requires 60 × 20" in text(app))
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
-        await until(pilot, lambda: "TO MEND" in text(app))
+        await until(pilot, lambda: "PROBLEMS" in text(app))
 
     play("new-node", acts)
 

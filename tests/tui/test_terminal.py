@@ -83,10 +83,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) -> None:
     terminal.start("tui", "--simulate", "new-node")
-    terminal.shows("TO MEND", "SIMULATED", "CANN environment not loaded")
+    terminal.shows("PROBLEMS", "SIMULATED", "CANN environment not loaded")
     for key, seen in (
         ("2", "AI Core"),
-        ("3", "CPUs near it"),
+        ("3", "CPU affinity"),
         ("4", "VERSIONS"),
         ("5", "starts it"),
         ("6", "changed nothing"),
@@ -94,7 +94,7 @@ def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) 
         terminal.press(key)
         terminal.shows(seen)
     terminal.press("1")
-    terminal.shows("TO MEND")
+    terminal.shows("PROBLEMS")
     terminal.press("/", *"ports-reserved", "Enter")
     terminal.shows("! hccl.ports-reserved")
     terminal.press("f")
@@ -133,7 +133,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
 
 def test_a_terminal_without_unicode_gets_ascii_alone(terminal: Terminal) -> None:
     terminal.start("tui", "--simulate", "new-node", LC_ALL="C")
-    seen = terminal.shows("x cann.environment", "TO MEND")
+    seen = terminal.shows("x cann.environment", "PROBLEMS")
     assert seen.isascii()
 
 
@@ -163,8 +163,8 @@ def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: T
     node = tmp_path / "node"
     sim.write_tools(sim.simulate("healthy-a3"), str(node))
     terminal.start("tui", "--root", str(node), NPUDOCTOR_FAKE_DELAY_S="600")
-    terminal.shows("looking at this node")
-    for key, seen in (("3", "looking"), ("5", "starts it"), ("?", "Keys of Smoke"), ("?", "starts it")):
+    terminal.shows("checking this node")
+    for key, seen in (("3", "checking"), ("5", "start, x stop"), ("?", "Keys of Smoke"), ("?", "start, x stop")):
         terminal.press(key)
         terminal.shows(seen)
     terminal.press("q")
@@ -179,7 +179,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
     terminal.shows("ready:")
     words = f"LC_ALL=C.UTF-8 '{sys.executable}' -m npudoctor tui --simulate bare-host; echo ended with $?"
     terminal("send-keys", words, "Enter")
-    terminal.shows("TO MEND", "there is no Ascend card on this host", "q Quit")
+    terminal.shows("PROBLEMS", "there is no Ascend card on this host", "q Quit")
     terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
     before = terminal.settled()
     terminal.press("C-z")
@@ -210,7 +210,7 @@ def test_who_loses_the_terminal_leaves_no_process(tmp_path: Path, told: bool) ->
     )
     os.close(theirs)
     seen = b""
-    while b"TO MEND" not in seen:
+    while b"PROBLEMS" not in seen:
         seen += os.read(ours, 1 << 16)
     os.close(ours)
     if told:

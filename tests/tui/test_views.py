@@ -51,7 +51,7 @@ def test_the_headline_is_the_cause_that_the_report_names() -> None:
     for scenario in ("new-node", "sick-cards", "bare-host"):
         _, diagnosis = looked_at(scenario)
         assert diagnosis.report is not None
-        found = cause.first(diagnosis.report)
+        found = cause.primary(diagnosis.report)
         assert found is not None
         assert (diagnosis.headline().check, diagnosis.headline().text) == (found[0].check, found[1])
 
@@ -74,7 +74,7 @@ def test_a_fix_in_force_after_a_new_login_is_no_failure_and_no_ok() -> None:
     _, diagnosis = looked_at("new-node")
     diagnosis.expect("cann.environment", "new-login")
     row = diagnosis.row("cann.environment")
-    assert (row.state, row.summary) == (State.WAITING, "mended; in force after a new login")
+    assert (row.state, row.summary) == (State.WAITING, "fixed; effective after next login")
     broken, waiting = diagnosis.sections(Shown())[:2]
     assert (broken.name, waiting.name) == (BROKEN, WAITING)
     assert [row.check for row in waiting.rows] == ["cann.environment"]
@@ -172,7 +172,7 @@ def test_the_one_link_that_is_unlike_its_mirror_is_odd() -> None:
     row = ("X", "HCCS", "HCCS"), ("HCCS", "X", "PIX"), ("HCCS", "HCCS", "X")
     assert (1, 2) in topology.odd_cells(row)
     grid = topology.Grid(devices=("NPU0", "NPU1", "NPU2"), matrix=row, odd=topology.odd_cells(row))
-    assert grid.sentence(1, 2).startswith("NPU1 → NPU2: PIX, unlike the others: PCIe")  # in sight where it is cut
+    assert grid.sentence(1, 2).startswith("NPU1 → NPU2: PIX, differs from the others: PCIe")  # in sight where it is cut
     assert topology.odd_cells((("X", "HCCS"), ("HCCS", "X"))) == frozenset()
     assert topology.odd_cells(()) == frozenset()
 

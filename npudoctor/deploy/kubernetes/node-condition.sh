@@ -1,5 +1,5 @@
 #!/bin/sh
-# Keeps a node's condition NPUUnhealthy and its label npudoctor/fit as npudoctor's daemon sees the node: a sidecar of the
+# Sets the node's condition NPUUnhealthy and its label npudoctor/fit from npudoctor's daemon: a sidecar of the
 # DaemonSet for clusters without node-problem-detector. Needs curl, the pod's service account (rbac.yaml), NODE_NAME.
 set -u
 api=${KUBERNETES_API:-https://kubernetes.default.svc}
@@ -20,12 +20,12 @@ patch() { # path, kind of patch, body
 while :; do
     answer=$(curl -s --max-time 10 -w '%{http_code}' "$@")
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-    # The reason is copied as the JSON string that it is.
+    # The reason is copied as a JSON string.
     message=$(printf '%s' "$answer" | sed -nE 's/.*"reason":"(([^"\\]|\\.)*)".*/\1/p')
     case $answer in
-        *'"ready":true'*200) status=False reason=NPUsAreFit fit=true message='all cards are fit' ;;
+        *'"ready":true'*200) status=False reason=NPUsAreFit fit=true message='all NPUs healthy' ;;
         *'"ready":false'*'"looked_at":"'*503) status=True reason=NPUIsUnfit fit=false ;;
-        *) status=Unknown reason=NobodyCouldLook fit=unknown message=${message:-the daemon does not answer} ;;
+        *) status=Unknown reason=NobodyCouldLook fit=unknown message=${message:-no answer of the daemon} ;;
     esac
     [ "$status" = "$before" ] || changed=$now
     condition='{"type":"NPUUnhealthy","status":"'$status'","reason":"'$reason'","message":"'$message'",'

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Slurm's HealthCheckProgram: drains a node whose cards are unfit, and resumes what it has drained when they are fit.
+# Slurm's HealthCheckProgram: drains a node with unhealthy NPUs, and resumes it when they are healthy again.
 #   HealthCheckProgram=/etc/slurm/npudoctor-healthcheck.sh
 #   HealthCheckInterval=300
 #   HealthCheckNodeState=ANY,CYCLE
-# It runs beside jobs and judges the health of the cards alone. Slurm kills it after 60 seconds; it needs 55 at most.
-# A node that is drained here still registers (exit 0), so that the reason is seen. Where it could not look, it neither
-# drains nor resumes.
+# It runs beside jobs and checks NPU health only. Slurm kills it after 60 seconds; it takes 55 at most.
+# A node drained here still registers (exit 0), so that the reason is shown. An undetermined result neither drains nor
+# resumes.
 set -u
 PATH=${PATH:-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 node=${SLURMD_NODENAME:-$(hostname -s)}
@@ -17,7 +17,7 @@ state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<" $shown")
 reason=$(sed -n 's/.* Reason=\(.*\)/\1/p' <<<" $shown")
 
 case $code in
-    0) # Resume what was drained here, and nothing that a person has drained.
+    0) # Resume only nodes drained by this script, not by an administrator.
         if [[ $state == *DRAIN* && $reason == npudoctor:* ]]; then
             timeout 2 scontrol update NodeName="$node" State=RESUME
         fi
@@ -28,6 +28,6 @@ case $code in
         fi
         ;;
     *)
-        echo "npudoctor could not look: $line" >&2
+        echo "npudoctor: $line" >&2
         ;;
 esac

@@ -29,7 +29,7 @@ from npudoctor.sdk import (
 )
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
-FIRST = Threshold("device_math_first_s", 240, "s", "the first product on a card may compile its operator")
+FIRST = Threshold("device_math_first_s", 240, "s", "the first product on a device may compile its operator")
 NEXT = Threshold("device_math_next_s", 60, "s", "a compiled product of this size takes milliseconds")
 _START_S = 30.0
 

@@ -1,1 +1,1 @@
-"""What the terminal interface shows, as plain data: no module here knows how it is drawn."""
+"""The content of the terminal interface as plain data, independent of drawing."""

@@ -1,4 +1,4 @@
-"""What is said about one check: what is wrong, why, what to do, and what was seen; as blocks to be drawn in order."""
+"""The detail of one check: problem, reason, what to do, and evidence, as blocks to be drawn in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What a block is."""
+    """The kind of a block."""
 
     TITLE = "title"
     ABOUT = "about"
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 @record(frozen=True)
 class Block:
-    """One paragraph. `state` colours a title; `target` is the check that a link leads to, or the fix offered."""
+    """One paragraph. `state` colours a title; `target` is the linked check, or the offered fix."""
 
     kind: Kind
     text: str = ""
@@ -42,21 +42,21 @@ class Block:
 
 GAP = Block(Kind.GAP)
 _WAITING = {
-    "new-login": "The fix is made, and was proved in a login of its own. What runs already keeps its old variables, "
-    "and so does this program: open a new shell, and start the job there.",
-    "reboot": "The fix is made. It takes effect when the node boots, and cannot be proved before.",
+    "new-login": "The fix was applied and verified in a fresh login shell. Running processes, including this one, keep "
+    "their old environment variables: open a new shell, and start the job there.",
+    "reboot": "The fix was applied. It takes effect after a reboot and cannot be verified before.",
 }
 
 
 def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
-    """All that is to be said about a check."""
+    """The detail of a check."""
     row, result = diagnosis.row(id), diagnosis.results.get(id)
     if row.state in (State.PENDING, State.RUNNING) or result is None:
         return [Block(Kind.TITLE, row.title, row.state), Block(Kind.ABOUT, f"{id} · {row.summary}")]
     found: list[Block] = []
     if row.state is State.WAITING:
         found = [Block(Kind.TITLE, row.summary, row.state), Block(Kind.ABOUT, id), GAP]
-        found += [Block(Kind.TEXT, _WAITING[diagnosis.waiting[id]]), GAP, Block(Kind.HEADING, "What it was")]
+        found += [Block(Kind.TEXT, _WAITING[diagnosis.waiting[id]]), GAP, Block(Kind.HEADING, "Was")]
         return [*found, *(Block(Kind.TEXT, about(finding)) for finding in worth(result))]
     for finding in [*worth(result), *(one for one in result.findings if one.severity.value == "info")]:
         found += [*([GAP, GAP] if found and found[-1] is not GAP else []), *_finding(finding, id)]
@@ -71,7 +71,7 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
 
 
 def commands(result: Result | None) -> list[str]:
-    """The commands that a check's findings give, each once."""
+    """The commands of a check's findings, each once."""
     return list(dict.fromkeys(one for finding in (result.findings if result else ()) for one in finding.commands))
 
 
@@ -95,7 +95,7 @@ def _finding(finding: Finding, id: str) -> Iterator[Block]:
         yield Block(Kind.FIX, finding.fix.id, target=finding.fix.id)
     if finding.evidence:
         yield GAP
-        yield Block(Kind.HEADING, "Seen")
+        yield Block(Kind.HEADING, "Evidence")
         for evidence in finding.evidence:
             yield from _evidence(evidence)
     for link in finding.links:
@@ -111,19 +111,19 @@ def _evidence(evidence: Evidence) -> Iterator[Block]:
 
 
 def _flowing(text: str) -> str:
-    """Paragraphs without the line breaks of the source that they stand in."""
+    """Paragraphs without the line breaks of the source."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _unjudged(result: Result) -> Iterator[Block]:
     if result.blocked_by:
-        yield Block(Kind.TEXT, "There is no point in looking before its cause is mended:")
+        yield Block(Kind.TEXT, "Skipped because this check has an error; fix it first:")
         yield Block(Kind.LINK, result.blocked_by, target=result.blocked_by)
     elif result.reason:
         yield Block(Kind.TEXT, result.reason)
     if result.detail:
         yield GAP
-        yield Block(Kind.HEADING, "Where it failed")
+        yield Block(Kind.HEADING, "Traceback")
         yield Block(Kind.TRACE, result.detail.rstrip())
 
 

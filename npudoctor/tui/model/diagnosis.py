@@ -1,4 +1,4 @@
-"""How far a run is and what it has found, in the order in which a person wants to read it: causes first."""
+"""Progress and results of a run, in reading order: causes first."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from npudoctor.findings import Finding, Report, Result
     from npudoctor.sdk import Check
 
-BROKEN = "To mend"
-"""The heading over all that somebody should act on."""
-WAITING = "Mended"
-"""The heading over what is mended and not yet in force."""
+BROKEN = "Problems"
+"""The heading of all checks to act on."""
+WAITING = "Fixed — not yet in effect"
+"""The heading of fixed checks whose fix is not yet in effect."""
 
 
 class State(str, Enum):
-    """How a check stands. WAITING: mended, and in force only after a new login or a reboot."""
+    """The state of a check. WAITING: fixed, effective after a new login or a reboot."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class State(str, Enum):
 
     @property
     def broken(self) -> bool:
-        """Whether somebody should act."""
+        """Whether the check needs action."""
         return self in (State.WARNING, State.ERROR, State.CRASHED)
 
 
@@ -43,7 +43,7 @@ _URGENCY = {State.ERROR: 0, State.CRASHED: 1, State.WARNING: 2, State.WAITING: 3
 
 @record(frozen=True, kw_only=True)
 class Row:
-    """One check in the list. `noted`: it is well, and has something to say; `fixable`: a fix is offered."""
+    """One check in the list. `noted`: ok, with an information finding; `fixable`: a fix is offered."""
 
     check: str
     title: str
@@ -61,7 +61,7 @@ class Row:
 
 @record(frozen=True)
 class Section:
-    """Rows under a heading; `remark` stands beside the heading."""
+    """Rows under a heading, with a remark beside it."""
 
     name: str
     rows: tuple[Row, ...]
@@ -80,7 +80,7 @@ class Headline:
 
 @record(frozen=True, kw_only=True)
 class Shown:
-    """What of the list is wanted: `words` that a row must hold, and whether ok and skipped ones are listed."""
+    """The filter of the list: `words` that a row must contain, and whether ok and skipped rows are listed."""
 
     words: str = ""
     ok: bool = True
@@ -97,7 +97,7 @@ class Shown:
 
 
 class Diagnosis:
-    """Follows the events of a run. A result stays in sight while its check runs again."""
+    """Follows the events of a run. A result stays visible while its check runs again."""
 
     def __init__(self) -> None:
         self.results: dict[str, Result] = {}
@@ -109,14 +109,14 @@ class Diagnosis:
         self._ended: set[str] = set()
 
     def begin(self, checks: Iterable[Check]) -> None:
-        """A run of these checks begins."""
+        """Start a run of these checks."""
         self._checks = {check.id: check for check in checks}
         self.results = {id: result for id, result in self.results.items() if id in self._checks}
         self._begun, self._ended = set(), set()
         self.running = True
 
     def take(self, event: Event) -> None:
-        """Take note of an event."""
+        """Update the state from an event."""
         name = type(event).__name__
         if name == "Started":
             self._begun.add(event.check)  # type: ignore[union-attr]
@@ -131,14 +131,14 @@ class Diagnosis:
             self.running = False
 
     def expect(self, check: str, when: str) -> None:
-        """A fix of this check takes effect at `when`: `new-login` or `reboot`."""
+        """Mark a check as fixed, effective after `when`: `new-login` or `reboot`."""
         self.waiting[check] = when
 
-    # What is shown
+    # Queries
 
     @property
     def progress(self) -> tuple[int, int]:
-        """How many checks have ended, of how many."""
+        """The number of finished checks, and of all."""
         return len(self._ended), len(self._checks) or len(self.results)
 
     def rows(self) -> Iterator[Row]:
@@ -148,19 +148,19 @@ class Diagnosis:
             yield self.row(id)
 
     def row(self, id: str) -> Row:
-        """One check as it stands."""
+        """The row of one check."""
         result, check = self.results.get(id), self._checks.get(id)
         title = result.title if result else check.title if check else id
         if self.running and id not in self._ended and id in self._checks:
             begun = id in self._begun
             state = State.RUNNING if begun else State.PENDING
-            return Row(check=id, title=title, state=state, summary="looking" if begun else "waits for its turn")
+            return Row(check=id, title=title, state=state, summary="running" if begun else "queued")
         if result is None:
-            return Row(check=id, title=title, state=State.PENDING, summary="not looked at yet")
+            return Row(check=id, title=title, state=State.PENDING, summary="not run yet")
         state = State(result.status.value)
         if state.broken and id in self.waiting:
-            when = "reboot" if self.waiting[id] == "reboot" else "new login"
-            return Row(check=id, title=title, state=State.WAITING, summary=f"mended; in force after a {when}")
+            when = "reboot" if self.waiting[id] == "reboot" else "next login"
+            return Row(check=id, title=title, state=State.WAITING, summary=f"fixed; effective after {when}")
         return Row(
             check=id,
             title=title,
@@ -172,7 +172,7 @@ class Diagnosis:
         )
 
     def sections(self, shown: Shown) -> list[Section]:
-        """The list: what to mend, worst first, and then the groups with the rest."""
+        """The list: problems, most severe first, then the groups with the other checks."""
         rows = list(self.rows())
         urgent = sorted(
             (row for row in rows if row.state in _URGENCY and shown.admits(row)), key=lambda row: _URGENCY[row.state]
@@ -188,40 +188,42 @@ class Diagnosis:
         return sections
 
     def headline(self) -> Headline:
-        """The verdict, or how far the run is."""
+        """The verdict, or the state of the run."""
         worst = [row for row in self.rows() if row.state in _URGENCY]
         worst.sort(key=lambda row: _URGENCY[row.state])
         if worst and worst[0].state is not State.WAITING:
             more = sum(len(worth(self.results[row.check])) or 1 for row in worst if row.state.broken) - 1
             return Headline(state=worst[0].state, text=worst[0].summary, check=worst[0].check, more=more)
         if self.running or self.report is None:
-            return Headline(state=State.RUNNING, text="looking at this node")
+            return Headline(state=State.RUNNING, text="checking this node")
         if worst:
             return Headline(state=State.WAITING, text=worst[0].summary, check=worst[0].check, more=len(worst) - 1)
         if self.report.verdict.value == "undetermined":
             undetermined = next((result for result in self.results.values() if result.leaves_undetermined), None)
-            reason = undetermined.reason if undetermined else "not all could be looked at"
+            reason = undetermined.reason if undetermined else "some checks have no result"
             check = undetermined.check if undetermined else None
             return Headline(state=State.CRASHED, text=f"could not determine: {reason}", check=check)
-        return Headline(state=State.OK, text="nothing is wrong that these checks can see")
+        from npudoctor.report.cause import all_clear  # late: the first frame does not need it
+
+        return Headline(state=State.OK, text=all_clear(self.report))
 
     def counts(self) -> Mapping[State, int]:
-        """How many checks stand in each state."""
+        """The number of checks in each state."""
         states = [row.state for row in self.rows()]
         return {state: states.count(state) for state in State if state in states}
 
     def check(self, id: str) -> Check | None:
-        """The check itself, where it is known."""
+        """The check, None where it is unknown."""
         return self._checks.get(id)
 
 
 def worth(result: Result) -> list[Finding]:
-    """The findings that somebody should act on."""
+    """The findings to act on."""
     return [finding for finding in result.findings if finding.severity.value != "info"]
 
 
 def about(finding: Finding) -> str:
-    """The summary, with the card or interface that it is about."""
+    """The summary, with the NPU or interface that it is about."""
     plain = finding.subject in ("host", "python", "container")
     return finding.summary if plain else f"{finding.subject}: {finding.summary}"
 
@@ -241,7 +243,7 @@ def _remark(rows: Sequence[Row]) -> str:
     skipped = sum(row.state is State.SKIPPED for row in rows)
     busy = sum(row.state in (State.PENDING, State.RUNNING) for row in rows)
     if busy:
-        return f"{busy} to go"
+        return f"{busy} left"
     return ", ".join(f"{number} {word}" for number, word in ((ok, "ok"), (skipped, "skipped")) if number)
 
 

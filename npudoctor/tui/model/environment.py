@@ -1,4 +1,4 @@
-"""The variables that matter to a job: what they are, what they may be, and who sets them."""
+"""The environment variables that matter to a job: meaning, legal values, and who sets them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from npudoctor.tui.model.session import Session
 
 PARTS = {
-    "driver": "The kernel's side of the cards, and their tools. Firmware and CANN must go with it.",
-    "firmware": "What runs on the cards themselves; flashed with a package of the driver's release.",
+    "driver": "The kernel driver of the NPUs, and its tools. Firmware and CANN must match it.",
+    "firmware": "Runs on the NPUs; flashed from a package of the driver's release.",
     "CANN": "The vendor's compiler, operators and libraries: what torch_npu calls.",
-    "torch_npu": "What brings torch onto the cards; each release is made for one torch and one CANN.",
-    "torch": "The framework; its release decides which torch_npu will load.",
-    "Python": "The interpreter that is examined; torch_npu has wheels for some releases alone.",
+    "torch_npu": "The torch backend for NPUs; each release requires one torch and one CANN.",
+    "torch": "The framework; its release decides which torch_npu loads.",
+    "Python": "The inspected interpreter; torch_npu has wheels for some versions only.",
 }
-"""What each part of the chain of versions is."""
+"""The components of the version chain."""
 
 
 @record(frozen=True, kw_only=True)
 class VariableRow:
-    """One variable. `value` is None where it is not set; `problem` says what is wrong with it, `state` how badly."""
+    """One variable. `value` is None where it is not set; `problem` and `state` describe its finding."""
 
     name: str
     group: str
@@ -41,7 +41,7 @@ class VariableRow:
 
 @record(frozen=True)
 class Variables:
-    """All of them; `whose` they are, or the `reason` why nobody knows."""
+    """All variables, and `whose` they are, or the `reason` why they are unknown."""
 
     rows: tuple[VariableRow, ...] = ()
     whose: str = ""
@@ -49,7 +49,7 @@ class Variables:
 
 
 def variables(session: Session, diagnosis: Diagnosis) -> Variables:
-    """Those that the catalogue knows, the set ones and the wrong ones first."""
+    """The variables of the catalogue; wrong ones, then set ones first."""
     from npudoctor import knowledge
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.environment import JobEnvironment
@@ -57,10 +57,10 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
 
     found = session.facts.get(JobEnvironment)
     if not isinstance(found, JobEnvironment):
-        return Variables(reason=found.reason if isinstance(found, Unavailable) else "the variables are not known yet")
+        return Variables(reason=found.reason if isinstance(found, Unavailable) else "variables not collected yet")
     cards = session.known(Chips)
     family = cards.family if cards else None
-    blamed = _blamed(diagnosis)
+    blamed = _problems_by_variable(diagnosis)
     rows = []
     for variable in knowledge.environment().variables:
         value = found.get(variable.name)
@@ -70,7 +70,7 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
             VariableRow(
                 name=variable.name,
                 group=variable.group,
-                value=value if variable.recorded or value is None else "set, not shown",
+                value=value if variable.recorded or value is None else "set, hidden",
                 meaning=variable.meaning,
                 legal=variable.legal,
                 default=variable.default,
@@ -85,15 +85,15 @@ def variables(session: Session, diagnosis: Diagnosis) -> Variables:
 
 
 def sections(rows: Iterable[VariableRow]) -> list[tuple[str, list[VariableRow]]]:
-    """The rows under three headings, without empty ones: what to mend, what is set, what is not."""
-    found: dict[str, list[VariableRow]] = {"To mend": [], "Set": [], "Not set": []}
+    """The rows under three headings, without empty ones: problems, set, not set."""
+    found: dict[str, list[VariableRow]] = {"Problems": [], "Set": [], "Not set": []}
     for row in rows:
-        found["To mend" if row.problem else "Not set" if row.value is None else "Set"].append(row)
+        found["Problems" if row.problem else "Not set" if row.value is None else "Set"].append(row)
     return [(name, members) for name, members in found.items() if members]
 
 
 def matching(rows: Iterable[VariableRow], *, words: str = "", unset: bool = True) -> list[VariableRow]:
-    """The rows that hold all words; without the unset ones where they are not wanted."""
+    """The rows that contain all words; unset ones only if requested."""
     sought = words.lower().split()
     return [
         row
@@ -103,8 +103,8 @@ def matching(rows: Iterable[VariableRow], *, words: str = "", unset: bool = True
     ]
 
 
-def _blamed(diagnosis: Diagnosis) -> dict[str, tuple[State, str]]:
-    """The variables that a finding names as where it looked."""
+def _problems_by_variable(diagnosis: Diagnosis) -> dict[str, tuple[State, str]]:
+    """The variables named in the evidence of a finding."""
     found: dict[str, tuple[State, str]] = {}
     for result in diagnosis.results.values():
         for finding in worth(result):
@@ -118,5 +118,5 @@ def _setter(name: str, group: str, value: str | None) -> str:
     if group == "cann" or name.startswith(("ASCEND_HOME", "ASCEND_TOOLKIT", "ASCEND_OPP", "ASCEND_AICPU")):
         return "CANN's set_env.sh"
     if name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        return "the launcher of the job"
-    return "you, or the profile of the job" if value is not None else "nobody"
+        return "the job's launcher"
+    return "you, or the job's profile" if value is not None else "not set"

@@ -1,4 +1,4 @@
-"""Fixes as a person meets them: what would be changed, what stands against it, and what happened."""
+"""Fixes in the interface: preview, obstacles, and progress."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from npudoctor.tui.model.diagnosis import Diagnosis
     from npudoctor.tui.model.session import Session
 
-RECORDED = "this is a recorded node: nothing can be changed on it"
-_WHEN = {"now": "at once", "new-login": "at a new login", "reboot": "at the next boot"}
+RECORDED = "recordings are read-only: run this on the node itself"
+_WHEN = {"now": "now", "new-login": "after next login", "reboot": "after a reboot"}
 
 
 class Kind(Enum):
-    """What a line is about."""
+    """The kind of a line."""
 
     TITLE = "title"
     ABOUT = "about"
@@ -39,7 +39,7 @@ class Kind(Enum):
 
 @record(frozen=True)
 class Line:
-    """One line of a preview or of what happens; `head` stands before it."""
+    """One line of a preview or of progress, after its `head`."""
 
     kind: Kind
     text: str = ""
@@ -48,11 +48,11 @@ class Line:
 
 @record(frozen=True, kw_only=True)
 class Job:
-    """Something that a person is asked to confirm.
+    """A change for the user to confirm.
 
-    `obstacle` says why it cannot be done here; `command` is what would do it instead, `sudo` that it needs root;
-    `word` has to be typed where nothing can undo it. `plans` is empty for an undo, whose run is `undoes`, and where
-    what a crash has cut off is undone (`recovers`).
+    `obstacle` says why it cannot be done here; `command` would do it instead, `sudo` says that it needs root; `word`
+    must be typed where the change cannot be undone. `plans` is empty for an undo, whose run is `undoes`, and for the
+    undo of interrupted runs (`recovers`).
     """
 
     title: str
@@ -79,7 +79,7 @@ class Job:
 
 
 def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Job:
-    """Plan the fixes that these checks offer; without checks, all safe ones. Nothing is changed by it.
+    """Plan the fixes that these checks offer; without checks, all safe ones. Planning changes nothing.
 
     Raises ReadOnly: a plan may start programs, such as pip.
     """
@@ -110,7 +110,7 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
 
 
 def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[str] = ()) -> Job:
-    """What a person is asked about these plans."""
+    """The change to confirm for these plans."""
     lines = [line for number, one in enumerate(plans) for line in _preview(one, first=number == 0)]
     refused = next((one.refused.reason for one in plans if one.refused), None)
     barred = next((one.obstacle for one in plans if one.obstacle), None)
@@ -118,7 +118,7 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
     needed = [one for one in plans if one.steps]
     command = ["npudoctor", "fix", *(one.fix.id for one in plans), *words]
     if not plans:
-        refused = "no safe fix is offered here"
+        refused = "no finding offers a safe fix"
     return Job(
         title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes",
         lines=_visible(lines),
@@ -136,14 +136,14 @@ def _preview(planned: FixPlan, *, first: bool) -> Iterator[Line]:
     if not first:
         yield Line(Kind.SAME)
     yield Line(Kind.TITLE, fix.title)
-    rights = "needs root" if fix.root else "needs no rights of root"
+    rights = "needs root" if fix.root else "no root needed"
     undo = "cannot be undone" if planned.irreversible else "can be undone"
-    change = f"{rights} · {undo} · takes effect {_WHEN[fix.effect.value]}" if planned.steps else "changes nothing"
+    change = f"{rights} · {undo} · effective {_WHEN[fix.effect.value]}" if planned.steps else "changes nothing"
     yield Line(Kind.ABOUT, f"{fix.id} · {change}")
     for note in planned.notes:
         yield Line(Kind.NOTE, note)
     if planned.empty:
-        yield Line(Kind.DONE, "the node already is as this fix would leave it")
+        yield Line(Kind.DONE, "already applied; nothing to change")
     gap = True
     for number, one in enumerate(planned.steps, 1):
         head, said = f"Step {number} of {len(planned.steps)}", list(diff(one.preview))
@@ -159,7 +159,7 @@ def _preview(planned: FixPlan, *, first: bool) -> Iterator[Line]:
 
 
 def diff(text: str) -> Iterator[Line]:
-    """The lines of a preview, by what they do."""
+    """The lines of a preview, by kind."""
     for line in text.rstrip("\n").splitlines():
         if line.startswith(("+++", "---", "@@")):
             yield Line(Kind.ABOUT, line)
@@ -172,30 +172,30 @@ def diff(text: str) -> Iterator[Line]:
 
 
 def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iterator[Line]:
-    """Do what was confirmed, and tell each thing as it happens."""
+    """Apply the confirmed change, and report each step."""
     from npudoctor.fixer import runner
 
     session.must_allow_changes()
     catalog, options = session.node.catalog, session.node.selection.options
     with session.looking() as found:
-        host = cast("MutableHost", found)  # a recording was refused before
+        host = cast("MutableHost", found)  # recordings were refused before
         if job.recovers:
-            yield from map(_told, runner.recover(host))
+            yield from map(_line_of, runner.recover(host))
         if job.undoes:
-            yield from map(_told, runner.undo(host, job.undoes))
+            yield from map(_line_of, runner.undo(host, job.undoes))
         for planned in job.plans:
-            yield from map(_told, runner.apply(catalog, host, planned, options, irreversible=irreversible))
+            yield from map(_line_of, runner.apply(catalog, host, planned, options, irreversible=irreversible))
 
 
 def _visible(lines: Iterable[Line]) -> tuple[Line, ...]:
     return all_visible(tuple(lines), visible_lines)
 
 
-def _told(event: Any) -> Line:
-    return all_visible(_line_of(event), visible_lines)
-
-
 def _line_of(event: Any) -> Line:
+    return all_visible(_event_line(event), visible_lines)
+
+
+def _event_line(event: Any) -> Line:
     kind = type(event).__name__
     if kind == "Begun":
         return Line(Kind.TITLE, event.fix)
@@ -204,10 +204,10 @@ def _line_of(event: Any) -> Line:
     if kind == "StepDone":
         return Line(Kind.DONE, f"step {event.number} done")
     if kind == "Proving":
-        where = " in a new login" if event.effect.value == "new-login" else ""
-        return Line(Kind.PROOF, f"looking again{where}: {', '.join(event.checks)}")
+        where = " in a fresh login shell" if event.effect.value == "new-login" else ""
+        return Line(Kind.PROOF, f"re-checking{where}: {', '.join(event.checks)}")
     if kind == "Undoing":
-        return Line(Kind.STEP, f"taking back step {event.number}: {_short(event.preview)}")
+        return Line(Kind.STEP, f"undoing step {event.number}: {_short(event.preview)}")
     good = event.outcome.value in ("applied", "undone", "nothing")
     instead = f"; instead: {event.instead}" if event.instead else ""
     outcome = event.outcome.value
@@ -225,7 +225,7 @@ def _short(preview: str) -> str:
 
 
 def history(session: Session) -> list[Mapping[str, Any]]:
-    """Every run that the journal knows, newest first; none on a recorded node."""
+    """Every run of the journal, newest first; none on a recorded node."""
     from npudoctor.fixer import runner
 
     with session.looking() as host:
@@ -235,18 +235,18 @@ def history(session: Session) -> list[Mapping[str, Any]]:
 
 
 def undoing(run: Mapping[str, Any]) -> Job:
-    """What a person is asked before a run is taken back."""
+    """The confirmation for undoing a run."""
     from npudoctor.fixer.journal import CUT_OFF
 
     if run["status"] in CUT_OFF:
         return recovering([run])
     lines = [Line(Kind.TITLE, str(run["title"])), Line(Kind.ABOUT, f"{run['id']} · by {run['by']}"), Line(Kind.SAME)]
-    lines.append(Line(Kind.NOTE, "Everything that it changed is brought back as it was:"))
+    lines.append(Line(Kind.NOTE, "All of its changes are undone:"))
     for preview in run["preview"]:
         lines += diff(preview)
-    stands = None if run["status"] == "applied" else f"it is {run['status']} already"
+    stands = None if run["status"] == "applied" else f"already {run['status']}"
     if stands is None and not run.get("reversible", True):
-        stands = "it cannot be undone"
+        stands = "cannot be undone"
     return Job(
         title=f"Undo {run['fix']}",
         verb="Undo",
@@ -258,19 +258,19 @@ def undoing(run: Mapping[str, Any]) -> Job:
 
 
 def recovering(runs: Sequence[Mapping[str, Any]]) -> Job:
-    """What a person is asked where a crash has cut off runs: before anything else they are undone."""
-    lines = [Line(Kind.TITLE, "A crash or a power loss has cut off what npudoctor did here; it is undone first:")]
+    """The confirmation for interrupted runs, which must be undone before anything else."""
+    lines = [Line(Kind.TITLE, "A crash or a power loss interrupted npudoctor; these runs must be undone first:")]
     for run in runs:
         begun = clock.day_and_time(str(run["started_at"]))
-        lines.append(Line(Kind.NOTE, f"{run['fix']}, begun {begun} by {run['by']}"))
+        lines.append(Line(Kind.NOTE, f"{run['fix']}, started {begun} by {run['by']}"))
     for run in runs:
         lines += [Line(Kind.SAME), Line(Kind.ABOUT, str(run["id"]))]
         lines += [line for preview in run["preview"] for line in diff(preview)]
     command = ("npudoctor", "fix", "--recover")
-    return Job(title="Undo what was cut off", verb="Undo", lines=_visible(lines), recovers=True, command=command)
+    return Job(title="Undo interrupted runs", verb="Undo", lines=_visible(lines), recovers=True, command=command)
 
 
 def in_terminal(session: Session, argv: Sequence[str]) -> int:
-    """Run a command on this terminal, at the person's own prompt; its exit status. Raises ReadOnly."""
+    """Run a command on this terminal; its exit status. Raises ReadOnly."""
     session.must_allow_changes()
-    return os.spawnvp(os.P_WAIT, argv[0], list(argv))  # noqa: S606 - no shell is what is meant
+    return os.spawnvp(os.P_WAIT, argv[0], list(argv))  # noqa: S606 - without a shell on purpose

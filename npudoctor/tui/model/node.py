@@ -1,4 +1,4 @@
-"""Which node this is, for the top of every screen: its name, its cards, and the chain of versions."""
+"""The node shown at the top of every screen: its name, its NPUs, and the version chain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @record(frozen=True)
 class Joint:
-    """One part of the chain, and whether it goes with the part before it; `check` judges that."""
+    """One component of the chain, and whether it matches the one before it, by the result of `check`."""
 
     name: str
     version: str | None
@@ -25,7 +25,7 @@ class Joint:
 
 @record(frozen=True, kw_only=True)
 class NodeLine:
-    """What stands at the top. `badge` says that this is not the live node; empty where it is."""
+    """The head of a screen. `badge` marks a node that is not live; empty for a live one."""
 
     hostname: str = ""
     cards: str = ""
@@ -46,14 +46,14 @@ _JUDGES = (
 
 
 def badge(source: str, recorded_at: str | None) -> str:
-    """What says that nobody looks at the machine under the keyboard."""
+    """The badge of a node that is not this machine."""
     if source == "simulated":
         return "SIMULATED"
     return f"RECORDED {recorded_at[:10]}" if source == "bundle" and recorded_at else "RECORDED" * (source == "bundle")
 
 
 def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
-    """What is known at the end of a run."""
+    """The head at the end of a run."""
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.container import Container
     from npudoctor.facts.node.context import Service
@@ -64,7 +64,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
     platform, container, service = session.known(Platform), session.known(Container), session.known(Service)
     cards = session.known(Chips)
     state = "" if service is None else "in service" if service.in_service else "idle"
-    if cards is not None and not cards.chips:  # what is not there is not idle either
+    if cards is not None and not cards.chips:  # a node without chips is not idle either
         state = ""
     system = (
         state,
@@ -87,13 +87,13 @@ def _cards(cards: Any) -> str:
     if cards is None:
         return ""
     if not cards.chips:
-        return "no card"
+        return "no NPU"
     kinds = Counter(card.name or card.family or "unnamed" for card in cards.chips)
     return ", ".join(f"{number} × {name}" for name, number in kinds.items())
 
 
 def chain(session: Session, diagnosis: Diagnosis) -> tuple[Joint, ...]:
-    """driver → firmware → CANN → torch_npu → torch → Python, with the joints that are broken."""
+    """driver → firmware → CANN → torch_npu → torch → Python, with mismatches marked."""
     from npudoctor.facts.cann.toolkits import Cann
     from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
     from npudoctor.facts.npu_smi import NpuSmiInfo

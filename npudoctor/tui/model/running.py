@@ -1,4 +1,4 @@
-"""What a run is about to do, for the list of checks before the first result."""
+"""The checks of a run, for the list before the first result."""
 
 from __future__ import annotations
 

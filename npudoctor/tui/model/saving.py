@@ -1,4 +1,4 @@
-"""What can be written to a file: the report in each shape, and a recording of the whole node."""
+"""Files to save: the report in each format, and a recording of the node."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 
 class NotSaved(Exception):
-    """It was not written; the text says why."""
+    """The file was not written; the text says why."""
 
 
 @record(frozen=True)
 class Shape:
-    """One kind of file: its name, its ending, and what it is good for."""
+    """One file format: its name, its ending, and its use."""
 
     name: str
     ending: str
     about: str
 
 
-MARKDOWN = Shape("Markdown", ".md", "the report, to paste into an issue")
-JSON = Shape("JSON", ".json", "the report, for a program")
-TEXT = Shape("Text", ".txt", "the report as `npudoctor check` prints it")
-HTML = Shape("HTML", ".html", "the report as a page")
-RECORDING = Shape("Recording", ".tar.gz", "this whole node, to be examined on any machine")
+MARKDOWN = Shape("Markdown", ".md", "report, to paste into an issue")
+JSON = Shape("JSON", ".json", "report, for scripts")
+TEXT = Shape("Text", ".txt", "report, as printed by `npudoctor check`")
+HTML = Shape("HTML", ".html", "report, as a web page")
+RECORDING = Shape("Recording", ".tar.gz", "node data for offline diagnosis")
 
 
 def shapes() -> tuple[Shape, ...]:
-    """What is offered."""
+    """All formats."""
     return (MARKDOWN, HTML, JSON, TEXT, RECORDING)
 
 
 def name_for(report: Report | None, shape: Shape) -> str:
-    """A file name that says which node and when; at home where the working folder is /, as behind `npudoctor web`."""
+    """A file name with host and date; in the home folder where the working folder is /, as behind `npudoctor web`."""
     host = (report.host.hostname if report else None) or "node"
     day = report.started_at[:10] if report else "now"
     return f"{'~/' if os.path.samefile('.', '/') else ''}npudoctor-{host}-{day}{shape.ending}"
 
 
 def save(session: Session, report: Report | None, shape: Shape, path: str) -> str:
-    """Write it, never over what is there; the place. Raises NotSaved and ReadOnly."""
+    """Write the file, never over an existing one; return its path. Raises NotSaved and ReadOnly."""
     session.must_allow_changes()
     place = os.path.abspath(_in_home(path))
     if os.path.lexists(place):
@@ -58,7 +58,7 @@ def save(session: Session, report: Report | None, shape: Shape, path: str) -> st
         if shape is RECORDING:
             _record(session, place)
         elif report is None:
-            raise NotSaved("there is no report yet")
+            raise NotSaved("no report yet: wait for the run to end")
         else:
             text = _renderer(shape)(report)
             with written(place, mode=0o644, replace=False) as file:

@@ -1,4 +1,4 @@
-"""One node that is looked at again and again: by the checks, by the screens that are live, and by fixes."""
+"""The node of a session, opened for each run of checks, live screens and fixes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @record(frozen=True, kw_only=True)
 class Node:
-    """What the command line has settled: what can be checked, how, and how the node is reached.
+    """The settings of the command line: what to check, how, and how to reach the node.
 
-    `words` are the options that name the node, for the commands that are shown to a person.
+    `words` are the options that name the node, for commands shown to the user.
     """
 
     catalog: Catalog
@@ -37,14 +37,14 @@ class CannotOpen(Exception):
 
 
 class ReadOnly(Exception):
-    """A read-only session was asked to change something; the text says how it was started."""
+    """A change was refused in a read-only session; the text says how it was started."""
 
 
 class Session:
-    """Loads late, so that the first frame need not wait for it; every method but `close` may take seconds.
+    """Loads late, so that the first frame does not wait for it; every method but `close` may take seconds.
 
-    A live node is opened anew for each look, since a host answers each command once; a recorded or simulated one stays.
-    `read_only` says why this session changes nothing, writes no file and starts no job; None where it may.
+    A live node is opened anew for each run, because a host answers each command once; others stay open.
+    `read_only` says why this session changes nothing, writes no file and starts no job; None where it is not read-only.
     """
 
     def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Session:
 
     @property
     def node(self) -> Node:
-        """What is looked at; raises CannotOpen."""
+        """The node; raises CannotOpen."""
         with self._lock:
             if self._node is None:
                 self._node = self._load()
@@ -73,7 +73,7 @@ class Session:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[Host]:
-        """The node, ready to be asked; what still runs on it is ended on leaving."""
+        """The opened node; its running tools are ended on leaving."""
         if self._kept is not None:
             yield self._kept
             return
@@ -92,12 +92,12 @@ class Session:
                 self._busy.discard(host)
 
     def must_allow_changes(self) -> None:
-        """Raise ReadOnly in a read-only session; everything that changes, writes or starts something asks here."""
+        """Raise ReadOnly in a read-only session; called before every change, write or start."""
         if self.read_only:
             raise ReadOnly(self.read_only)
 
     def run(self) -> Iterator[Event]:
-        """Run the checks; the facts that they saw are kept."""
+        """Run the checks, and keep their facts."""
         from npudoctor import engine
 
         with self.looking() as host:
@@ -107,7 +107,7 @@ class Session:
                 yield event
 
     def gather(self) -> Mapping[type, Any]:
-        """Every fact of the node, or what stands in its place."""
+        """Every fact of the node, or why it is unknown."""
         from npudoctor import engine
 
         options, limit_s = self.node.selection.options, self.node.selection.deadline_s
@@ -130,12 +130,12 @@ class Session:
         return facts, results
 
     def known(self, fact: type) -> Any:
-        """A fact of the last run; None where it is not known."""
+        """A fact of the last run; None where it is unknown."""
         value = self.facts.get(fact)
         return value if is_of(value, fact) else None
 
     def close(self) -> None:
-        """End what still runs on the node, at once."""
+        """Stop everything that runs on the node."""
         self._closed = True
         for host in [*self._busy, *([self._kept] if self._kept else [])]:
             host.close()

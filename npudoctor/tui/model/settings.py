@@ -1,4 +1,4 @@
-"""What a person has chosen in the terminal interface, remembered in one small file; a damaged one counts as none."""
+"""The user's settings of the terminal interface, in one small file; a damaged file is ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npudoctor.records import record, replace
 
 @record(frozen=True, kw_only=True)
 class Settings:
-    """`theme` is empty until one is chosen; `interval_s` is how often cards are asked, None for a fitting one."""
+    """`theme` is empty until one is chosen; `interval_s` is the refresh interval of NPUs, None for automatic."""
 
     theme: str = ""
     ok: bool = True
@@ -23,18 +23,18 @@ class Settings:
     interval_s: float | None = None
 
     def changed(self, **what: Any) -> Settings:
-        """The same with other choices."""
+        """A copy with other values."""
         return replace(self, **what)
 
 
 def path() -> str:
-    """Where they are kept."""
+    """The path of the settings file."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(accounts.home() or "/", ".config")
     return os.path.join(home, "npudoctor", "tui.json")
 
 
 def load() -> Settings:
-    """What was chosen last; what is not understood is left at its default."""
+    """Read the settings; unknown values keep their default."""
     try:
         found = json.loads(read_bounded(path()))
     except (Unreadable, ValueError, RecursionError):
@@ -51,7 +51,7 @@ def load() -> Settings:
 
 
 def save(settings: Settings) -> None:
-    """Keep them; a home that cannot be written, or is another user's, is nobody's problem."""
+    """Write the settings; ignore a home that cannot be written or belongs to another user."""
     words = {name: getattr(settings, name) for name in ("theme", "ok", "skipped", "interval_s")}
     with contextlib.suppress(OSError, Refused):
         make_folders(os.path.dirname(path()))

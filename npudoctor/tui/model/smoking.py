@@ -1,4 +1,4 @@
-"""A smoke run as it goes: what is asked for, where each rank is, the losses, the bandwidths, and the verdict."""
+"""A smoke run in progress: options, stages of the ranks, losses, bandwidths, and the verdict."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 DEVICES = ("npu", "cpu")
 PLAYED = 10.0
-"""How many times as fast as it went a recorded or simulated run is shown."""
+"""Speed-up at which a recorded or simulated run is replayed."""
 
 
 class CannotSmoke(Exception):
-    """The run cannot be made; the text says why and what to do."""
+    """The run cannot start; the text says why and what to do."""
 
 
 @record(frozen=True, kw_only=True)
 class Choice:
-    """What a person asks for. `cards` is text such as `0,1`, empty for all idle ones; `ranks` is 0 for one a card."""
+    """The options of a run. `cards` is text such as `0,1`, empty for all idle NPUs; `ranks` is 0 for one per device."""
 
     device: str = "npu"
     cards: str = ""
@@ -33,14 +33,14 @@ class Choice:
     launcher: str = "direct"
 
     def next(self, field: str) -> Choice:
-        """The same with the next value of a field."""
+        """A copy with the next value of a field."""
         values = choices(field)
         place = values.index(getattr(self, field)) if getattr(self, field) in values else -1
         return replace(self, **{field: values[(place + 1) % len(values)]})
 
 
 def choices(field: str) -> Sequence[Any]:
-    """What a field may be."""
+    """The values of a field."""
     from npudoctor.smoke import plan
 
     known: dict[str, Sequence[Any]] = {
@@ -54,7 +54,7 @@ def choices(field: str) -> Sequence[Any]:
 
 @record(frozen=True)
 class Rank:
-    """One rank: a state for each stage that it has entered, and what became of it."""
+    """One rank: its state in each stage that it has entered, and its outcome."""
 
     number: int
     device: str = ""
@@ -64,7 +64,7 @@ class Rank:
     failed: str | None = None
 
     def at(self, stage: str) -> State:
-        """How it stands with a stage."""
+        """The state of a stage."""
         return dict(self.stages).get(stage, State.PENDING)
 
 
@@ -86,12 +86,12 @@ class SmokeRun:
 
     @property
     def mean_losses(self) -> list[float]:
-        """The mean over the ranks, by step, as far as all of them are."""
+        """The mean over the ranks, by step, up to the last step that all have reached."""
         rows = [row for row in self.losses.values() if row]
         return [sum(step) / len(step) for step in zip(*rows, strict=False)] if rows else []
 
     def take(self, event: Any) -> None:
-        """Take note of an event."""
+        """Update the state from an event."""
         getattr(self, f"_{event.event.replace('-', '_')}", lambda _: None)(event)
 
     def _planned(self, event: Any) -> None:
@@ -142,12 +142,12 @@ class SmokeRun:
         self.headline = f"{self._prefix}{report.verdict.value} after {report.duration_s:.0f} s"
 
     def stopped(self) -> None:
-        """A person has stopped it."""
-        self.state, self.headline = State.SKIPPED, "stopped; all ranks have been ended"
+        """Mark the run as stopped by the user."""
+        self.state, self.headline = State.SKIPPED, "stopped; all ranks were ended"
 
 
 def ticks(values: Sequence[int], count: int = 4) -> list[int]:
-    """Some of them to mark on an axis: the first, the last, and a few as far from each other between them."""
+    """Ticks of an axis: the first, the last, and a few evenly spaced between them."""
     places = {round((len(values) - 1) * part / (count - 1)) for part in range(count)} if values else ()
     return [values[place] for place in sorted(places)]
 
@@ -198,7 +198,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
 
 
 def _paced(events: Iterator[Any], stop: threading.Event) -> Iterator[Any]:
-    """As they came, but faster."""
+    """Replay events in order, but faster."""
     began = time.monotonic()
     for event in events:
         stop.wait(max(0.0, began + event.at_s / PLAYED - time.monotonic()))
@@ -208,5 +208,5 @@ def _paced(events: Iterator[Any], stop: threading.Event) -> Iterator[Any]:
 def _numbers(text: str) -> tuple[int, ...] | None:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdecimal() for part in parts):
-        raise CannotSmoke(f"{text!r} is no list of cards such as 0,1,3")
+        raise CannotSmoke(f"expected devices such as 0,1,3, found {text!r}")
     return tuple(sorted({int(part) for part in parts})) or None

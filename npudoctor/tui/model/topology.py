@@ -1,4 +1,4 @@
-"""The links between the chips: which are there, which are odd, and what each kind is."""
+"""The links between the chips: their kinds, and outliers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 KINDS = {
     "X": ("X", "the chip itself"),
-    "HCCS": ("H", "the vendor's own link between chips"),
-    "HCCS_SW": ("H", "the vendor's own link, through a switch"),
-    "SIO": ("S", "between the two chips of one card"),
-    "UB": ("U", "the unified bus"),
+    "HCCS": ("H", "Huawei link between chips"),
+    "HCCS_SW": ("H", "Huawei link, through a switch"),
+    "SIO": ("S", "between the two chips of one NPU"),
+    "UB": ("U", "unified bus"),
     "PIX": ("P", "PCIe, through one switch"),
     "PXB": ("B", "PCIe, through several switches"),
     "PHB": ("R", "PCIe, through the CPU's root complex"),
-    "SYS": ("Y", "PCIe and the link between the CPUs: the slowest way"),
-    "NA": ("-", "no link is known"),
+    "SYS": ("Y", "PCIe and the link between CPU sockets: the slowest path"),
+    "NA": ("-", "no known link"),
 }
-"""A letter and a meaning for every link that npu-smi names."""
+"""A letter and a meaning for every link type of npu-smi."""
 
 
 @record(frozen=True)
 class Grid:
-    """The matrix. `odd` holds the cells that are unlike the same cells of the other chips, or unlike their mirror."""
+    """The matrix. `odd` holds the cells that differ from those of the other chips, or from their mirror."""
 
     devices: tuple[str, ...] = ()
     matrix: tuple[tuple[str, ...], ...] = ()
@@ -47,22 +47,22 @@ class Grid:
         return self.matrix[row][column] if row < len(self.matrix) and column < len(self.matrix[row]) else "NA"
 
     def sentence(self, row: int, column: int) -> str:
-        """What a cell says, in words."""
+        """The description of a cell."""
         link = self.link(row, column)
-        meaning = KINDS.get(link, ("", "a link that npudoctor does not know"))[1]
+        meaning = KINDS.get(link, ("", "unknown link type"))[1]
         if row == column:
             return f"{self.devices[row]}: {meaning}"
-        odd = "unlike the others: " if (row, column) in self.odd else ""
+        odd = "differs from the others: " if (row, column) in self.odd else ""
         return f"{self.devices[row]} → {self.devices[column]}: {link}, {odd}{meaning}"
 
     def legend(self) -> list[tuple[str, str, str, int]]:
-        """Letter, name, meaning and number of every link that is there, the commonest first."""
+        """Letter, name, meaning and count of every link type present, the most frequent first."""
         links = Counter(link for number, row in enumerate(self.matrix) for at, link in enumerate(row) if at != number)
         return [(*_kind(link), count // 2 or count) for link, count in links.most_common()]
 
 
 def _kind(link: str) -> tuple[str, str, str]:
-    letter, meaning = KINDS.get(link, (link[:1] or "?", "a link that npudoctor does not know"))
+    letter, meaning = KINDS.get(link, (link[:1] or "?", "unknown link type"))
     return letter, link, meaning
 
 
@@ -73,7 +73,7 @@ def grid(session: Session) -> Grid:
 
     found = session.facts.get(Topology)
     if not isinstance(found, Topology):
-        reason = found.reason if isinstance(found, Unavailable) else "the links are not known yet"
+        reason = found.reason if isinstance(found, Unavailable) else "links are not collected yet"
         return Grid(reason=visible(reason))
     affinity = found.cpu_affinity or {}
     return Grid(

@@ -1,1 +1,1 @@
-"""One screen a module, each with its style sheet beside it."""
+"""One screen per module, with its style sheet beside it."""

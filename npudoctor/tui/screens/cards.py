@@ -1,4 +1,4 @@
-"""The chips, live: what `watch npu-smi info` is used for, with who holds them and what the checks say of them."""
+"""The chips, live: like `watch npu-smi info`, with their processes and findings."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 
 
 class Cards(NodeScreen):
-    """One row a chip; paused while another screen is in sight."""
+    """One row per chip; paused while another screen is shown."""
 
     CSS_PATH = "cards.tcss"
     AUTO_FOCUS = "OptionList"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus,equals_sign", "pace(-1)", "More often", key_display="+"),
-        Binding("minus", "pace(1)", "Less often", key_display="-"),
+        Binding("plus,equals_sign", "pace(-1)", "Faster", key_display="+"),
+        Binding("minus", "pace(1)", "Slower", key_display="-"),
         Binding("p", "pause", "Pause"),
     ]
 
@@ -60,7 +60,7 @@ class Cards(NodeScreen):
         self._look()
 
     def on_screen_suspend(self) -> None:
-        """Pause polling while the screen is hidden."""
+        """Pause polling while hidden."""
         self._hidden = True
 
     def on_screen_resume(self) -> None:
@@ -69,12 +69,12 @@ class Cards(NodeScreen):
         self._look()
 
     def on_resize(self, event) -> None:  # type: ignore[no-untyped-def]
-        """The rows have another width."""
+        """Redraw at the new width."""
         super().on_resize(event)
         self._show()
 
     def _look(self) -> None:
-        """One call of the tool, unless one is still out."""
+        """Start one call of the tool, unless one is running."""
         if self._busy or self._hidden or self._paused:
             return
         self._busy = True
@@ -96,10 +96,10 @@ class Cards(NodeScreen):
         self._show()
         self._next = self.set_timer(self._pace.wait_s, self._look)
 
-    # What is seen
+    # Drawing
 
     def follow(self) -> None:
-        """The checks may have something new to say of a chip."""
+        """Redraw after a run of checks."""
 
     def _show(self) -> None:
         reading = self._reading
@@ -107,7 +107,7 @@ class Cards(NodeScreen):
             return
         self.query("#head, #chips").set(display=bool(reading and reading.rows))
         if reading is None:
-            self.query_one("#page", Page).show([Paragraph(Content.styled("asking npu-smi", "$muted"), "… ")])
+            self.query_one("#page", Page).show([Paragraph(Content.styled("running npu-smi", "$muted"), "… ")])
             return
         width = max(self.size.width - 3, 40)
         pace = "paused" if self._paused else f"every {_seconds(self._pace.wait_s)} s"
@@ -151,7 +151,7 @@ class Cards(NodeScreen):
     # Keys
 
     def action_pace(self, way: int) -> None:
-        """Ask more or less often, and remember it."""
+        """Change the refresh interval, and remember it."""
         self._pace.step(way)
         self.doctor.remember(interval_s=self._pace.chosen_s)
         if self._next is not None:
@@ -160,7 +160,7 @@ class Cards(NodeScreen):
         self._next = self.set_timer(self._pace.wait_s, self._look)
 
     def action_pause(self) -> None:
-        """Stop asking, or go on."""
+        """Pause or resume polling."""
         self._paused = not self._paused
         self._show()
         self._look()
@@ -171,7 +171,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _worst(rows: tuple[ChipRow, ...]) -> int:
-    """The first chip that is ill, else the first that has something to say, else the first."""
+    """The first chip with a problem, else the first with a remark, else the first."""
     for state in (State.ERROR, State.WARNING):
         if (place := next((number for number, row in enumerate(rows) if row.state() is state), None)) is not None:
             return place
@@ -180,7 +180,7 @@ def _worst(rows: tuple[ChipRow, ...]) -> int:
 
 @dataclass(frozen=True)
 class _Columns:
-    """How wide each column is; 0 where there is no room for it."""
+    """Column widths; 0 for a column without room."""
 
     model: int
     curve: int

@@ -1,4 +1,4 @@
-"""A screen on which a check is looked at: its commands can be copied, its fix opened, its cause followed."""
+"""A screen that shows a check: copy its commands, open its fix, follow its cause."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from npudoctor.tui.screens.node_screen import NodeScreen
 
 
 class CheckScreen(NodeScreen):
-    """Knows one check at a time. Its list is its OptionList; rows hold the words in the Input #filter."""
+    """Shows one check at a time. Its list is its OptionList; rows match the words in the Input #filter."""
 
     @property
     def check(self) -> str | None:
-        """The check that is looked at."""
+        """The selected check."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only what can be done with what is looked at."""
+        """Offer only actions that apply to the selected check."""
         if not super().check_action(action, parameters):
             return False
         result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
         if action == "copy":
             return bool(detail.commands(result)) or None
         if action == "filter":
-            return not isinstance(self.focused, Input)  # there it is a letter like others
+            return not isinstance(self.focused, Input)  # there it is ordinary input
         if action == "fix":
             return bool(result and any(finding.fix for finding in result.findings)) or None
         if action == "fix_all":
@@ -33,7 +33,7 @@ class CheckScreen(NodeScreen):
         return True
 
     def action_copy(self) -> None:
-        """Put the commands on the clipboard; OSC 52 reaches it through SSH, too."""
+        """Put the commands on the clipboard; OSC 52 works through SSH, too."""
         self._copy(detail.commands(self.doctor.diagnosis.results.get(self.check or "")))
 
     def action_copy_one(self, command: str) -> None:
@@ -61,7 +61,7 @@ class CheckScreen(NodeScreen):
         open_fix(self.doctor, checks)
 
     def action_filter(self) -> None:
-        """Type what a row must hold."""
+        """Type the filter."""
         field = self.query_one("#filter", Input)
         field.display = True
         self.set_focus(field)
@@ -74,7 +74,7 @@ class CheckScreen(NodeScreen):
         self.query_one(OptionList).focus()
 
     def filtered(self) -> None:
-        """Show the rows that hold the words."""
+        """Show the rows that match the words."""
         self.follow()
 
     @on(Input.Changed, "#filter")

@@ -1,4 +1,4 @@
-"""The versions that have to fit each other, and the variables that decide how a job runs."""
+"""The version chain, and the environment variables of a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 
 
 class Environment(CheckScreen):
-    """A list of both, and what is to be said about one."""
+    """A list of both, and the detail of one."""
 
     CSS_PATH = "environment.tcss"
     AUTO_FOCUS = "OptionList"
@@ -32,7 +32,7 @@ class Environment(CheckScreen):
         Binding("c", "copy", "Copy"),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("o", "toggle_unset", "Hide unset"),
-        Binding("escape", "no_filter", "No filter", show=False),
+        Binding("escape", "no_filter", "Clear filter", show=False),
     ]
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Environment(CheckScreen):
         self._seen: object = None
 
     def body(self) -> ComposeResult:
-        """The list at the left, one of it at the right."""
+        """The list at the left, the detail at the right."""
         with Horizontal(id="body"):
             with Vertical(id="left"):
                 yield FilterField()
@@ -53,7 +53,7 @@ class Environment(CheckScreen):
                 yield Page(id="page")
 
     def follow(self) -> None:
-        """Show the last run's."""
+        """Show the data of the last run."""
         line = self.doctor.node_line
         if line.chain and self._seen is not line:
             self._seen = line
@@ -83,7 +83,7 @@ class Environment(CheckScreen):
         self._show(ids[kept] or "")
 
     def _first(self) -> str | None:
-        """What is broken first; else the first part of the chain."""
+        """The first problem; else the first component of the chain."""
         joints = [key for key, joint in self._joints.items() if joint.broken]
         variables = [name for name, row in self._rows.items() if row.problem]
         return next(iter([*joints, *variables, *self._joints, *self._rows]), None)
@@ -95,7 +95,7 @@ class Environment(CheckScreen):
 
     @on(OptionList.OptionSelected)
     def _cause(self) -> None:
-        """Go to what stands behind a part that could not be judged."""
+        """Go to the cause of a component without a result."""
         if (check := self.check) and (cause := self.doctor.diagnosis.row(check).blocked_by):
             self.action_look_at(cause)
 
@@ -109,7 +109,7 @@ class Environment(CheckScreen):
 
     @property
     def check(self) -> str | None:
-        """The check that judges the part that is looked at."""
+        """The check of the selected component."""
         joint = self._joints.get(self._at or self._first() or "")
         return joint.check if joint else None
 
@@ -129,7 +129,7 @@ class Environment(CheckScreen):
         self._fill()
 
     def filtered(self) -> None:
-        """Show the rows that hold the words."""
+        """Show the rows that match the words."""
         if self._seen is not None:
             self._fill()
 

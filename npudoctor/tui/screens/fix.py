@@ -1,4 +1,4 @@
-"""A change is shown in full, confirmed, made, and told step by step; nothing is changed before the confirmation."""
+"""The dialog of a change: preview, confirm, apply, progress; nothing changes before the confirmation."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _STYLES = {
     Kind.BAD: "bold $error",
 }
 SLOW_S = 0.7
-"""From when on a plan that takes its time is announced."""
+"""Seconds after which a slow plan is announced."""
 
 _DIFF = (Kind.PLUS, Kind.MINUS, Kind.SAME)
 _LEADS = {Kind.DONE: "✔ ", Kind.BAD: "✖ ", Kind.PROOF: "… ", Kind.NOTE: "• "}
 
 
 def open_fix(doctor: DoctorApp, checks: tuple[str, ...]) -> None:
-    """Plan beside the screen, then ask; once, however often the key is pressed meanwhile."""
+    """Plan in the background, then ask; once, however often the key is pressed meanwhile."""
     if doctor.planning:
         return
     doctor.planning = True
@@ -50,19 +50,19 @@ def open_fix(doctor: DoctorApp, checks: tuple[str, ...]) -> None:
 
     def ask(job: Job) -> None:
         doctor.planning = False
-        if len(doctor.screen_stack) == 1:  # nobody has opened something else meanwhile
+        if len(doctor.screen_stack) == 1:  # no other dialog was opened meanwhile
             doctor.push_screen(FixDialog(job))
 
     def say_so() -> None:
         if doctor.planning:
-            doctor.notify("looking what would be changed", timeout=3)
+            doctor.notify("preparing the preview", timeout=3)
 
     doctor.set_timer(SLOW_S, say_so)
     doctor.beside(plan)
 
 
 def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
-    """A preview, or what happens, as paragraphs."""
+    """A preview, or progress, as paragraphs."""
     return [
         Paragraph(
             Content.styled(line.text, _STYLES[line.kind]),
@@ -75,12 +75,12 @@ def lines_of(lines: Iterable[Line]) -> list[Paragraph]:
 
 
 class FixDialog(ModalScreen[None]):
-    """Asks about one job, and follows it."""
+    """Confirms one change, and shows its progress."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", "Close"),
-        Binding("c", "copy", "Copy the command"),
+        Binding("c", "copy", "Copy command"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding("right", "app.focus_next", "Next", show=False),
@@ -106,21 +106,21 @@ class FixDialog(ModalScreen[None]):
             with VerticalScroll(id="preview", can_focus=False):
                 yield Page(id="lines")
             if job.word and job.ready:
-                yield Input(placeholder=f"this cannot be undone; to go on, type {job.word}", id="word")
+                yield Input(placeholder=f"cannot be undone; type {job.word} to confirm", id="word")
             with Horizontal(classes="buttons"):
                 if job.ready:
                     yield Button(job.verb, id="go", classes="key", disabled=bool(job.word))
                 if job.sudo and self._doctor.session.source == "live" and not self.app.is_web:
-                    yield Button("Run it with sudo", id="sudo", classes="key")
+                    yield Button("Run with sudo", id="sudo", classes="key")
                 if job.command:
-                    yield Button("Copy the command", id="copy", classes="key")
+                    yield Button("Copy command", id="copy", classes="key")
                 yield Button("Close", id="close", classes="key")
 
     def on_mount(self) -> None:
         """Show the preview."""
         job = self._job
         lines: list[Line] = []
-        if job.obstacle:  # first, so that it is in sight whatever stands below
+        if job.obstacle:  # first, so that it is visible whatever follows
             lines.append(Line(Kind.BAD, job.obstacle))
             lines += [Line(Kind.NOTE, job.command_line)] if job.command else []
             lines += [Line(Kind.SAME)] if job.lines else []
@@ -129,7 +129,7 @@ class FixDialog(ModalScreen[None]):
         self.query_one(first).focus()
 
     def on_resize(self) -> None:
-        """The preview takes what room there is."""
+        """Give the preview all free height."""
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
@@ -184,7 +184,7 @@ class FixDialog(ModalScreen[None]):
     def _sudo(self) -> None:
         with self.app.suspend():
             code = fixing.in_terminal(self._doctor.session, self._job.command)
-        self._tell(Line(Kind.DONE if code == 0 else Kind.BAD, f"{self._job.command_line} ended with {code}"))
+        self._tell(Line(Kind.DONE if code == 0 else Kind.BAD, f"{self._job.command_line} exited with {code}"))
         self._doctor.action_rerun()
 
     @on(Button.Pressed, "#copy")
@@ -200,7 +200,7 @@ class FixDialog(ModalScreen[None]):
 
     @on(Button.Pressed, "#close")
     def action_close(self) -> None:
-        """Close, unless something is being changed."""
+        """Close, unless a change is running."""
         if not self.busy:
             self.dismiss()
 

@@ -18,13 +18,13 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "esc", "plus,equals_sign": "+", "minus": "-"}
 
 _MOVES = (("↑ ↓ j k", "move"), ("g G", "first, last"), ("tab", "next field"))
-_EVERYWHERE = ("ctrl+p all actions by name", "ctrl+c leave")
-_TO_THE_SHELL = "ctrl+z to the shell"
+_EVERYWHERE = ("ctrl+p command palette", "ctrl+c quit")
+_TO_THE_SHELL = "ctrl+z suspend"
 _COLUMN, _GAP = 34, 4
 
 
 class Help(ModalScreen[None]):
-    """What each key and each mark means."""
+    """The keys and the marks."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,8 +39,11 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """One box."""
+        from npudoctor.tui.app import LABELS
+
+        name = type(self._of).__name__
         with VerticalScroll(classes="dialog") as box:
-            box.border_title = f"Keys of {type(self._of).__name__}"
+            box.border_title = f"Keys of {LABELS.get(name, name)}"
             box.border_subtitle = "esc closes"
             yield Page()
 
@@ -64,7 +67,7 @@ class Help(ModalScreen[None]):
         self.query_one(Page).show([Paragraph(one) for one in said])
 
     def action_scroll(self, way: int) -> None:
-        """Move through a page longer than the screen."""
+        """Scroll a page longer than the screen."""
         self.query_one(VerticalScroll).scroll_relative(y=way, animate=False)
 
 

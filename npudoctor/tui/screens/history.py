@@ -1,4 +1,4 @@
-"""What npudoctor has changed on this node, and the way back."""
+"""The changes made by npudoctor on this node, and their undo."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class History(NodeScreen):
     _loaded = False
 
     def body(self) -> ComposeResult:
-        """The runs at the left, what one did at the right."""
+        """The runs at the left, the changes of one at the right."""
         with Horizontal(id="body"):
             with Vertical(id="left"):
                 yield OptionList(id="runs", compact=True)
@@ -40,7 +40,7 @@ class History(NodeScreen):
                 yield Page(id="page")
 
     def follow(self) -> None:
-        """Ask the journal again when a run of checks has ended, since a fix may stand behind it."""
+        """Read the journal again after a run of checks, which may have followed a fix."""
         if not self.doctor.diagnosis.running:
             self.doctor.beside(self._load)
 
@@ -65,7 +65,7 @@ class History(NodeScreen):
         run = self._run
         page = self.query_one("#page", Page)
         if run is None:
-            page.show([Paragraph(Content.styled("npudoctor has changed nothing on this node.", "$muted"))])
+            page.show([Paragraph(Content.styled("No changes by npudoctor on this node.", "$muted"))])
             return
         about = f"{run['fix']} · {run['status']} · {_when(run)} · by {run['by']}"
         said = [Paragraph(Content.styled(str(run["title"]), "bold")), Paragraph(Content.styled(about, "$muted"))]
@@ -80,12 +80,12 @@ class History(NodeScreen):
         return self._runs[place] if place is not None and place < len(self._runs) else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the undo where there is something to undo."""
+        """Offer the undo where a run can be undone."""
         allowed = super().check_action(action, parameters)
         return None if allowed and action == "undo" and not self._runs else allowed
 
     def action_undo(self) -> None:
-        """Ask whether to take this run back."""
+        """Ask whether to undo this run."""
         if (run := self._run) is not None:
             self.app.push_screen(FixDialog(fixing.undoing(run)))
 

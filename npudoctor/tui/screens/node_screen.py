@@ -1,4 +1,4 @@
-"""What all screens have in common: the tabs and the node at the top, the keys at the bottom."""
+"""The frame of all screens: tabs and node at the top, keys at the bottom."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LEAST_COLUMNS, LEAST_LINES = 60, 20
 
 
 class NodeScreen(Screen[None]):
-    """A screen about the node; its longer text is in its one VerticalScroll."""
+    """A screen about the node; its scrollable text is in its one VerticalScroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "page(1)", "Scroll on", show=False),
-        Binding("b", "page(-1)", "Scroll back", show=False),
+        Binding("space", "page(1)", "Page down", show=False),
+        Binding("b", "page(-1)", "Page up", show=False),
     ]
 
     @property
@@ -35,21 +35,21 @@ class NodeScreen(Screen[None]):
         return cast("DoctorApp", self.app)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what a read-only session refuses."""
+        """Hide actions that a read-only session refuses."""
         return self.doctor.offers(action) and super().check_action(action, parameters)
 
     def compose(self) -> ComposeResult:
-        """The frame around what the screen shows."""
-        from npudoctor.tui.app import SCREENS
+        """The frame around the body."""
+        from npudoctor.tui.app import LABELS
 
-        yield Tabs(SCREENS, type(self).__name__)
+        yield Tabs(LABELS, type(self).__name__)
         yield Masthead()
         yield from self.body()
         yield KeyLine(self.doctor.session.read_only or "")
-        yield Static(f"npudoctor needs {LEAST_COLUMNS} × {LEAST_LINES}", classes="too-small")
+        yield Static(f"terminal too small: npudoctor requires {LEAST_COLUMNS} × {LEAST_LINES}", classes="too-small")
 
     def body(self) -> ComposeResult:
-        """What is between the node and the keys."""
+        """The body, between node and keys."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -58,11 +58,11 @@ class NodeScreen(Screen[None]):
         self._follow()
 
     def on_screen_resume(self) -> None:
-        """Show what happened while another screen was in sight."""
+        """Show changes made while another screen was shown."""
         self._follow()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Say so where there is too little room."""
+        """Show a message where the terminal is too small."""
         self.set_class(event.size.width < LEAST_COLUMNS or event.size.height < LEAST_LINES, "-too-small")
 
     def _follow(self) -> None:
@@ -80,9 +80,9 @@ class NodeScreen(Screen[None]):
         self.follow()
 
     def follow(self) -> None:
-        """Show the run as it stands."""
+        """Show the state of the run."""
 
     def action_page(self, way: int) -> None:
-        """Scroll the longer text."""
+        """Scroll the text by a page."""
         pane = self.query_one(VerticalScroll)
         pane.scroll_relative(y=way * max(pane.size.height - 2, 1), animate=False)

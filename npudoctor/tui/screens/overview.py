@@ -1,4 +1,4 @@
-"""The first screen: what is wrong at the top, the selected check beside it."""
+"""The first screen: problems at the top, the selected check beside the list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from npudoctor.tui.widgets.page import Page
 
 
 class Overview(CheckScreen):
-    """The checks, and what is to be said about one of them."""
+    """The checks, and the detail of one."""
 
     CSS_PATH = "overview.tcss"
     AUTO_FOCUS = "CheckList"
@@ -28,12 +28,12 @@ class Overview(CheckScreen):
         Binding("f", "fix", "Fix"),
         Binding("F", "fix_all", "Fix all safe", key_display="F"),
         Binding("c", "copy", "Copy"),
-        Binding("n", "next_broken", "Next", show=False),
-        Binding("enter", "cause", "To its cause", show=False),
+        Binding("n", "next_broken", "Next problem", show=False),
+        Binding("enter", "cause", "Go to cause", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("o", "toggle_ok", "Show/hide ok", show=False),
-        Binding("s", "toggle_skipped", "Show/hide skipped", show=False),
-        Binding("escape", "no_filter", "No filter", show=False),
+        Binding("o", "toggle_ok", "Toggle ok", show=False),
+        Binding("s", "toggle_skipped", "Toggle skipped", show=False),
+        Binding("escape", "no_filter", "Clear filter", show=False),
     ]
 
     def body(self) -> ComposeResult:
@@ -47,15 +47,15 @@ class Overview(CheckScreen):
 
     @property
     def check(self) -> str | None:
-        """The check that is looked at."""
+        """The selected check."""
         return self.query_one(CheckList).chosen
 
     def follow(self) -> None:
-        """Show the run as it stands."""
+        """Show the state of the run."""
         settings = self.doctor.settings
         words = self.query_one("#filter", Input).value
         shown = Shown(words=words, ok=settings.ok, skipped=settings.skipped)
-        empty = "no check has these words" if words else "all are hidden; o and s\nshow ok and skipped ones"
+        empty = "no matching check" if words else "all checks are hidden; press o and s\nto show ok and skipped ones"
         self.query_one(CheckList).show(self.doctor.diagnosis.sections(shown), empty)
         self._show_check()
 
@@ -73,7 +73,7 @@ class Overview(CheckScreen):
     # Keys
 
     def action_cause(self) -> None:
-        """Go to what stands behind a skipped check."""
+        """Go to the cause of a skipped check."""
         row = self.doctor.diagnosis.row(self.check or "")
         self.action_look_at(row.blocked_by)
 
@@ -86,19 +86,19 @@ class Overview(CheckScreen):
             self.query_one(CheckList).choose(check)
 
     def action_next_broken(self) -> None:
-        """Go to the next check that somebody should act on."""
+        """Go to the next problem."""
         broken = [row.check for row in self.doctor.diagnosis.rows() if row.state.broken]
         if broken:
             place = broken.index(self.check) + 1 if self.check in broken else 0
             self.query_one(CheckList).choose(broken[place % len(broken)])
 
     def action_toggle_ok(self) -> None:
-        """Show or hide the checks that are well."""
+        """Show or hide ok checks."""
         self.doctor.remember(ok=not self.doctor.settings.ok)
         self.follow()
 
     def action_toggle_skipped(self) -> None:
-        """Show or hide the checks that were skipped."""
+        """Show or hide skipped checks."""
         self.doctor.remember(skipped=not self.doctor.settings.skipped)
         self.follow()
 

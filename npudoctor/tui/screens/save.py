@@ -1,4 +1,4 @@
-"""Where to write what: a report, or a recording of the node."""
+"""The dialog that saves a report, or a recording of the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Save(ModalScreen[None]):
-    """A shape, and a name."""
+    """Chooses a format and a path."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -31,7 +31,7 @@ class Save(ModalScreen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """The shapes above the name."""
+        """The formats above the path."""
         self._shapes = saving.shapes()
         with Vertical(classes="dialog") as box:
             box.border_title = "Save"
@@ -49,7 +49,7 @@ class Save(ModalScreen[None]):
         self.query_one(Input).value = saving.name_for(self._doctor.diagnosis.report, shape)
 
     def action_shape(self, way: int) -> None:
-        """The next shape, or the one before."""
+        """Select the next or previous format."""
         listed = self.query_one(OptionList)
         listed.highlighted = ((listed.highlighted or 0) + way) % len(self._shapes)
 

@@ -1,4 +1,4 @@
-"""The smoke run: does every card compute, and do they reach each other."""
+"""The smoke run: computation and communication of all NPUs."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling")
 ROOM_FOR_LOSS = 78
-"""From how many columns on the table of ranks shows the loss; below, the curve alone does."""
+"""Least width in columns at which the table of ranks shows the loss."""
 
 _SHORT = ("start", "meet", "coll", "bandw", "train", "sync", "equal", "scale")
 
 
 class Smoke(NodeScreen):
-    """What is asked for, where each rank is, and what was measured."""
+    """Options, stages of the ranks, and measurements."""
 
     CSS_PATH = "smoke.tcss"
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "start", "Go"),
+        Binding("g", "start", "Start"),
         Binding("x", "stop", "Stop"),
         Binding("d", "choose('device')", "Device", show=False),
-        Binding("k", "cards", "Cards", show=False),
+        Binding("k", "cards", "NPUs", show=False),
         Binding("n", "choose('ranks')", "Ranks", show=False),
         Binding("z", "choose('size')", "Size", show=False),
         Binding("l", "choose('launcher')", "Launcher", show=False),
@@ -57,18 +57,18 @@ class Smoke(NodeScreen):
         self._problem = ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the start where nothing goes, and the stop where something does."""
+        """Offer start while idle, and stop while running."""
         barred = {"start": self._stop is not None, "stop": self._stop is None}
         allowed = super().check_action(action, parameters)
         return None if allowed and barred.get(action) else allowed
 
     def body(self) -> ComposeResult:
-        """What is asked for, the ranks, the plots."""
+        """The options, the ranks, the plots."""
         from textual_plotext import PlotextPlot
 
         with Vertical(id="body"):
             yield Static(id="asked")
-            yield Input(placeholder="cards such as 0,1,3; empty for all that are idle", id="cards")
+            yield Input(placeholder="devices such as 0,1,3; empty: all idle ones", id="cards")
             with VerticalScroll(id="pane", can_focus=False):
                 yield Page(id="page")
             with Horizontal(id="plots"):
@@ -80,13 +80,13 @@ class Smoke(NodeScreen):
         return self.size.width < ROOM_FOR_LOSS
 
     def on_resize(self, event: events.Resize) -> None:
-        """The table has another width."""
+        """Redraw at the new width."""
         super().on_resize(event)
         if self.query("#asked"):
             self.follow()
 
     def follow(self) -> None:
-        """Show what is asked for."""
+        """Show the options."""
         narrow = self._narrow
         names = ("" if narrow else f"{name} " for _, name, _, _ in self._fields())
         values = (value for _, _, value, _ in self._fields())
@@ -99,21 +99,21 @@ class Smoke(NodeScreen):
     def _fields(self) -> list[tuple[str, str, str, str]]:
         choice = self._choice
         return [
-            ("d", "device", choice.device, "npu, or cpu to try it out"),
-            ("k", "cards", choice.cards or "all idle", "which of them take part"),
-            ("n", "ranks", str(choice.ranks or "one a card"), "how many processes train"),
-            ("z", "size", choice.size, "how large the model is"),
-            ("l", "launcher", choice.launcher, "how the ranks are started"),
+            ("d", "device", choice.device, "npu (HCCL), or cpu (gloo)"),
+            ("k", "NPUs", choice.cards or "all idle", "devices to use"),
+            ("n", "ranks", str(choice.ranks or "one per NPU"), "number of processes"),
+            ("z", "size", choice.size, "size of the model"),
+            ("l", "launcher", choice.launcher, "how ranks are started"),
         ]
 
     # The run
 
     def action_start(self) -> None:
-        """Start a run, unless one goes."""
+        """Start a run, unless one is running."""
         if self._stop is None:
             self._stop, self._smoke, self._problem = threading.Event(), SmokeRun(), ""
             self._smoke.state = State.RUNNING
-            self._smoke.headline = "looking which cards can take part"
+            self._smoke.headline = "selecting idle, healthy NPUs"
             self._show()
             self.doctor.beside(self._run)
 
@@ -139,7 +139,7 @@ class Smoke(NodeScreen):
         self._stop = None
 
     def on_unmount(self) -> None:
-        """Nothing is left behind."""
+        """Stop the run when the screen closes."""
         if self._stop is not None:
             self._stop.set()
 
@@ -150,7 +150,7 @@ class Smoke(NodeScreen):
             self._smoke.headline = "stopping"
             self._show()
 
-    # What is seen
+    # Drawing
 
     def _show(self) -> None:
         smoke = self._smoke
@@ -171,7 +171,7 @@ class Smoke(NodeScreen):
             if refused := self.doctor.session.read_only:
                 said += [Paragraph(Content()), Paragraph(Content.styled(refused, "bold $warning"))]
             else:
-                said += [Paragraph(Content()), Paragraph(Content("starts it, x stops it."), _GO)]
+                said += [Paragraph(Content()), Paragraph(Content("start, x stop"), _GO)]
         else:
             mark = Content.styled(f"{GLYPHS[smoke.state]} ", STYLES[smoke.state])
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
@@ -214,7 +214,7 @@ class Smoke(NodeScreen):
             plot.plot(across, up, marker="braille", color=Color.parse(self.app.theme_variables["accent"]).rgb)
             widget.refresh()
 
-    # What is asked for
+    # Options
 
     def action_choose(self, field: str) -> None:
         """The next value."""
@@ -223,14 +223,14 @@ class Smoke(NodeScreen):
             self.follow()
 
     def action_cards(self) -> None:
-        """Name the cards."""
+        """Type the devices."""
         field = self.query_one("#cards", Input)
         field.display = True
         self.set_focus(field)
 
     @on(Input.Submitted, "#cards")
     def action_no_cards(self) -> None:
-        """Take what was typed."""
+        """Use the typed devices."""
         field = self.query_one("#cards", Input)
         field.display = False
         self.set_focus(None)
@@ -239,8 +239,8 @@ class Smoke(NodeScreen):
 
 
 _ABOUT = (
-    "A tiny model is trained over the cards for a few seconds. It names the rank that breaks it, and measures what the "
-    "cards reach between each other. Only idle, healthy cards are used.",
+    "Trains a tiny model on the NPUs for a few seconds, names the failing rank, and measures the bandwidth between "
+    "NPUs. Uses idle, healthy NPUs only.",
     "",
 )
 _GO = Content.styled("  g  ", "bold $accent")
@@ -260,7 +260,7 @@ def _ranks(smoke: SmokeRun, *, narrow: bool) -> list[Paragraph]:
             line += Content.styled(f"{GLYPHS[state]:<{width}}", STYLES[state])
         line += Content("" if rank.loss is None or narrow else f"  {rank.loss:.4f} at {rank.step}")
         rows.append(Paragraph(line))
-        if rank.failed and rank.failed not in told:  # once for all ranks that end alike
+        if rank.failed and rank.failed not in told:  # once for all ranks with the same failure
             told.add(rank.failed)
             rows.append(Paragraph(Content.styled(rank.failed, "$error"), "      ", "      "))
     return rows

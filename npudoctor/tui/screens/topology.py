@@ -1,4 +1,4 @@
-"""How the chips are linked."""
+"""The links between the chips."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from npudoctor.tui.widgets.page import Page, Paragraph
 
 
 class Topology(NodeScreen):
-    """What the cell under the cursor says, always in sight; the matrix and the legend."""
+    """The selected cell in words, the matrix and the legend."""
 
     CSS_PATH = "topology.tcss"
     AUTO_FOCUS = "GridView"
 
     def body(self) -> ComposeResult:
-        """The square above the words."""
+        """The matrix above the text."""
         yield Static(id="sentence")
         with VerticalScroll(id="body", can_focus=False):
             yield GridView()
@@ -58,7 +58,7 @@ class Topology(NodeScreen):
     def _moved(self) -> None:
         self._say()
         row = self.query_one(GridView).place[0]
-        place = Region(0, row + 1 if row else 0, 1, 1)  # the numbers stand above the first row
+        place = Region(0, row + 1 if row else 0, 1, 1)  # column numbers are above the first row
         self.query_one("#body", VerticalScroll).scroll_to_region(place, animate=False)
 
     def _say(self) -> None:

@@ -1,1 +1,1 @@
-"""What screens are made of: each draws plain data and posts messages."""
+"""Widgets of the screens: each draws plain data and posts messages."""

@@ -1,4 +1,4 @@
-"""The list of checks: what to mend at the top, the groups below, each row as its check stands."""
+"""The list of checks: problems at the top, groups below, each row with the state of its check."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k",
 
 
 class CheckList(OptionList):
-    """Keeps its place while results come in; until somebody moves, the place is the first row."""
+    """Keeps its position while results arrive; until the user moves, this is the first row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "screen.cause", "To its cause", show=False),
+        Binding("enter", "screen.cause", "Go to cause", show=False),
     ]
     DEFAULT_CSS = "CheckList { text-wrap: nowrap; text-overflow: ellipsis; }"
 
     class Chosen(Message):
-        """Another check is looked at."""
+        """Another check was selected."""
 
         def __init__(self, check: str) -> None:
             super().__init__()
@@ -40,7 +40,7 @@ class CheckList(OptionList):
         self._prompts: dict[str, Content] = {}
 
     def show(self, sections: Sequence[Section], empty: str = "") -> None:
-        """Show these rows; where there is none, why."""
+        """Show these rows; without rows, the reason."""
         prompts: dict[str, Content] = {} if sections else {"#": Content.styled(empty, "$muted")}
         for number, section in enumerate(sections):
             prompts[f"#{section.name}"] = _heading(section, spaced=number > 0)
@@ -62,7 +62,7 @@ class CheckList(OptionList):
             self.chosen = None
 
     def choose(self, check: str | None, *, steered: bool = True) -> bool:
-        """Go to a check; whether it is listed."""
+        """Go to a check; returns whether it is listed."""
         if check is None or check not in self._prompts:
             return False
         self._steered = steered
@@ -76,15 +76,15 @@ class CheckList(OptionList):
         return True
 
     def on_key(self, event: events.Key) -> None:
-        """Whoever moves keeps the place."""
+        """Keep the position after a move."""
         self._steered = self._steered or event.key in _MOVES
 
     def on_click(self) -> None:
-        """Whoever clicks keeps the place."""
+        """Keep the position after a click."""
         self._steered = True
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Tell which check is looked at."""
+        """Post the selected check."""
         event.stop()
         if event.option_id and event.option_id != self.chosen:
             self.chosen = event.option_id

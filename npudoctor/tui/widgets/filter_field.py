@@ -1,4 +1,4 @@
-"""Where the words are typed that rows must hold."""
+"""The input field of the filter."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from textual.widgets import Input
 
 
 class FilterField(Input):
-    """Names its two ways out in the line of keys."""
+    """Shows its two exit keys in the key line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep", key_display="enter"),
+        Binding("enter", "submit", "Apply", key_display="enter"),
         Binding("escape", "screen.no_filter", "Show all", key_display="esc"),
     ]
 

@@ -1,4 +1,4 @@
-"""A square of letters with a cursor."""
+"""A matrix of letters with a cursor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHADES = ("$accent", "$success", "$warning", "$secondary", "$primary")
 
 
 class GridView(Widget, can_focus=True):
-    """Draws the links; the arrows and the mouse move over them."""
+    """Draws the links; arrow keys and the mouse move the cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cursor_left", "Left", show=False),
@@ -34,32 +34,32 @@ class GridView(Widget, can_focus=True):
     place: reactive[tuple[int, int]] = reactive((0, 1))
 
     class Moved(Message):
-        """The cursor is on another cell."""
+        """The cursor has moved."""
 
     def __init__(self) -> None:
         super().__init__()
         self.grid = Grid()
 
     def show(self, grid: Grid) -> None:
-        """Show this square."""
+        """Show this matrix."""
         if grid != self.grid:
             self.grid = grid
             self.refresh(layout=True)
 
     def watch_place(self) -> None:
-        """Tell where the cursor is."""
+        """Post the position of the cursor."""
         self.post_message(self.Moved())
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """One line a chip, and one above."""
+        """One line per chip, and one above."""
         return len(self.grid.devices) + 1 if self.grid.devices else 0
 
     def render(self) -> Content:
-        """The letters, the odd ones marked."""
+        """The letters, with outliers marked."""
         size = len(self.grid.devices)
         shade = self._shading()
         numbers = "".join(f"{_number(name):>{_CELL}}" for name in self.grid.devices)
-        head = f"{'':<{_LABEL}}{numbers}" + ("   CPUs near it" if any(self.grid.near) else "")
+        head = f"{'':<{_LABEL}}{numbers}" + ("   CPU affinity" if any(self.grid.near) else "")
         lines = [Content.styled(head, "$muted")]
         for row in range(size):
             line = Content.styled(f"{self.grid.devices[row]:<{_LABEL}}", "bold" if row == self.place[0] else "")
@@ -83,27 +83,27 @@ class GridView(Widget, can_focus=True):
         return lambda letter: _SHADES[letters.index(letter) % len(_SHADES)] if letter in letters else ""
 
     def action_cursor_left(self) -> None:
-        """To the left."""
+        """Move left."""
         self._move(0, -1)
 
     def action_cursor_right(self) -> None:
-        """To the right."""
+        """Move right."""
         self._move(0, 1)
 
     def action_cursor_up(self) -> None:
-        """To the chip above."""
+        """Move up."""
         self._move(-1, 0)
 
     def action_cursor_down(self) -> None:
-        """To the chip below."""
+        """Move down."""
         self._move(1, 0)
 
     def action_first(self) -> None:
-        """To the first chip."""
+        """Move to the first chip."""
         self._move(-self.place[0], 0)
 
     def action_last(self) -> None:
-        """To the last chip."""
+        """Move to the last chip."""
         self._move(len(self.grid.devices), 0)
 
     def _move(self, down: int, right: int) -> None:
@@ -112,7 +112,7 @@ class GridView(Widget, can_focus=True):
         self.place = (max(0, min(row + down, last)), max(0, min(column + right, last)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Look at the cell under the mouse."""
+        """Move to the cell under the mouse."""
         row, column = event.y - 1, (event.x - _LABEL) // _CELL
         if 0 <= row < len(self.grid.devices) and 0 <= column < len(self.grid.devices):
             self.place = (row, column)

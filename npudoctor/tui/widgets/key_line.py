@@ -1,4 +1,4 @@
-"""The keys that do something now, on the last line; one widget, so that it costs next to nothing to draw."""
+"""The active keys, on the last line; one widget, because that is cheap to draw."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from textual.widget import Widget
 
 
 class KeyLine(Widget):
-    """Each key with its word; those that can do nothing at the moment are faint. A click is as good as the key.
+    """Each key with its label; inactive ones are faint. A click works like the key.
 
-    A remark stands at the right; where there is too little room for all of it, what is before its colon.
+    A remark is at the right; in a narrow terminal only the part before its colon.
     """
 
     DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: clip; }"
@@ -23,7 +23,7 @@ class KeyLine(Widget):
         self._remark = Content.styled(remark, "bold $warning")
 
     def on_mount(self) -> None:
-        """Follow what can be done."""
+        """Follow the active keys."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
         self._changed(self.screen)
 
@@ -44,7 +44,7 @@ class KeyLine(Widget):
         return list(parts.values())
 
     def render(self) -> Content:
-        """The line; where there is too little room, first without what can do nothing now."""
+        """The line; in a narrow terminal inactive keys are dropped first."""
         width, shown = self.content_size.width, [text for text, _ in self._parts]
         if remark := self._remark:
             if _length(shown) + remark.cell_length + 4 > width:
@@ -57,7 +57,7 @@ class KeyLine(Widget):
         if _length(shown) > width:
             shown = [text for text, enabled in self._parts if enabled]
         while _length(shown) > width and len(shown) > 2:
-            del shown[-3]  # help and the way out stay
+            del shown[-3]  # Help and Quit stay
         return Content("  ").join(shown)
 
 

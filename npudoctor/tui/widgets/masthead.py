@@ -1,8 +1,8 @@
-"""What stands at the top of every screen: the screens, the node, the chain of versions, and the verdict."""
+"""The head of every screen: tabs, node, version chain, and verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 from textual.reactive import reactive
@@ -15,36 +15,36 @@ from npudoctor.tui.model.node import Joint, NodeLine
 
 _SHORT = {"Topology": "Topo", "Environment": "Environ"}
 _LEAST = ("firmware", "Python", "driver")
-"""What is left out first where there is little room."""
+"""Components dropped first in a narrow terminal."""
 
 
 _ROOM_FOR_ALL = 70
-"""From how many columns on it is said how long the run took."""
+"""Least width in columns at which the duration of the run is shown."""
 
 _ROOM_FOR_BOTH = 50
-"""From how many columns on the verdict is cut short so that the number of others stays in sight."""
+"""Least width in columns at which the verdict is truncated to keep the number of other findings visible."""
 
 
 class Tabs(Widget):
-    """The screens and their keys, on one line."""
+    """The screens by name and label, and their keys, on one line."""
 
     DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: clip; }"
 
-    def __init__(self, names: Sequence[str], active: str) -> None:
+    def __init__(self, labels: Mapping[str, str], active: str) -> None:
         super().__init__()
         self.auto_links = False
-        self._names = names
+        self._labels = labels
         self._active = active
 
     def render(self) -> Content:
-        """The names; where there is too little room, short ones alone."""
-        wide = self.content_size.width >= 11 + sum(len(name) + 4 for name in self._names) - 2
+        """The labels; short ones in a narrow terminal."""
+        wide = self.content_size.width >= 11 + sum(len(label) + 4 for label in self._labels.values()) - 2
         parts: list[Content] = [Content.styled("npudoctor", "bold $accent")] if wide else []
-        for number, name in enumerate(self._names, 1):
+        for number, (name, label) in enumerate(self._labels.items(), 1):
             active = name == self._active
             style = "bold $foreground underline" if active else "$muted"
             click = Style.from_meta({"@click": f"app.go({name.lower()!r})"})
-            text = name if wide else _SHORT.get(name, name)
+            text = label if wide else _SHORT.get(name, label)
             tab = Content.assemble((f"{number} ", "$accent"), (text, style)).stylize(click)
             parts.append(tab)
         return Content("  ").join(parts)
@@ -99,7 +99,7 @@ def _spread(left: Content, right: Content, width: int) -> Content:
 
 
 def _chain(joints: Sequence[Joint], width: int) -> Content:
-    """The versions, as many as fit; a broken joint is marked between the two that do not go together."""
+    """The versions, as many as fit; a mismatch is marked between the two components."""
     line = Content()
     for left_out, between in ((0, " › "), (1, " › "), (1, "  "), (2, " › "), (2, "  "), (3, "  ")):
         line = Content()

@@ -1,4 +1,4 @@
-"""Text with hanging indents, wrapped to whatever width there is."""
+"""Text with hanging indents, wrapped at the widget's width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 @dataclass(frozen=True)
 class Paragraph:
-    """One paragraph. `lead` stands before its first line, `rest` before the others; `fold` keeps all blanks."""
+    """One paragraph. `lead` precedes its first line, `rest` the others; `fold` keeps all blanks."""
 
     content: Content
     lead: Content | str = ""
@@ -32,7 +32,7 @@ class Page(Widget):
         self._lines: dict[int, list[Content]] = {}
 
     def show(self, paragraphs: Sequence[Paragraph]) -> None:
-        """Show these instead of what is shown."""
+        """Replace the paragraphs."""
         if list(paragraphs) == list(self._paragraphs):
             return
         self._paragraphs = tuple(paragraphs)
@@ -69,7 +69,7 @@ def _wrapped(line: Content, room: int) -> list[Content]:
 
 
 def _folded(line: Content, room: int) -> list[Content]:
-    """Between words; within one only where it would not fit on a line of its own."""
+    """Break between words; within a word only where it does not fit on one line."""
     pieces = []
     while line.cell_length > room:
         most = max(len(line.fold(room)[0].plain), 1)
@@ -82,6 +82,6 @@ def _folded(line: Content, room: int) -> list[Content]:
 
 
 def _within(text: str, most: int) -> int:
-    """Where a word that is too long is cut: behind the last part of a path that fits, unless that leaves much room."""
+    """The position to break a long word: after the last part of a path that fits, unless that leaves much room."""
     cut = text.rfind("/", 0, most) + 1
     return cut if cut > most // 2 else most

@@ -21,13 +21,13 @@ def motd(host: Host) -> Motd:
 
 @check("site.owner", tags=("site",), fix="site.name-owner")
 def owner_is_named(motd: Motd) -> Iterator[Finding]:
-    """The message of the day names the node's owner.
+    """Owner in the message of the day
 
     Whoever finds a fault at night must know whom to call.
     """
     if "owner:" not in motd.text:
         yield Finding(
-            summary="nobody is named as the owner of this node",
+            summary="owner missing in /etc/motd",
             severity=Severity.WARNING,
             hint="Add a line `owner: NAME` to /etc/motd.",
             fix=FixOffer(id="site.name-owner"),

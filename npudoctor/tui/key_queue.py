@@ -1,7 +1,7 @@
-"""Keys act one after the other, however fast they come: what is typed after `/` is typed into the field it opens.
+"""Keys are handled strictly in order: text typed after `/` goes into the field that it opens.
 
-Textual hands all keys that arrive at once, as over a slow connection, to the widget that has the focus before the first
-of them; here each waits until the one before has come through.
+Textual sends all keys that arrive at once, as over a slow connection, to the widget focused before the first of them.
+Here each key waits until the one before has been handled.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from textual.app import App
 from textual.message import Message
 
 LOST_S = 0.3
-"""How long to wait for a key whose widget went away with it."""
+"""Seconds to wait for a key whose widget was removed."""
 
 
-class Through(Message):
-    """Travels behind a key, from the widget up to the application; and once more, behind what the key led to."""
+class KeyHandled(Message):
+    """Follows a key from the widget up to the application, and once more behind the messages that the key caused."""
 
     def __init__(self, *, again: bool) -> None:
         super().__init__()
         self.again = again
 
 
-class TypedAhead(App[int]):
-    """An application whose keys keep their order."""
+class KeyQueue(App[int]):
+    """An application that handles keys in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class TypedAhead(App[int]):
         self._under_way: events.Key | None = None
 
     async def on_event(self, event: events.Event) -> None:
-        """Hold a key back while another is under way."""
+        """Queue a key while another is being handled."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
@@ -44,10 +44,10 @@ class TypedAhead(App[int]):
         else:
             self.set_timer(LOST_S, partial(self._lost, self._under_way))
 
-    async def on_through(self, message: Through) -> None:
-        """The key has been acted upon."""
+    async def on_key_handled(self, message: KeyHandled) -> None:
+        """Send the next key after one was handled."""
         message.stop()
-        if not (message.again and (self.focused or self.screen).post_message(Through(again=False))):
+        if not (message.again and (self.focused or self.screen).post_message(KeyHandled(again=False))):
             await self._send()
 
     async def _send(self) -> None:
@@ -56,7 +56,7 @@ class TypedAhead(App[int]):
             event = self._typed.popleft()
             target = self.focused or self.screen
             await super().on_event(event)
-            if event.is_forwarded and target.post_message(Through(again=True)):
+            if event.is_forwarded and target.post_message(KeyHandled(again=True)):
                 self._under_way = event
 
     async def _lost(self, key: events.Key) -> None:

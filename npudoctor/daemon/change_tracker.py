@@ -1,4 +1,4 @@
-"""What the daemon makes of a look: the history learns of it, and a new view is made of both."""
+"""Turns the result of a run into history entries and the next snapshot."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from npudoctor import clock
 from npudoctor.daemon import fitness, snapshot
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.history import History
-from npudoctor.daemon.seen import Counted, Known, Seen
-from npudoctor.daemon.snapshot import Looked, View
+from npudoctor.daemon.seen import Counted, Known, RunResult
+from npudoctor.daemon.snapshot import RunStats, View
 from npudoctor.daemon.store import Change
 from npudoctor.daemon.timetable import Look
 from npudoctor.findings import Report
 from npudoctor.records import replace
 
 
-class Witness:
-    """Makes of each look the next view. `say` gets a line for the log about every change."""
+class ChangeTracker:
+    """Makes the next snapshot from each run. `say` gets a log line about every change."""
 
     def __init__(self, history: History, say: Callable[[str], None]) -> None:
         self.history = history
@@ -26,14 +26,14 @@ class Witness:
         self._counted: dict[str, Counted] = {}
 
     def take(
-        self, before: View, seen: Seen, known: Known, *, written_s: float, interval_s: float
+        self, before: View, seen: RunResult, known: Known, *, written_s: float, interval_s: float
     ) -> tuple[View, list[Change]]:
-        """The view after a look that was made with this catalogue, and what has changed by it."""
+        """The snapshot after a run with this catalogue, and the changes."""
         now = clock.timestamp()
         last = before.looks.get(seen.look.value)
         looks = {
             **before.looks,
-            seen.look.value: Looked(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
+            seen.look.value: RunStats(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
         }
         after = replace(before, looks=looks, interval_s=interval_s, patience_s=0.0)
         if seen.counted is not None:
@@ -62,7 +62,7 @@ class Witness:
         return replace(after, cards=fitness.with_counts(self._cards, self._counted)), changes
 
     def miss(self, before: View, look: Look, why: str, *, written_s: float) -> View:
-        """The view after a look that brought nothing: what was known of the cards is no longer."""
+        """The snapshot after a failed run: the state of the chips is unknown."""
         if look is Look.COUNTERS:
             return replace(before, patience_s=0.0)
         return replace(before, patience_s=0.0, looked_at=clock.timestamp(), written_s=written_s, undetermined=why)
