@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from npudoctor.facts.cells import integer, lines_of, refusal
 from npudoctor.facts.npu_smi.blocks import pairs_of
-from npudoctor.records import dataclass
+from npudoctor.records import record
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Voltage:
     """A page of `-t voltage`, in millivolts."""
 
