@@ -1,4 +1,4 @@
-"""Who holds a port, and whether that is a job that runs on the cards."""
+"""Which process holds a port, and whether it belongs to a job on the NPUs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Somebody who holds ports: `pid` is None where not visible, `of_live_job` where a job on the cards explains it.
+    """A process that holds ports: `pid` is None if not visible, `of_live_job` if it belongs to a job on the NPUs.
 
-    `perhaps_of_job`: it looks like one, and nobody can tell which jobs are at work on the cards.
+    `perhaps_of_job`: it may belong to one, and the jobs on the NPUs are not known.
     """
 
     pid: int | None
@@ -64,7 +64,7 @@ class Owner:
 
 
 def need_several(cards: Cards | None, container: Container | None) -> None:
-    """Raise where no job here can need HCCL's host ports; an unknown number of chips may."""
+    """Raise if no job here can need HCCL's host ports; with an unknown number of chips one may."""
     if cards is None or cards.count > 1:
         return
     if cards.count == 1:
@@ -97,7 +97,7 @@ def owners(
 
 
 def tell_of_the_rest(doubtful: Sequence[Owner], sight: JobsInSight | None) -> None:
-    """Raise where somebody holds ports who may be a job at work: not seeing it is no reason to accuse it."""
+    """Raise Unavailable for a process that may belong to a running job: not being visible is no fault."""
     if doubtful:
         first = doubtful[0]
         reason = sight.reason if sight else ""
@@ -111,7 +111,7 @@ def _like_a_job(pid: int | None, processes: Processes | None) -> bool:
 
 
 def _of_job(pid: int | None, processes: Processes | None, holders: CardHolders) -> bool:
-    """Whether the owner belongs to a job that holds cards; one that nobody can see is taken for such."""
+    """Whether the owner belongs to a job that holds NPUs; a hidden process counts as one."""
     if pid is None or pid in holders.pids:
         return True
     if processes is None:

@@ -1,1 +1,1 @@
-"""What npudoctor mends, one module a fix or tight family; loaded through an entry point like any stranger's plug-in."""
+"""What npudoctor can fix, one module a fix or tight family; loaded through an entry point like any other plug-in."""
