@@ -1,7 +1,7 @@
 """What survives a crash: one folder a run, one file a step, written before the step is taken.
 
     /var/lib/npudoctor/runs/20261121T124155-hccl.reserve-ports/     (root; else ~/.local/state/npudoctor/runs/…)
-        run.json       which fix, with what, by whom, and the preview as the person saw it
+        run.json       which fix, its parameters, the user, and the preview as shown
         status.json    applying, applied, undoing, undone, or rolled-back
         000.json …     each step with its inverse
 

@@ -81,7 +81,7 @@ def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
 
 
 def access_to(host: Host, path: str) -> str:
-    """What this user may do with a path, any of rwx; nothing where it cannot be looked at."""
+    """What this user may do with a path, any of rwx; empty if that is not known."""
     try:
         return host.stat(path).access
     except Unavailable:
