@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import importlib
@@ -12,143 +11,18 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from npudoctor import __version__
 from npudoctor.cli import limits
+from npudoctor.cli.output import INTERRUPTED as INTERRUPTED
+from npudoctor.cli.output import UsageError as UsageError
+from npudoctor.cli.output import forget_stdout, say, write
+from npudoctor.cli.parsing import COMMANDS as COMMANDS
+from npudoctor.cli.parsing import overview
+from npudoctor.cli.parsing import parser_of as parser_of
 
-COMMANDS = {
-    "tui": ("npudoctor.cli.tui", "open the terminal interface (default on a terminal)"),
-    "check": ("npudoctor.cli.check", "diagnose this node, a recording, or a simulated node"),
-    "web": ("npudoctor.cli.web", "serve the terminal interface to a browser (loopback only)"),
-    "explain": ("npudoctor.cli.explain", "explain a check, a known issue, an error code, or a failing log"),
-    "setup": ("npudoctor.cli.setup", "check, apply all safe fixes, and list what needs manual action"),
-    "fix": ("npudoctor.cli.fix", "preview, apply and verify fixes"),
-    "undo": ("npudoctor.cli.undo", "undo a fix"),
-    "history": ("npudoctor.cli.history", "list changes made by npudoctor on this node"),
-    "smoke": ("npudoctor.cli.smoke", "train a tiny model on all NPUs and name the failing rank"),
-    "env": ("npudoctor.cli.env", "print the environment variables a job needs"),
-    "facts": ("npudoctor.cli.facts", "print collected facts, or why a fact is unknown"),
-    "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
-    "record": ("npudoctor.cli.record", "record this node for offline diagnosis"),
-    "knowledge": ("npudoctor.cli.knowledge", "print knowledge tables, or find matching releases"),
-    "compare": ("npudoctor.cli.compare", "compare nodes and name the outliers"),
-    "parse": ("npudoctor.cli.parse", "parse a tool's output and print it as JSON"),
-    "healthcheck": ("npudoctor.cli.healthcheck", "one-line health status for containers, exit 0 or 1"),
-    "daemon": ("npudoctor.cli.daemon", "run continuously; read-only HTTP API and metrics"),
-    "demo": ("npudoctor.cli.demo", "diagnose a simulated, newly installed node"),
-    "service": ("npudoctor.cli.service", "install or remove the daemon as a systemd service"),
-    "sim": ("npudoctor.cli.sim", "list simulated nodes, or write them to a folder"),
-    "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
-    "completion": ("npudoctor.cli.completion", "print a completion script for your shell"),
-}
-USAGE, INTERNAL, INTERRUPTED = 2, 4, 130
-
-
-class UsageError(Exception):
-    """The command cannot run as requested; the text is the one line that the user sees."""
-
-
-LEAST_BESIDE = 24
-"""A description with fewer columns than this beside its command is printed below it."""
-
-
-class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Keep paragraphs and examples of a description, and wrap everything at 80 columns."""
-
-    def __init__(self, prog: str) -> None:
-        import shutil
-
-        super().__init__(prog, width=min(shutil.get_terminal_size((80, 24)).columns or 80, 80) - 2)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return folded(text, width, indent)
-
-
-def folded(text: str, width: int, indent: str = "") -> str:
-    """Wrap paragraphs at a width; in lists of commands a long description moves to its own line."""
-    import textwrap
-
-    blocks = []
-    for block in text.strip("\n").split("\n\n"):
-        lines = block.splitlines()
-        if any(line.startswith("  ") for line in lines):
-            blocks.append("\n".join(piece for line in lines for piece in _example(line, width - len(indent))))
-        else:
-            blocks.append(textwrap.fill(" ".join(lines), width - len(indent), break_on_hyphens=False))
-    return textwrap.indent("\n\n".join(blocks), indent)
-
-
-def _example(line: str, width: int) -> list[str]:
-    """A line `  command   what it does`, split in two where it is too long."""
-    import re
-    import textwrap
-
-    if len(line) <= width:
-        return [line]
-    if two := re.fullmatch(r"(  \S.*?)\s{2,}(\S.*)", line):
-        beside = two.start(2) if width - two.start(2) >= LEAST_BESIDE else 6
-        about = textwrap.wrap(two[2], width, initial_indent=" " * beside, subsequent_indent=" " * beside)
-        return [two[1] + about[0][len(two[1]) :], *about[1:]] if beside > 6 else [two[1], *about]
-    return textwrap.wrap(line, width, subsequent_indent=" " * 6, break_long_words=False)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line that names the help option."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise UsageError; the exit code is 2."""
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-def parser_of(name: str) -> Parser:
-    """The parser of one command."""
-    module = importlib.import_module(COMMANDS[name][0])
-    parser = Parser(
-        prog=f"npudoctor {name}",
-        description=module.__doc__,
-        formatter_class=HelpText,
-        allow_abbrev=False,
-    )
-    module.configure(parser)
-    add_common(parser)
-    parser.set_defaults(run=module.run, give_up=getattr(module, "give_up", None))
-    return parser
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The options that every command takes."""
-    group = parser.add_argument_group("common options")
-    group.add_argument("--no-color", action="store_true", help="disable colours (also: environment variable NO_COLOR)")
-    group.add_argument("--debug", action="store_true", help="show the traceback of an internal error")
-
-
-def overview() -> str:
-    """What `npudoctor --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
-    text = "\n".join(
-        [
-            "usage: npudoctor [COMMAND] [OPTIONS]",
-            "",
-            "Finds out what is wrong with a Huawei Ascend NPU node, why, and what to fix first.",
-            "Without a command it opens the terminal interface; without a terminal it runs",
-            "`npudoctor check`.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            "start here:",
-            "  npudoctor check                 find out what is wrong and what to fix first",
-            "  npudoctor check --json          the same for scripts; check the exit code",
-            "  npudoctor demo                  the same on a simulated node",
-            "",
-            "exit codes of check: 0 no error, 1 findings, 2 usage, 3 could not determine,",
-            "4 internal error, 130 interrupted. See `npudoctor COMMAND --help` for each command.",
-            "",
-        ]
-    )
-    return folded(text, 80) + "\n"
+USAGE, INTERNAL = 2, 4
 
 
 def console() -> NoReturn:
@@ -200,7 +74,7 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         return 0
     except Exception as problem:
         if debug:
@@ -277,46 +151,3 @@ def _dispatch(words: list[str], hoisted: list[str], limit: limits.Limit) -> int:
 
 def _terminated(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
-
-
-def say(text: str = "", *, end: str = "\n") -> None:
-    """Print to stderr; a closed stderr is no error. Control characters in the text are escaped."""
-    from npudoctor.control_characters import visible_lines
-
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{visible_lines(text)}{end}")
-        sys.stderr.flush()
-
-
-def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -> None:
-    """Print a JSON document on stdout; invisible characters in its strings are escaped (\\u202e)."""
-    import json
-
-    from npudoctor.control_characters import visible_json
-
-    write(visible_json(json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)) + "\n")
-
-
-def write(text: str, *, colored: bool = False) -> None:
-    """Print data on stdout in any encoding, also after the reader has closed the pipe.
-
-    Control characters are escaped, except line breaks, tabs and, where `colored` is true, our own colours.
-    """
-    from npudoctor.control_characters import visible_lines, visible_screen
-
-    shown = visible_screen(text) if colored else visible_lines(text)
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
-    except OSError as problem:
-        _forget_stdout()
-        raise UsageError(f"cannot write the output: {problem.strerror or problem}") from problem
-
-
-def _forget_stdout() -> None:
-    """The reader has gone: send the interpreter's last flush to /dev/null, to keep the exit code."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

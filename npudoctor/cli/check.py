@@ -21,7 +21,8 @@ import sys
 import time
 
 from npudoctor import __version__, clock, engine, plugins
-from npudoctor.cli import UsageError, limits, node, say, write
+from npudoctor.cli import limits, node
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.config import Config
 from npudoctor.findings import HostSummary, Report, Result, Severity, Status, count, judge
 from npudoctor.host import Refused

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from npudoctor.cli import UsageError, write, write_json
+from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.compare import features
 from npudoctor.compare import groups as compare
 from npudoctor.compare.features import Node, Parts

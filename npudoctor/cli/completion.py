@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import COMMANDS, Parser, parser_of, write
+from npudoctor.cli.output import write
+from npudoctor.cli.parsing import COMMANDS, Parser, parser_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,8 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from npudoctor import config as site_config
-from npudoctor.cli import UsageError, node
+from npudoctor.cli import node
+from npudoctor.cli.output import UsageError
 from npudoctor.daemon import state
 from npudoctor.host.live import accounts
 

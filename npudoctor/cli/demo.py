@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import check, say
+from npudoctor.cli import check
+from npudoctor.cli.output import say
 
 ABOUT = """\
 This is a simulated, newly installed node: eight 910B NPUs and all software, but the CANN environment is not loaded,

@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, node, say, write
+from npudoctor.cli import node
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.config import Config
 from npudoctor.findings import Severity
 from npudoctor.fixer import plan

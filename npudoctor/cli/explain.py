@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, say, write, write_json
+from npudoctor.cli.output import UsageError, say, write, write_json
 from npudoctor.control_characters import visible
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import sys
 from typing import Any
 
 from npudoctor import engine, knowledge, plugins
-from npudoctor.cli import UsageError, node, write, write_json
+from npudoctor.cli import node
+from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.control_characters import visible, visible_lines
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.host import Unavailable

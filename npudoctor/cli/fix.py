@@ -17,7 +17,8 @@ import argparse
 from collections.abc import Sequence
 
 from npudoctor import plugins
-from npudoctor.cli import UsageError, fixing, node, say, write
+from npudoctor.cli import fixing, node
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Outcome

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from npudoctor.cli import UsageError, say
+from npudoctor.cli.output import UsageError, say
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan

@@ -21,7 +21,7 @@ import argparse
 import os
 from typing import Any
 
-from npudoctor.cli import UsageError, write
+from npudoctor.cli.output import UsageError, write
 from npudoctor.control_characters import visible
 from npudoctor.daemon import asking, state
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import fixing, node, say, write, write_json
+from npudoctor.cli import fixing, node
+from npudoctor.cli.output import say, write, write_json
 from npudoctor.control_characters import all_visible, visible_lines
 from npudoctor.fixer import runner
 from npudoctor.host import Refused

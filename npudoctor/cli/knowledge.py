@@ -14,7 +14,7 @@ import argparse
 import json
 from typing import Any
 
-from npudoctor.cli import UsageError, write
+from npudoctor.cli.output import UsageError, write
 from npudoctor.knowledge import table
 
 PAIR = "pair"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.cli import UsageError, write
+from npudoctor.cli.output import UsageError, write
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve

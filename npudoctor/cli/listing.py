@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 
 from npudoctor import plugins
-from npudoctor.cli import node, write
+from npudoctor.cli import node
+from npudoctor.cli.output import write
 from npudoctor.findings import Silenced
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from npudoctor.cli import UsageError
+from npudoctor.cli.output import UsageError
 from npudoctor.records import record
 
 STDIN = "-"

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 from npudoctor import config as site
-from npudoctor.cli import UsageError, say
+from npudoctor.cli.output import UsageError, say
 from npudoctor.facts.python import target_python
 from npudoctor.host import Because, Host, Unavailable, real_path
 from npudoctor.host.live import accounts

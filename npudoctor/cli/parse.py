@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from npudoctor.cli import UsageError, say, write_json
+from npudoctor.cli.output import UsageError, say, write_json
 from npudoctor.facts.parsers import KINDS
 from npudoctor.host import ParseError
 from npudoctor.host.live.safe_files import Unreadable, read_bounded

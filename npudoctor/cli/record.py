@@ -23,7 +23,8 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from npudoctor import engine, plugins
-from npudoctor.cli import UsageError, node, say, write
+from npudoctor.cli import node
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.control_characters import visible
 from npudoctor.host import Refused, exhausted

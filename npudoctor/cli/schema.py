@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from json import dumps
 
-from npudoctor.cli import write
+from npudoctor.cli.output import write
 
 REPORTS = ("check", "smoke")
 ANSWERS = ("live", "ready", "issues", "history", "cards", "problem")

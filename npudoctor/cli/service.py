@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import UsageError, fix, fixing, node
+from npudoctor.cli import fix, fixing, node
+from npudoctor.cli.output import UsageError
 
 _ONLY_FOR_INSTALL = ("command", "setup", "network", "fixes")
 

@@ -22,8 +22,9 @@ import shlex
 from typing import Any
 
 from npudoctor import engine, plugins
-from npudoctor.cli import UsageError, fixing, node, say, write
+from npudoctor.cli import fixing, node
 from npudoctor.cli.fix import safe
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request

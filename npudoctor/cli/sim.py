@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import sim
-from npudoctor.cli import UsageError, write
+from npudoctor.cli.output import UsageError, write
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,8 @@ import contextlib
 import sys
 
 from npudoctor import plugins
-from npudoctor.cli import INTERRUPTED, UsageError, node, say, write
+from npudoctor.cli import node
+from npudoctor.cli.output import INTERRUPTED, UsageError, say, write
 from npudoctor.control_characters import visible, visible_json
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line

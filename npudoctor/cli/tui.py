@@ -43,9 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open it; return the application's exit code."""
     if not on_a_terminal():
-        from npudoctor.cli import main
+        from npudoctor.cli.parsing import parser_of
 
-        return main(["check", *words_of(args)])
+        check = parser_of("check").parse_args(words_of(args))
+        check.limit = args.limit
+        code: int = check.run(check)
+        return code
     return _open(args)
 
 
@@ -83,7 +86,9 @@ def _open(args: argparse.Namespace | None) -> int:
 def _node(args: argparse.Namespace | None) -> Node:
     """The node to show; the slow part, which runs beside the first frame."""
     from npudoctor import plugins
-    from npudoctor.cli import UsageError, node, parser_of
+    from npudoctor.cli import node
+    from npudoctor.cli.output import UsageError
+    from npudoctor.cli.parsing import parser_of
     from npudoctor.selection import Selection
     from npudoctor.tui.model.session import CannotOpen, Node
 
@@ -111,7 +116,8 @@ def _node(args: argparse.Namespace | None) -> Node:
 @contextlib.contextmanager
 def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
     """The node; a mistake in its options becomes the one line that the user sees."""
-    from npudoctor.cli import UsageError, node
+    from npudoctor.cli import node
+    from npudoctor.cli.output import UsageError
     from npudoctor.tui.model.session import CannotOpen
 
     try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import fixing, node, say
+from npudoctor.cli import fixing, node
+from npudoctor.cli.output import say
 from npudoctor.fixer import runner
 from npudoctor.host import Refused
 

@@ -22,7 +22,8 @@ import sys
 
 import npudoctor
 from npudoctor import config as site
-from npudoctor.cli import UsageError, say, tui
+from npudoctor.cli import tui
+from npudoctor.cli.output import UsageError, say
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from npudoctor.cli import console; console()"

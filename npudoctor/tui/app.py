@@ -158,7 +158,8 @@ class DoctorApp(Keyboard):
         """The keys."""
         from npudoctor.tui.screens.help import Help
 
-        self.push_screen(Help(self.screen))
+        name = type(self.screen).__name__
+        self.push_screen(Help(self.screen, LABELS.get(name, name), read_only=self.session.read_only))
 
     def action_save(self) -> None:
         """Write a report or a recording."""

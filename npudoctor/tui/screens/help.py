@@ -33,28 +33,22 @@ class Help(ModalScreen[None]):
         Binding("up,k", "scroll(-1)", show=False),
     ]
 
-    def __init__(self, of: Screen[Any]) -> None:
+    def __init__(self, of: Screen[Any], label: str, *, read_only: str | None) -> None:
         super().__init__()
-        self._of = of
+        self._of, self._label, self._read_only = of, label, read_only
 
     def compose(self) -> ComposeResult:
         """One box."""
-        from npudoctor.tui.app import LABELS
-
-        name = type(self._of).__name__
         with VerticalScroll(classes="dialog") as box:
-            box.border_title = f"Keys of {LABELS.get(name, name)}"
+            box.border_title = f"Keys of {self._label}"
             box.border_subtitle = "esc closes"
             yield Page()
 
     def on_mount(self) -> None:
         """Fill it."""
-        from npudoctor.tui.app import DoctorApp
-
-        assert isinstance(self.app, DoctorApp)
         taken = {key for one in keys(self._of) for key in one.key.split(",")}
         moves = [f"{names} {word}" for names, word in _MOVES if not taken & set(names.split())]
-        read_only = self.app.session.read_only
+        read_only = self._read_only
         everywhere = _EVERYWHERE if read_only else (*_EVERYWHERE, _TO_THE_SHELL)
         known = [Content(f"{_GAP * ' '}".join(line)) for line in (moves, everywhere)]
         known += [Content.styled(read_only, "bold $warning")] if read_only else []
