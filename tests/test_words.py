@@ -208,8 +208,9 @@ def bindings() -> Iterator[tuple[str, str]]:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Binding", "Button"):
                 place = 2 if node.func.id == "Binding" else 0
-                if len(node.args) > place and isinstance(node.args[place], ast.Constant):
-                    yield path.name, str(node.args[place].value)
+                label = node.args[place] if len(node.args) > place else None
+                if isinstance(label, ast.Constant):
+                    yield path.name, str(label.value)
 
 
 # The tests

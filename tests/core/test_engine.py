@@ -218,12 +218,12 @@ def test_a_failure_that_another_check_reports_is_shown_by_the_finding_of_that_ch
     assert isinstance(done, engine.Done)
     result = next(result for result in done.report.results if result.check == "a.reader")
     assert (result.reported_by, result.reason) == ("a.tool", "exit status 1")
-    shown = cause.first(done.report)
+    shown = cause.primary(done.report)
     assert shown is not None
     assert (shown[0].check, shown[1]) == ("a.tool", "tool is held by another container")
     *_, alone = engine.run(catalog, FakeHost(), Selection(names=("a.reader",)))
     assert isinstance(alone, engine.Done)
-    assert cause.first(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
+    assert cause.primary(alone.report) == (alone.report.results[0], "could not determine: exit status 1")
 
 
 def test_a_missing_fact_is_skipped_with_its_reason_and_fails_nothing() -> None:

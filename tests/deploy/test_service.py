@@ -193,9 +193,9 @@ def test_root_does_not_run_what_others_can_change(catalog: Catalog, node: Path) 
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("npudoctor", "give an absolute path"),
-        ("/bin/x\nExecStart=/bin/evil", "give an absolute path"),
-        ("/bin/%n", "give an absolute path"),
+        ("npudoctor", "Give an absolute path"),
+        ("/bin/x\nExecStart=/bin/evil", "Give an absolute path"),
+        ("/bin/%n", "Give an absolute path"),
         ("/nowhere/npudoctor", "/nowhere/npudoctor is no command here"),
     ],
 )

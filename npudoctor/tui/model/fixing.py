@@ -192,10 +192,10 @@ def _visible(lines: Iterable[Line]) -> tuple[Line, ...]:
 
 
 def _line_of(event: Any) -> Line:
-    return all_visible(_line_of(event), visible_lines)
+    return all_visible(_unescaped_line_of(event), visible_lines)
 
 
-def _line_of(event: Any) -> Line:
+def _unescaped_line_of(event: Any) -> Line:
     kind = type(event).__name__
     if kind == "Begun":
         return Line(Kind.TITLE, event.fix)
