@@ -175,10 +175,7 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """Obtains one fact. Made by `@probe`; `provides` is the return type of the function.
-
-    `on_cards`: it opens devices, made by `@probe_on_cards`.
-    """
+    """Obtains one fact, `provides`, its return type. Made by `@probe`; `on_cards` if made by `@probe_on_cards`."""
 
     function: Callable[..., Any]
     provides: type

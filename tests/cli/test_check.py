@@ -60,7 +60,7 @@ def test_text_json_and_exit_code_agree_on_the_contract(
 
 def test_the_first_line_names_the_cause(npudoctor: Command) -> None:
     first = npudoctor("check", "--simulate", "new-node").out.splitlines()[0]
-    assert first.startswith("✖ CANN's environment is not in force")
+    assert first.startswith("✖ CANN environment not loaded")
     assert "(cann.environment)" in npudoctor("check", "--simulate", "new-node").out.split("\n\n")[0]
 
 
@@ -104,7 +104,7 @@ def test_a_tool_that_could_not_determine_is_named_by_what_it_said(npudoctor: Com
 def test_what_fails_the_run_is_in_the_headline_whatever_its_severity(npudoctor: Command) -> None:
     ran = npudoctor("check", "system.platform", "--simulate", "seed-910b1", "--fail-on", "info")
     assert ran.code == 1
-    assert "kernel 4.19.90" in " ".join(ran.out.split("\n\n")[0].split())
+    assert "Kernel 4.19.90" in " ".join(ran.out.split("\n\n")[0].split())
     assert "nothing is wrong" not in ran.out
     assert npudoctor("check", "system.platform", "--simulate", "seed-910b1").code == 0
 

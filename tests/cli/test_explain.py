@@ -74,7 +74,7 @@ def test_a_log_is_diagnosed(npudoctor: Command) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("NPU side port 16666 already in use (several processes per NPU)  P023\n")
     for piece in (
-        "seen  ",
+        "evidence  ",
         "at           line 1, process 41200, 2025-12-24 01:02:03.400",
         "cause  ",
         "do  ",

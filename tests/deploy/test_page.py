@@ -173,7 +173,7 @@ def test_a_provisioning_script_says_what_is_left(sandbox: Path) -> None:
     [text] = [text for text in RUN if "npudoctor setup" in text]
     done = ran(sandbox, text, "new-node")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "torch_npu 2.6.0 needs torch 2.6.0, and torch 2.5.1 is installed\n"
+    assert done.stdout == "torch_npu 2.6.0 requires torch 2.6.0; found 2.5.1\n"
 
 
 def test_what_slurm_is_told_is_what_was_installed() -> None:

@@ -164,7 +164,7 @@ def test_it_is_removed_and_brought_back(catalog: Catalog, node: Path) -> None:
 def test_without_a_running_systemd_it_is_enabled_for_the_next_boot(catalog: Catalog, node: Path) -> None:
     (node / "run/systemd/system").rmdir()
     made = planned(catalog, node)
-    assert "the service is enabled, and starts at the next boot" in made.notes[0]
+    assert "the service is enabled and starts at the next boot" in made.notes[0]
     assert applied(catalog, node, made).outcome is Outcome.APPLIED
     assert (node / "state/enabled.npudoctor.service").exists()
     assert not {"restart", "daemon-reload"} & {line.split()[0] for line in (node / "log").read_text().splitlines()}
@@ -196,7 +196,7 @@ def test_root_does_not_run_what_others_can_change(catalog: Catalog, node: Path) 
         ("npudoctor", "Give an absolute path"),
         ("/bin/x\nExecStart=/bin/evil", "Give an absolute path"),
         ("/bin/%n", "Give an absolute path"),
-        ("/nowhere/npudoctor", "/nowhere/npudoctor is no command here"),
+        ("/nowhere/npudoctor", "command not found: /nowhere/npudoctor"),
     ],
 )
 def test_a_command_that_cannot_be_started_is_refused(catalog: Catalog, node: Path, command: str, why: str) -> None:
@@ -236,7 +236,7 @@ def test_a_daemon_whose_libraries_are_missing_is_not_installed(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     made = planned(catalog, node, command="")
     assert made.refused is not None
-    assert made.refused.reason == "the daemon lacks starlette, uvicorn, prometheus_client"
+    assert made.refused.reason == "Python packages for the daemon missing: starlette, uvicorn, prometheus_client"
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_recorded_node_offers_no_change(tmp_path: Path) -> None:
     play("new-node", save)
 
     async def look(app: DoctorApp, pilot: Driver) -> None:
-        await until(pilot, lambda: "RECORDED" in text(app) and "CANN's environment is not in force" in text(app))
+        await until(pilot, lambda: "RECORDED" in text(app) and "CANN environment not loaded" in text(app))
         await press(pilot, "f")
         await until(pilot, lambda: isinstance(app.screen, FixDialog))
         await until(pilot, lambda: fixing.RECORDED in text(app))

@@ -93,7 +93,7 @@ def test_the_overview_is_seen_in_a_browser_and_a_fix_applied_by_mouse(served: Se
         try:
             assert page.url == f"{served.address}/"
             page.mouse.click(640, 400)  # the page wants a click before it takes keys
-            window.shows("PROBLEMS", "CANN's environment is not in force", "SIMULATED")
+            window.shows("PROBLEMS", "CANN environment not loaded", "SIMULATED")
             window.click("hccl.ports-reserved")
             window.shows("Fix  hccl.reserve-ports")
             window.click("Fix  hccl.reserve-ports")

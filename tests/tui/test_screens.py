@@ -54,7 +54,7 @@ def test_the_cause_is_selected_and_said_at_the_top() -> None:
         lines = text(app).splitlines()
         assert "SIMULATED" in lines[1] and "8 × 910B3" in lines[1]
         assert "torch_npu 2.6.0 ✖ torch 2.5.1" in lines[2]
-        assert lines[3].startswith(" ✖ CANN's environment is not in force")
+        assert lines[3].startswith(" ✖ CANN environment not loaded")
         await until(pilot, lambda: app.screen.query_one(CheckList).chosen == "cann.environment")
 
     play("new-node", acts)
@@ -74,7 +74,7 @@ def test_moving_shows_another_check_and_n_the_next_broken_one() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "down")
         await until(pilot, lambda: app.screen.query_one(CheckList).chosen == "python.pairing")
-        await until(pilot, lambda: "needs torch 2.6.0" in text(app))
+        await until(pilot, lambda: "requires torch 2.6.0" in text(app))
         await press(pilot, "j", "k", "k")
         await until(pilot, lambda: app.screen.query_one(CheckList).chosen == "cann.environment")
         await press(pilot, "n")

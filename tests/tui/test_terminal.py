@@ -83,7 +83,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) -> None:
     terminal.start("tui", "--simulate", "new-node")
-    terminal.shows("PROBLEMS", "SIMULATED", "CANN's environment is not in force")
+    terminal.shows("PROBLEMS", "SIMULATED", "CANN environment not loaded")
     for key, seen in (
         ("2", "AI Core"),
         ("3", "CPU affinity"),
