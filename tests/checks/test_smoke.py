@@ -293,7 +293,7 @@ def test_the_engine_makes_the_run_through_the_host() -> None:
     assert [result.status.value for result in report.results] == ["ok"] * len(CHECKS)
     busy = run(sim.simulate("in-service"), "smoke", profile="full")
     assert {result.reason for result in busy.results} == {
-        "the smoke run was not made: every card is held by a process or is not healthy"
+        "the smoke run was not made: all NPUs are busy or unhealthy"
     }
 
 

@@ -82,7 +82,7 @@ def test_a_log_is_diagnosed(npudoctor: Command) -> None:
     ):
         assert piece in ran.out, piece
     assert "npudoctor check npu.processes" in ran.out
-    assert "EI0019    a port could not be bound" in ran.out
+    assert "EI0019       a port could not be bound" in ran.out
 
 
 def test_several_ranks_at_once_name_the_first_that_failed(npudoctor: Command) -> None:
