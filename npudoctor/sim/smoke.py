@@ -28,7 +28,7 @@ def answer(node: Node, import_error: str | None) -> Completed:
     held = {card for process in node.processes.values() for card, _, _ in process.holds}
     free = [chip for chip in chips if chip.npu not in held]
     if not free:
-        why = "every card is held by a process or is not healthy" if chips else "there is no card on this node"
+        why = "all NPUs are busy or unhealthy" if chips else "no NPU found on this node"
         return Completed(returncode=3, stderr=f"npudoctor: {why}\n", seconds=1.0)
     events = sorted(_events(node, free, import_error), key=lambda event: float(event["at_s"]))
     lines = [json.dumps(event) + "\n" for event in events]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
@@ -31,7 +31,7 @@ def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
         )
 
 
-def keys(owner: Screen[Any] | DoctorApp) -> list[Binding]:
+def keys(owner: Screen[Any] | App[Any]) -> list[Binding]:
     """The keys that a screen or the application defines itself, without those that a read-only session refuses."""
     found = [one for base in type(owner).__mro__ for one in vars(base).get("BINDINGS", ()) if _ours(base)]
     app = cast("DoctorApp", owner.app)

@@ -291,9 +291,7 @@ def test_the_engine_makes_the_run_through_the_host() -> None:
     report = run(sim.simulate("seed-910b1"), "smoke", profile="full")
     assert [result.status.value for result in report.results] == ["ok"] * len(CHECKS)
     busy = run(sim.simulate("in-service"), "smoke", profile="full")
-    assert {result.reason for result in busy.results} == {
-        "smoke run not started: every card is held by a process or is not healthy"
-    }
+    assert {result.reason for result in busy.results} == {"smoke run not started: all NPUs are busy or unhealthy"}
 
 
 def test_every_recorded_event_is_valid() -> None:

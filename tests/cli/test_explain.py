@@ -74,7 +74,7 @@ def test_a_log_is_diagnosed(npudoctor: Command) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("NPU side port 16666 already in use (several processes per NPU)  P023\n")
     for piece in (
-        "seen  ",
+        "evidence  ",
         "at           line 1, process 41200, 2025-12-24 01:02:03.400",
         "cause  ",
         "do  ",
@@ -82,7 +82,7 @@ def test_a_log_is_diagnosed(npudoctor: Command) -> None:
     ):
         assert piece in ran.out, piece
     assert "npudoctor check npu.processes" in ran.out
-    assert "EI0019    a port could not be bound" in ran.out
+    assert "EI0019       a port could not be bound" in ran.out
 
 
 def test_several_ranks_at_once_name_the_first_that_failed(npudoctor: Command) -> None:

@@ -55,8 +55,8 @@ def test_every_command_refuses_an_option_that_it_does_not_know(npudoctor: Comman
 
 BAD = {
     ("chekc",): "unknown command 'chekc'; did you mean check?",
-    ("check", "npu.helth"): "there is no check or tag 'npu.helth'; did you mean npu.health",
-    ("check", "--skip", "nothing.like-it"): "there is no check or tag 'nothing.like-it'",
+    ("check", "npu.helth"): "unknown check or tag 'npu.helth'; did you mean npu.health",
+    ("check", "--skip", "nothing.like-it"): "unknown check or tag 'nothing.like-it'",
     ("check", "--simulate", "sed-910b1"): "seed-910b1",
     ("check", "--replay", "/no/such/bundle"): "/no/such/bundle",
     ("check", "--root", "/no/such/folder"): "there is no such folder",

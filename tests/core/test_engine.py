@@ -242,7 +242,7 @@ def test_a_crash_in_a_probe_is_a_result_and_leaves_the_run_undetermined() -> Non
     crashed = report.results[1]
     assert (crashed.status, crashed.reason) == (
         Status.CRASHED,
-        "test_engine.odd failed: RuntimeError: nobody foresaw this",
+        "test_engine.odd failed: RuntimeError: a surprise",
     )
     assert crashed.detail and "Traceback" in crashed.detail
     assert (report.verdict, report.exit_code) == (Verdict.UNDETERMINED, 3)
@@ -259,7 +259,7 @@ def test_the_deadline_is_kept_and_what_was_known_by_then_is_reported() -> None:
     assert time.monotonic() - began < 60
     late = report.results[1]
     assert (late.skip, late.because) == (Skip.COULD_NOT_LOOK, Because.TIMED_OUT)
-    assert late.reason == "the run's time of 2 s was up before it could look"
+    assert late.reason == "time limit of the run (2 s) reached before it ran"
     assert statuses(report)["npu.present"] == "ok"
     assert report.exit_code == 3
 
@@ -274,7 +274,7 @@ def test_a_check_runs_by_profile_or_by_its_name() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match=r"no check or tag 'npu.presnet'; did you mean npu.present"):
+    with pytest.raises(UnknownName, match=r"unknown check or tag 'npu.presnet'; did you mean npu.present"):
         engine.run(CATALOG, FakeHost(), Selection(names=("npu.presnet",)))
 
 

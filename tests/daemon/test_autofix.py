@@ -95,7 +95,7 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
     assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), Look.STANDARD) == 0
     safe = known(watched.catalog).safe
     assert "needs confirmation" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
-    assert "there is no fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
+    assert "unknown fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")
     assert AutoFix(on_issue=(PORTS,)).mistake(watched.catalog.fixes, safe) is None
 
 

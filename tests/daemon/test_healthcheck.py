@@ -82,7 +82,7 @@ def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(c
     argv = ["--root", str(inside), "--no-daemon"]
     assert check(*argv) == (0, "healthy (limited): 2 chips by device nodes; npu-smi is missing in this container")
     code, line = check(*argv, "--require", "npu.health")
-    assert (code, line.startswith("unhealthy: npu.health is required and not known")) == (1, True)
+    assert (code, line.startswith("unhealthy: npu.health is required but unknown")) == (1, True)
 
 
 def test_the_daemon_answers_for_the_cards_of_this_container(check: Check, node: Path) -> None:

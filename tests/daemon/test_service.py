@@ -96,8 +96,8 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
         (tmp_path / "config.toml").write_text("[daemon]\nquick_s = -1\n")
         os.kill(running.pid, signal.SIGHUP)
         running.until(lambda: "configured" in kinds(running))
-        assert "was not taken" in history(running, 50)[0]["said"] or "was not taken" in running.log
-        running.until(lambda: any("was not taken" in one for one in running.get("/readyz").json()["troubles"]))
+        assert "rejected" in history(running, 50)[0]["said"] or "rejected" in running.log
+        running.until(lambda: any("rejected" in one for one in running.get("/readyz").json()["troubles"]))
         (tmp_path / "config.toml").write_text(FAST.replace("quick_s = 1", 'quick_s = 2\ngroup = "root"'))
         os.kill(running.pid, signal.SIGHUP)
         running.until(lambda: "group only after a restart" in running.log)

@@ -182,7 +182,7 @@ def test_the_two_links_of_a_matrix_have_a_legend() -> None:
     grid = topology.grid(session)
     assert len(grid.devices) == 16 and not grid.odd
     assert [letter for letter, *_ in grid.legend()] == ["H", "S"]
-    assert "two chips of one card" in grid.sentence(0, 1)
+    assert "two chips of one NPU" in grid.sentence(0, 1)
 
 
 def test_variables_that_are_wrong_stand_first() -> None:
@@ -240,7 +240,7 @@ def test_a_fix_is_proposed_in_full_and_changes_nothing_before_it_is_carried_out(
     assert run["status"] == "applied"
     undone = list(fixing.carry_out(session, fixing.undoing(run)))
     assert undone[-1].text.startswith("undone")
-    assert fixing.undoing(fixing.history(session)[0]).obstacle == "it is undone already"
+    assert fixing.undoing(fixing.history(session)[0]).obstacle == "already undone"
 
 
 def test_what_a_crash_has_cut_off_is_undone_before_anything_else() -> None:
