@@ -97,7 +97,7 @@ def run(
 def gather(
     catalog: Catalog, host: Host, options: Options, *, facts: Iterable[type] = (), deadline_s: float | None = None
 ) -> dict[Probe, Any]:
-    """These facts (none named: all) and what they are made of, by probe name, or what stands in the place of each."""
+    """These facts (none named: all) and what they are made of, by probe name, or the Unavailable or `Crash` of each."""
     wanted = [fact for fact in (facts or catalog.probes) if fact in catalog.probes]
     work = _Run(catalog, host, Selection(options=options, deadline_s=deadline_s), ())
     work.add_facts(wanted)

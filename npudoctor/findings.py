@@ -101,7 +101,7 @@ class Verdict(str, Enum):
 
 
 class Model(BaseModel):
-    """A frozen model. Whoever makes one may not name a field that it does not know; whoever reads a report may.
+    """A frozen model. An unknown field is refused when a model is made, and ignored when a report is read.
 
     So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
     """

@@ -24,7 +24,7 @@ def is_fact(hint: object) -> bool:
 
 
 def is_of(value: object, fact: type) -> bool:
-    """Whether a value is this fact, and not what stands in its place."""
+    """Whether a value is this fact, and not the reason why it is unknown."""
     return isinstance(value, get_origin(fact) or fact)
 
 

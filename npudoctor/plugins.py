@@ -53,7 +53,7 @@ class Catalog:
         return tuple(message for message in self.messages.values() if message.check == check.id)
 
     def alone(self, *ids: str) -> Catalog:
-        """With these checks only (those of them that are here), which stand behind each other and no other check."""
+        """These checks only, as far as they exist; each is blocked only by the others of them."""
         chosen = {id: check for id, check in self.checks.items() if id in ids}
         kept = {
             id: replace(check, after=tuple(name for name in check.after if name in chosen))

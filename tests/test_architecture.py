@@ -44,7 +44,7 @@ LAYERS = {
     "npudoctor.report": {"findings", "report", "smoke"},
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
-    "npudoctor.cards": {"findings"},
+    "npudoctor.chip_problems": {"findings"},
     "npudoctor.injection": set(),
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
@@ -121,7 +121,7 @@ def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
 
 def test_every_room_has_its_layer() -> None:
     """The last ones may import all: they are what users meet, and what tests are made of."""
-    free = {"__main__", "cards", "cli", "daemon", "testing", "tui"}
+    free = {"__main__", "chip_problems", "cli", "daemon", "testing", "tui"}
     rooms = {path.stem for path in (ROOT / "npudoctor").iterdir() if path.name != "__pycache__"} - {"py", "deploy"}
     named = {name.partition(".")[2] for name in LAYERS} - {"", "checks", "fixes"}
     assert {room for room in rooms if not room.startswith("__init__")} == named | free | EVERYWHERE

@@ -58,7 +58,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0 and below a million")
+        raise argparse.ArgumentTypeError(f"expected seconds between 0 and 1,000,000, found {text!r}")
     return value
 
 

@@ -7,7 +7,7 @@
 
 Checks use the environment of a fresh login shell, because jobs will have that.
 
---timeout limits each check of the node. A fix has no limit but those of the tools that it runs: a fix that was cut off
+--timeout limits each check of the node. A fix has no limit but those of the tools that it runs: an interrupted fix
 has to be undone first, which the next call does.
 
 exit codes: 0 healthy, 1 manual action required, 5 some applied, 6 rolled back, 7 refused.

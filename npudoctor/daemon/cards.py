@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from npudoctor.cards import HEALTH_CHECK, problems
+from npudoctor.chip_problems import HEALTH_CHECK, problems
 from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.seen import Counted

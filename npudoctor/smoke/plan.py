@@ -10,7 +10,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor import cards, knowledge
+from npudoctor import chip_problems, knowledge
 from npudoctor.facts.network import hccl
 from npudoctor.facts.network.ports import PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips
@@ -200,9 +200,9 @@ def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
         notes.append(f"not used: {listed}")
         wanted = tuple(number for number in wanted if number not in reasons)
     for number in wanted:
-        for problem in cards.problems(known.health, chips[number].subject):
+        for problem in chip_problems.problems(known.health, chips[number].subject):
             if problem.severity is not Severity.ERROR:
-                notes.append(f"card {number}: {problem.text}; it is used all the same")
+                notes.append(f"chip {number}: {problem.text}; it is still used")
     if request.ranks:
         if request.ranks > len(wanted):
             raise Misused(f"--ranks {request.ranks}: only {len(wanted)} devices can be used, one rank on each")
@@ -229,7 +229,7 @@ def _why_not(number: int, known: Known) -> str | None:
     if known.holders is not None and (held := known.holders.on(card.npu_id, card.chip_id)):
         names = ", ".join(f"{one.row.name or 'a process'} ({one.row.pid})" for one in held[:3])
         return f"held by {names}"
-    worst = next(iter(cards.problems(known.health, card.subject)), None)
+    worst = next(iter(chip_problems.problems(known.health, card.subject)), None)
     return f"unhealthy: {worst.text}" if worst and worst.severity is Severity.ERROR else None
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from npudoctor import __version__, cards, clock, engine, knowledge
+from npudoctor import __version__, chip_problems, clock, engine, knowledge
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import Sockets
 from npudoctor.facts.node import smoke as facts
@@ -160,7 +160,7 @@ class Session:
 
     def _health(self) -> tuple[Result, ...]:
         """What the check of the chips' health says of them now."""
-        return self._results(self.catalog.alone(cards.HEALTH_CHECK), self.options)
+        return self._results(self.catalog.alone(chip_problems.HEALTH_CHECK), self.options)
 
     def _results(self, catalog: Catalog, options: Options) -> tuple[Result, ...]:
         selection = Selection(options=options, severities=self.severities, silenced=self.silenced)

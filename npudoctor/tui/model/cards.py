@@ -12,7 +12,7 @@ from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
 
 if TYPE_CHECKING:
-    from npudoctor.cards import Problem
+    from npudoctor.chip_problems import Problem
     from npudoctor.facts.node.chips import NodeChip
     from npudoctor.tui.model.session import Session
 
@@ -110,7 +110,7 @@ class Curves:
 
 def read(session: Session, diagnosis: Diagnosis) -> Reading:
     """Ask npu-smi for the table and judge the chips' health anew; takes as long as the tool does."""
-    from npudoctor.cards import HEALTH_CHECK, problems
+    from npudoctor.chip_problems import HEALTH_CHECK, problems
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.holders import CardHolders
     from npudoctor.facts.npu_smi.probes import NpuSmiAnswer

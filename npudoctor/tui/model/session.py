@@ -116,7 +116,7 @@ class Session:
         return {probe.provides: value for probe, value in found.items()}
 
     def ask(self, *wanted: type, check: str) -> tuple[Mapping[type, Any], tuple[Result, ...]]:
-        """These facts as they are now, or what stands in their place, and what one check alone says of them."""
+        """These facts as they are now, or why they are unknown, and the results of one check."""
         from npudoctor import engine
 
         catalog, selection = self.node.catalog.alone(check), replace(self.node.selection, names=())

@@ -1,4 +1,4 @@
-"""What the checks say of each chip: the one judgement that the Cards screen, the daemon and smoke runs show."""
+"""The findings about each chip: the one judgement that the NPUs screen, the daemon and smoke runs show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Problem:
 
 
 def problems(results: Iterable[Result], subject: str) -> tuple[Problem, ...]:
-    """What is wrong with a chip, or with the NPU that it belongs to, the gravest first; silenced checks say nothing."""
+    """The findings about a chip or its NPU, the most severe first, without silenced ones."""
     found = [
         Problem(finding.severity, result.check, finding.summary)
         for result in results
