@@ -203,3 +203,23 @@ def test_in_a_folder_of_everybody_root_reads_no_more_than_everybody_may(open_fol
     assert LocalHost().read(f"{shared}/log") == "log"
     with pytest.raises(Unavailable, match="cannot be read by"):
         LocalHost().read(f"{shared}/link")
+    of_everybody = _file(open_folder, mode=0o666)
+    open_folder.chmod(0o700)
+    assert LocalHost().read(str(of_everybody)) == "content", "a file that all can write leads nowhere"
+
+
+def test_below_a_folder_of_a_group_a_users_folder_is_still_read_with_his_rights(open_folder: Path) -> None:
+    """As below /var/log, which on some systems a group can write."""
+    secret = _file(open_folder, mode=0o600)
+    log = open_folder / "log"
+    log.mkdir()
+    os.chown(log, 0, BOB)
+    log.chmod(0o775)
+    (log / "of-the-group").write_text("log")
+    hers = log / "hers"
+    hers.mkdir()
+    (hers / "link").symlink_to(secret)
+    give(hers, ALICE)
+    assert LocalHost().read(str(log / "of-the-group")) == "log"
+    with pytest.raises(Unavailable, match="cannot be read by"):
+        LocalHost().read(f"{hers}/link")

@@ -86,7 +86,7 @@ def reader_of(path: str) -> int | None:
     if os.geteuid() != 0 or (here.startswith(_OF_THE_KERNEL) and not here.startswith("/dev/shm/")):  # noqa: S108
         return None
     with contextlib.suppress(OSError):
-        found = foreign_writer(path)
+        found = foreign_writer(path, every_group=True)
         if found is not None:
             return NOBODY if found.is_everybody else found.uid
     return None

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Collection
 
 from npudoctor.host import FileStat
-from npudoctor.records import record
+from npudoctor.records import record, replace
 
 MOST_LINKS = 40
 """As many links as the kernel follows (path_resolution(7))."""
@@ -27,8 +27,8 @@ _ACL = "system.posix_acl_access"
 class Writer:
     """Somebody else who can change a path: the part of it that they can change, and why, as a full clause.
 
-    `uid` is the owner of that part; None where not its owner but a group or everybody (`is_everybody`) is meant, or
-    where it leads nowhere.
+    `uid` is the owner of that part; None where not its owner but a group or everybody is meant, or where it leads
+    nowhere. `is_everybody`: it is a folder in which everybody can replace entries.
     """
 
     path: str
@@ -48,17 +48,19 @@ def foreign_writer(
     read_link: Callable[[str], str | None] | None = None,
     users: Collection[int] | None = None,
     groups: Collection[int] | None = None,
+    every_group: bool = False,
 ) -> Writer | None:
     """The first part of an absolute path that somebody else can change; None where nobody can.
 
-    Trusted are root, `users` and `groups`: without them this process's own user, and its group unless it is root.
+    Trusted are root, `users` and `groups`: without them this process's own user, and its group unless it is root;
+    with `every_group` all groups.
     `look` and `read_link` ask another node; without them this machine is asked. OSError where a part cannot be asked.
     """
     here = look is None  # this machine, and not another node
     if here and _is_plainly_root_s(path):
         return None
     look, read_link = look or _lstat, read_link or _readlink
-    trusted = trusted_by(users=users, groups=groups)
+    trusted = replace(trusted_by(users=users, groups=groups), every_group=every_group)
     done, rest, links = "/", [part for part in path.split("/") if part][::-1], 0
     while True:
         found = look(done)
@@ -116,6 +118,7 @@ class Trusted:
 
     users: frozenset[int]
     groups: frozenset[int]
+    every_group: bool = False
 
     def objection(self, found: FileStat, path: str, *, acl: Callable[[], bool] | None) -> Writer | None:
         """Why one part of a path can be changed by somebody else; None where it cannot.
@@ -129,12 +132,14 @@ class Trusted:
         if found.kind == "link" or sticky or not self._others_write(found, acl):
             return None
         reason = f"other users can write {path}; chmod go-w {path}"
-        return Writer(path=path, uid=None, reason=reason, is_everybody=bool(found.mode & stat.S_IWOTH))
+        return Writer(
+            path=path, uid=None, reason=reason, is_everybody=found.kind == "dir" and bool(found.mode & stat.S_IWOTH)
+        )
 
     def _others_write(self, found: FileStat, acl: Callable[[], bool] | None) -> bool:
         if found.mode & stat.S_IWOTH:
             return True
-        if not found.mode & stat.S_IWGRP:
+        if self.every_group or not found.mode & stat.S_IWGRP:
             return False
         return found.gid not in self.groups or bool(acl and acl())
 
