@@ -171,7 +171,7 @@ def test_healthy_chips_yield_nothing(node: Nodes) -> None:
             ["81078603"],
             Severity.INFO,
             "alarm",
-            "910B3 reports Alarm: the card's network port is down (81078603)",
+            "910B3 reports Alarm: the NPU's network port is down (81078603)",
         ),
         ("Critical", ["DEADBEEF"], Severity.ERROR, "critical", "910B3 reports Critical: unknown fault code DEADBEEF"),
         ("UNKNOWN", [], Severity.ERROR, "other", "910B3 reports UNKNOWN: no fault code"),

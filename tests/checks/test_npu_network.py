@@ -67,7 +67,7 @@ def test_cards_without_ports_are_not_asked(node: Nodes) -> None:
         result = node(product="atlas-300i-duo").check(id)
         assert (result.skip, result.reason) == (
             Skip.NOT_APPLICABLE,
-            "cards of the family 310P have no network port",
+            "NPUs of the family 310P have no network port",
         )
 
 
@@ -189,7 +189,7 @@ def test_ports_that_work_alike_yield_nothing(node: Nodes) -> None:
 def test_one_node_alone_is_not_asked_so_much(node: Nodes) -> None:
     result = node().check("npu.fabric")
     assert result.skip is Skip.NOT_APPLICABLE
-    assert result.reason is not None and result.reason.startswith("one node alone does not use the cards' network")
+    assert result.reason is not None and result.reason.startswith("a single node does not use the NPU network")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_chip_that_can_isolate_no_more_pages_is_an_error(node: Nodes) -> None:
 
 def test_quick_asks_no_chip_for_its_errors(node: Nodes) -> None:
     result = node().check("npu.ecc", profile="quick")
-    assert (result.skip, result.reason) == (Skip.NOT_APPLICABLE, "profile quick asks no card by itself")
+    assert (result.skip, result.reason) == (Skip.NOT_APPLICABLE, "profile quick reads no per-chip pages")
 
 
 def test_a_chip_whose_errors_are_not_shown_leaves_no_verdict(node: Nodes) -> None:

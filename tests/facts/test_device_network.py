@@ -130,7 +130,7 @@ def test_else_the_device_nodes_stand_in_the_order_of_the_table() -> None:
 
 
 def test_without_numbers_nothing_is_asked() -> None:
-    with pytest.raises(Unavailable, match="numbers of the devices"):
+    with pytest.raises(Unavailable, match="device ids unknown"):
         devices(NpuSmiInfo(npus=(Chip(npu_id=0, chip_id=0),)), None)
 
 

@@ -80,7 +80,7 @@ def test_a_table_with_a_failing_exit_status_is_an_answer_all_the_same() -> None:
         (Completed(returncode=3, stderr="boom\n"), Because.FAILED, "exit status 3: boom"),
         (Completed(returncode=3), Because.FAILED, "exit status 3: it printed nothing"),
         ("", Because.FAILED, "printed nothing"),
-        ("hello\n", Because.FAILED, "does not understand"),
+        ("hello\n", Because.FAILED, "unexpected output"),
         (Completed(returncode=0, stdout="x" * 99, truncated=True), Because.FAILED, "more than 8 MiB"),
     ],
 )
@@ -223,6 +223,6 @@ def test_a_copy_without_the_last_border_that_tells_of_every_npu_is_whole() -> No
 def test_half_a_page_of_links_is_no_topology() -> None:
     rows = "\n".join(f"NPU{n} " + " ".join("X" if m == n else "HCCS" for m in range(4)) for n in range(2))
     commands = {"npu-smi info -t topo": f"     NPU0 NPU1 NPU2 NPU3 CPU Affinity\n{rows}\n"}
-    with pytest.raises(Unavailable, match="half a page: its matrix has 2 whole rows for 4 devices") as caught:
+    with pytest.raises(Unavailable, match="an incomplete page: its matrix has 2 whole rows for 4 devices") as caught:
         topology(FakeHost(commands=commands), Options(), NpuSmiInfo())
     assert caught.value.because is Because.FAILED

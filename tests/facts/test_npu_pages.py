@@ -71,7 +71,7 @@ def test_the_links_of_a_chip_are_asked_with_its_number_whatever_its_card() -> No
 
 
 def test_numbers_of_chips_are_asked_by_the_physical_one() -> None:
-    with pytest.raises(NotApplicable, match="no physical numbers"):
+    with pytest.raises(NotApplicable, match="no physical chip ids"):
         ask(ASKED["phyid-remap"], FakeHost())
     info = NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0, phy_id=6),))
     commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text()}
@@ -175,8 +175,8 @@ def test_only_the_clocks_of_chips_at_work_are_asked_for() -> None:
     host = FakeHost(commands={"npu-smi info -t common -i 4": CLOCK})
     found = ask(per_chip.busy_clocks, host, info)
     assert (found.by_subject, found.failed) == ({"npu:4": (1800, 1200)}, {})
-    with pytest.raises(NotApplicable, match="no chip is at work"):
+    with pytest.raises(NotApplicable, match="all chips are idle"):
         ask(per_chip.busy_clocks, FakeHost(), ONE_EACH)
     blank = CLOCK.replace("1800", "NA")
-    with pytest.raises(NotApplicable, match="no clock"):
+    with pytest.raises(NotApplicable, match="no AI Core clock"):
         ask(per_chip.busy_clocks, FakeHost(commands={"npu-smi info -t common -i 4": blank}), info)

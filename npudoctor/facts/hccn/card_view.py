@@ -98,7 +98,7 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
         addresses = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
     statuses = {device: status for device, status in found.items() if status is not None}
     if not statuses:
-        raise NotApplicable("hccn_tool shows the state of no link on this product")
+        raise NotApplicable("hccn_tool shows no link state on this product")
     return CardLinks(
         statuses=statuses,
         subjects=devices.subjects,
@@ -179,10 +179,10 @@ def card_net_health(
 ) -> CardNetHealth:
     """From `hccn_tool -net_health -g`, of devices whose link is up."""
     if not plan.is_roce:
-        raise NotApplicable("the network of a SuperPoD has no health of its own")
+        raise NotApplicable("the SuperPoD network reports no health")
     linked = {device: devices.subjects[device] for device in links.up}
     if not linked:
-        raise NotApplicable("no network port of a card is up")
+        raise NotApplicable("no NPU network port is up")
     health: PerPort[NetHealth] = ask(host, options, NetworkDevices(linked), "net_health")
     return CardNetHealth(
         {device: one.status for device, one in health.by_device.items() if one.status is not None}, health.failed
@@ -213,12 +213,12 @@ def card_fabric(
     Asked in profile full, and elsewhere only where several nodes are configured: one node alone does not need them.
     """
     if not plan.is_roce:
-        raise NotApplicable("the cards of a SuperPoD are joined by HCCS, not by their own network ports")
+        raise NotApplicable("NPUs of a SuperPoD are connected by HCCS, not by network ports")
     if not plan.several and options.profile != "full":
-        raise NotApplicable("one node alone does not use the cards' network; profile full looks at it all the same")
+        raise NotApplicable("a single node does not use the NPU network; profile full checks it anyway")
     linked = NetworkDevices({device: devices.subjects[device] for device in links.up})
     if not linked.subjects:
-        raise NotApplicable("no network port of a card is up")
+        raise NotApplicable("no NPU network port is up")
     failed: dict[str, str] = {}
     first: Unavailable | None = None
     answers: dict[str, Mapping[int, object]] = {}

@@ -88,7 +88,7 @@ PROBES = {page.name: page.probe() for page in PAGES}
 def ask(host: Host, options: Options, devices: NetworkDevices, query: str) -> PerPort[Any]:
     """The answer of every device to a query of the table; Unavailable where none has one."""
     if options.profile == "quick":
-        raise NotApplicable("profile quick asks no card by itself")
+        raise NotApplicable("profile quick reads no per-chip pages")
     page = next(page for page in PAGES if page.query == query)
     commands = {device: (TOOL, "-i", str(device), f"-{query}", "-g") for device in devices.subjects}
     answers = _answers(host, options, list(commands.values()))
@@ -128,13 +128,11 @@ def _answer(host: Host, done: Completed, command: str, page: Page) -> Any:
         if unset is not None and (cause == "not_configured" or (not said and done.returncode in (0, UNSET))):
             return unset
         if cause == "not_supported":
-            raise NotApplicable(f"`{command}` is not answered by this product: {said}") from None
+            raise NotApplicable(f"`{command}` is not supported by this product: {said}") from None
         if cause == "permission_denied" or (host.user.uid != 0 and (cause == "command_failed" or not said)):
             raise Unavailable(
                 f"`{command}` needs root: {said or 'it printed nothing'}", because=Because.NO_RIGHT
             ) from None
         if failure is not None or not said:
             raise Unavailable(f"`{command}` failed: {said or 'it printed nothing'}", because=Because.FAILED) from None
-        raise Unavailable(
-            f"`{command}` printed what npudoctor does not understand: {problem}", because=Because.FAILED
-        ) from None
+        raise Unavailable(f"`{command}` printed unexpected output: {problem}", because=Because.FAILED) from None

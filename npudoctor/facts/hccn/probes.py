@@ -25,7 +25,7 @@ def network_devices(info: NpuSmiInfo | None, nodes: DeviceNodes | None, cards: C
     """From the numbers in npu-smi's table, else from /dev, in the order of the table."""
     families = [knowledge.hardware().family(id) for id in cards.families]
     if families and all(family is not None and family.device_nic is False for family in families):
-        raise NotApplicable(f"cards of the family {' and '.join(cards.families)} have no network port")
+        raise NotApplicable(f"NPUs of the family {' and '.join(cards.families)} have no network port")
     chips = info.npus if info is not None else ()
     numbers = [_own_number(chip) for chip in chips]
     if chips and None not in numbers and len(set(numbers)) == len(chips):
@@ -34,7 +34,7 @@ def network_devices(info: NpuSmiInfo | None, nodes: DeviceNodes | None, cards: C
         )
     here = nodes.numbers if nodes is not None else ()
     if not here:
-        raise Unavailable("the numbers of the devices are not known: neither npu-smi nor /dev shows a card")
+        raise Unavailable("device ids unknown: no NPU in npu-smi or /dev")
     if len(here) == len(chips):
         return NetworkDevices({number: subject_of(chip, chips) for number, chip in zip(here, chips, strict=True)})
     return NetworkDevices({number: f"npu:{number}" for number in here})

@@ -67,7 +67,7 @@ def _gravest(reasons: list[Unavailable]) -> Unavailable:
 
 
 def _not_understood(command: tuple[str, ...], problem: ParseError) -> Unavailable:
-    text = f"`{' '.join(command)}` printed what npudoctor does not understand: {problem}"
+    text = f"`{' '.join(command)}` printed unexpected output: {problem}"
     return Unavailable(text, because=Because.FAILED)
 
 

@@ -103,7 +103,7 @@ def chips(
             "PCI",
         )
     if nodes is None:
-        raise Unavailable("neither npu-smi nor /dev could be asked for cards", because=Because.NOT_RECORDED)
+        raise Unavailable("NPUs unknown: no answer from npu-smi or /dev", because=Because.NOT_RECORDED)
     return Chips((), "/dev")
 
 

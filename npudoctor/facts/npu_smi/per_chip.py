@@ -83,7 +83,7 @@ def physical_chips(info: NpuSmiInfo) -> Places:
     """Each chip by its physical id, of the products whose table shows one."""
     places = {subject_of(chip, info.npus): ("-p", str(chip.phy_id)) for chip in info.npus if chip.phy_id is not None}
     if not places:
-        raise NotApplicable("npu-smi shows no physical numbers of chips here")
+        raise NotApplicable("npu-smi lists no physical chip ids on this product")
     return places
 
 
@@ -132,7 +132,7 @@ PROBES = {page.name: page.probe() for page in PAGES}
 def ask(host: Host, options: Options, query: str, places: Places, parse: Callable[[str], P]) -> PerChip[P]:
     """The page of every subject; Unavailable where none has one."""
     if options.profile == "quick":
-        raise NotApplicable("profile quick asks no card by itself")
+        raise NotApplicable("profile quick reads no per-chip pages")
     commands = {subject: (TOOL, "info", "-t", query, *words) for subject, words in places.items()}
 
     def read(subject: str, answer: Completed) -> P:
@@ -140,7 +140,7 @@ def ask(host: Host, options: Options, query: str, places: Places, parse: Callabl
         try:
             return parse(answer_of(answer, command))
         except ParseError as problem:
-            reason = f"`{command}` printed what npudoctor does not understand: {problem}"
+            reason = f"`{command}` printed unexpected output: {problem}"
             raise Unavailable(reason, because=Because.FAILED) from None
 
     answers = ask_each(host, list(commands.values()), timeout=options.tool_timeout_s)
@@ -183,7 +183,7 @@ class HealthPages:
 def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     """From `npu-smi info -t health`, only of chips that npu-smi's table does not show as OK."""
     if options.profile == "quick":
-        raise NotApplicable("profile quick asks no card by itself")
+        raise NotApplicable("profile quick reads no per-chip pages")
     places = chips(info)
     sick = [subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False]
     with contextlib.suppress(Unavailable):
@@ -217,7 +217,7 @@ def hot_memories(host: Host, options: Options, info: NpuSmiInfo) -> HotMemories:
     places = chips(info)
     warm = [chip for chip in info.npus if chip.hbm_total_mb and (chip.temp_c or 0) >= WARM_FROM_CELSIUS]
     if not warm:
-        raise NotApplicable("no chip is warm enough for its memory to be hot")
+        raise NotApplicable("no chip is warm enough for hot HBM")
     wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in warm)}
     pages = ask(host, options, "memory", wanted, parse_memory)
     found = {subject: page.hbm_temp_c for subject, page in pages.by_subject.items() if page.hbm_temp_c}
@@ -234,7 +234,7 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
     places = chips(info)
     busy = [chip for chip in info.npus if (chip.aicore_pct or 0) >= AT_WORK_FROM_PERCENT]
     if not busy:
-        raise NotApplicable("no chip is at work: the clock of an idle one says nothing")
+        raise NotApplicable("all chips are idle; clock check applies under load only")
     wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in busy)}
     pages = ask(host, options, "common", wanted, parse_common)
     clocks: dict[str, tuple[int, int]] = {}
@@ -243,5 +243,5 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
             if chip.aicore_freq_mhz and chip.aicore_cur_freq_mhz:
                 clocks.setdefault(subject, (chip.aicore_freq_mhz, chip.aicore_cur_freq_mhz))
     if not clocks:
-        raise NotApplicable("npu-smi shows no clock of the AI cores of this product")
+        raise NotApplicable("npu-smi shows no AI Core clock on this product")
     return BusyClocks(clocks, pages.failed)

@@ -138,7 +138,7 @@ def _why_no_table(done: Completed, failure: NpuSmiFailure | None, problem: Parse
         return f"`npu-smi info` failed with exit status {done.returncode}: {last or 'it printed nothing'}"
     if not (done.stdout + done.stderr).strip():
         return "`npu-smi info` printed nothing"
-    return f"`npu-smi info` printed what npudoctor does not understand: {problem}"
+    return f"`npu-smi info` printed unexpected output: {problem}"
 
 
 @probe
@@ -174,7 +174,7 @@ def answer_of(done: Completed, command: str) -> str:
         return done.stdout
     said = _last_line(done.stdout + done.stderr)
     if failure.cause in ("not_supported", "not_supported_in_container", "command_not_understood"):
-        raise NotApplicable(f"`{command}` is not answered by this product: {said}")
+        raise NotApplicable(f"`{command}` is not supported by this product: {said}")
     raise Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)
 
 
@@ -185,7 +185,7 @@ def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
     rows = sum(1 for row in found.matrix if len(row) == len(found.devices))
     if rows < len(found.devices):
         problem = f"its matrix has {rows} whole rows for {len(found.devices)} devices"
-        raise Unavailable(f"`npu-smi info -t topo` printed half a page: {problem}", because=Because.FAILED)
+        raise Unavailable(f"`npu-smi info -t topo` printed an incomplete page: {problem}", because=Because.FAILED)
     return found
 
 
