@@ -48,7 +48,7 @@ LAYERS = {
     "npudoctor.injection": set(),
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
-        "cards",
+        "chip_problems",
     },
     "npudoctor.compare": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"},
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},

@@ -125,7 +125,7 @@ FAULTS = {
     "wrong world size": Fault(
         inject="rank:1,kind:world-size",
         check="smoke.rendezvous",
-        summary="rank 1 cannot join: it was started with WORLD_SIZE=3, and 2 ranks were planned",
+        summary="rank 1 cannot join: WORLD_SIZE mismatch: started with 3, expected 2",
         blamed=(1, "rendezvous", "world-size"),
     ),
 }

@@ -72,7 +72,7 @@ def test_every_launcher_starts_the_same_ranks(smoke: Smoke, launcher: str) -> No
 
 
 def test_a_launcher_that_the_target_lacks_is_named(smoke: Smoke) -> None:
-    with pytest.raises(Refused, match="lacks accelerate"):
+    with pytest.raises(Refused, match="accelerate is missing"):
         smoke(fresh=True, launcher="accelerate")
 
 
@@ -146,7 +146,7 @@ def test_zero_shards_to_the_same_losses(smoke: Smoke, strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["zero2", "zero3"])
 def test_zero_without_deepspeed_says_what_is_missing(smoke: Smoke, strategy: str) -> None:
-    with pytest.raises(Refused, match="lacks DeepSpeed"):
+    with pytest.raises(Refused, match="DeepSpeed, required by"):
         smoke(fresh=True, strategy=strategy)
 
 

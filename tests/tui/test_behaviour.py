@@ -70,7 +70,7 @@ def test_what_waits_for_a_login_is_no_failure() -> None:
         assert app.diagnosis.headline().check == "python.pairing"
         app.diagnosis.expect("cann.environment", "reboot")
         blocks = detail.blocks(app.diagnosis, "cann.environment")
-        assert any("when the node boots" in block.text for block in blocks)
+        assert any("after a reboot" in block.text for block in blocks)
 
     play("new-node", acts)
 
@@ -553,7 +553,7 @@ def test_a_list_without_rows_says_why_and_offers_nothing() -> None:
         await press(pilot, "slash", *"zzz")
         await until(pilot, lambda: "no matching check" in text(app))
         last = text(app).splitlines()[-1]
-        assert last.split() == ["enter", "Keep", "esc", "Show", "all"]
+        assert last.split() == ["enter", "Apply", "esc", "Show", "all"]
         await press(pilot, "enter")
         await until(
             pilot, lambda: app.screen.check_action("fix", ()) is None and app.screen.query_one(CheckList).chosen is None
