@@ -55,5 +55,5 @@ def test_what_was_seen_is_text_whatever_it_is(text: str) -> None:
 def test_the_page_says_what_is_wrong_and_how_to_mend_it(capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["check", "hccl.ports-reserved", "--simulate", "new-node", "--format", "html"]) == 0
     page = Reader(capsys.readouterr().out)
-    assert "are not reserved" in page.text and "npudoctor fix hccl.reserve-ports" in page.text
+    assert "HCCL ports not reserved" in page.text and "npudoctor fix hccl.reserve-ports" in page.text
     assert page.tags[:2] == ["html", "head"] and "script" not in page.tags and "link" not in page.tags

@@ -100,7 +100,7 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
         running.until(lambda: any("rejected" in one for one in running.get("/readyz").json()["troubles"]))
         (tmp_path / "config.toml").write_text(FAST.replace("quick_s = 1", 'quick_s = 2\ngroup = "root"'))
         os.kill(running.pid, signal.SIGHUP)
-        running.until(lambda: "group only after a restart" in running.log)
+        running.until(lambda: "restart required for group" in running.log)
         running.until(lambda: running.get("/readyz").json()["troubles"] == [])
         assert running.end() == 0
         listener.join(30)

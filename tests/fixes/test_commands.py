@@ -65,7 +65,7 @@ def test_what_was_cut_off_is_undone_before_the_next_fix(
     kept.write_file(path, kept.read(path).replace("applied", "applying", 1).encode())
     capsys.readouterr()
     assert main([*again, *NODE, "--dry-run"]) in (0, 1)
-    assert f"cut off, and to be undone before anything else: {run}" in capsys.readouterr().err
+    assert f"interrupted runs must be undone first: {run}\n" in capsys.readouterr().err
     assert main([*again, *NODE]) == 7
     assert "$ npudoctor fix --recover" in capsys.readouterr().err
     assert main([*again, *NODE, "--yes"]) in (0, 1)
@@ -81,12 +81,12 @@ def test_what_was_cut_off_is_undone_before_the_next_fix(
     [
         (["hccl.reserve-ports"], 7, "--simulate new-node --yes"),
         (["hccl.reserve-ports", "--dry-run"], 0, "60000-60031"),
-        (["no.such", "--yes"], 2, "there is no fix 'no.such'"),
+        (["no.such", "--yes"], 2, "unknown fix 'no.such'; known are "),
         (["--set", "a=b"], 2, "--set requires exactly one fix"),
-        (["hccl.reserve-ports", "--set", "ports"], 2, "write key=value"),
+        (["hccl.reserve-ports", "--set", "ports"], 2, "--set ports: expected key=value"),
         (["hccl.reserve-ports", "--set", "port=1", "--yes"], 7, "port is not known; it takes ports"),
         (["hccl.reserve-ports", "--set", "ports=abc", "--yes"], 7, "is not a port"),
-        (["hccl.reserve-ports", "--all-safe"], 2, "one of them"),
+        (["hccl.reserve-ports", "--all-safe"], 2, "expected one of: fix ids, --all-safe, --recover"),
         (["npu.release", "--yes"], 7, "$ npudoctor fix npu.release --simulate new-node --set pids=4711"),
         (["npu.release", "--set", "pids=1,x"], 7, "valid integer"),
         (["container.run-command", "--set", "image=a;b", "--dry-run"], 7, "not the name of an image: 'a;b'"),
@@ -122,7 +122,7 @@ def test_a_recording_is_previewed_and_never_changed(tmp_path: Path, capsys: pyte
     assert main(["env", *node]) == 0
     for words in (["fix", "--all-safe", "--yes"], ["fix", "--recover"], ["setup", "--yes"], ["undo"], ["history"]):
         assert main([*words, *node]) == 7
-        assert "a recording cannot be changed" in capsys.readouterr().err
+        assert "recordings are read-only" in capsys.readouterr().err
 
 
 def test_setup_makes_a_new_node_healthy_and_finds_nothing_to_do_after_that(

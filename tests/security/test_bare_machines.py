@@ -55,6 +55,9 @@ def on(machine: str, tools: Path, *words: str) -> "subprocess.CompletedProcess[s
     """npudoctor on that machine."""
     if machine in AS and not shutil.which("setpriv"):
         pytest.skip("setpriv (util-linux) is not installed")
+    here = (sys.executable, sys.prefix, str(Path(__file__).resolve()))
+    if "/tmp" in MACHINES[machine] and any(path.startswith("/tmp/") for path in here):
+        pytest.skip("npudoctor is below /tmp here, which this machine does not have")
     prepare = f"mount --make-rprivate /; {MACHINES[machine].replace('{folder}', str(tools / 'empty'))}"
     script = f'{prepare}; cd /; exec {AS.get(machine, "")} "$@"'
     argv = ["unshare", "--mount", "sh", "-ec", script, "sh", sys.executable, "-c", ENTRY, *words]

@@ -117,7 +117,7 @@ def test_with_the_home_of_a_user_root_passes_over_his_configuration_and_says_so(
     assert config.load().profile == "quick", "what lies in /etc counts then"
     assert main(["check", "npu.present", *SIMULATED]) == 0
     said = capsys.readouterr().err
-    assert said.count(f"{mine} is passed over") == 1
+    assert said.count(f"{mine} is ignored") == 1
 
 
 @as_root

@@ -252,7 +252,7 @@ def test_a_probe_asks_the_daemon_over_its_socket(
         code = main(["healthcheck", "--ask", what, "--socket", str(path), "--timeout", "60"])
         return code, capsys.readouterr().out
 
-    assert ask("livez", served.path) == (0, "healthy: the daemon works\n")
+    assert ask("livez", served.path) == (0, "healthy: daemon is alive\n")
     code, line = ask("livez", tmp_path / "no-such")
     assert (code, "no daemon answers on" in line) == (1, True)
     with socket.socket(socket.AF_UNIX) as silent:

@@ -190,7 +190,7 @@ def test_a_fix_on_a_path_of_another_user_is_refused(
 def test_root_is_refused_a_new_file_where_everybody_can_write(shared: Path) -> None:
     for path in (shared / "env.sh", shared / "new" / "env.sh"):
         last = applied(WriteFile(str(path), "x\n"), shared.parent / "state")
-        assert (last.outcome, "all users can write" in last.reason) == (runner.Outcome.REFUSED, True)
+        assert (last.outcome, "is writable by all users" in last.reason) == (runner.Outcome.REFUSED, True)
     own = shared / "roots"
     own.write_text("old\n")
     assert applied(WriteFile(str(own), "new\n"), shared.parent / "state").outcome is runner.Outcome.APPLIED

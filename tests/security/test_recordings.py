@@ -329,6 +329,6 @@ def test_record_redact_says_what_is_left_to_read(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0
-    assert "Read before sending" in done.stderr
+    assert "Review before sending" in done.stderr
     assert "commands/journalctl -k --since -7d/stdout: kernel log lines" in done.stderr
     assert "busy-node" not in done.stdout + done.stderr

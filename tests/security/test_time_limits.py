@@ -130,7 +130,7 @@ def test_the_limit_of_the_configuration_counts_too(written: Callable[[str], str]
 def test_a_check_that_ends_or_crashes_the_process_is_no_healthy_node(written: Callable[[str], str]) -> None:
     done = check(written(plugin.LEAVES))
     assert done.returncode == 3
-    assert "was ended from within, with exit code 0" in " ".join(done.stdout.split())
+    assert "exited unexpectedly, with exit code 0" in " ".join(done.stdout.split())
     done = check(written(plugin.CRASHES))
     assert done.returncode == 3
     assert "was killed by SIGSEGV" in " ".join(done.stdout.split())
@@ -257,7 +257,7 @@ def test_a_check_that_never_ends_or_crashes_does_not_end_the_daemon(
 ) -> None:
     running = daemon("--plugin", written(text))
     running.until(lambda: running.get("/livez").status_code == 200)
-    running.until(lambda: "the process that looks" in str(running.get("/readyz").json()["reason"]))
+    running.until(lambda: "the check process" in str(running.get("/readyz").json()["reason"]))
     for _ in range(8):
         assert running.get("/livez").status_code == 200
     assert running.end() == 0
@@ -269,7 +269,7 @@ def test_a_plugin_that_hangs_when_it_is_imported_does_not_end_the_daemon(
 ) -> None:
     path = written("import os\nos._exit(0)\n")
     running = daemon("--plugin", path)
-    running.until(lambda: "ended by itself" in str(running.get("/readyz").json()["reason"]))
+    running.until(lambda: "the check process exited with code 0" in str(running.get("/readyz").json()["reason"]))
     assert running.get("/livez").status_code == 200
     Path(path).write_text("")
     running.until(lambda: running.get("/readyz").status_code == 200)

@@ -445,7 +445,7 @@ def test_ranks_run_as_the_user_and_a_link_in_his_logs_leads_nowhere(open_folder:
 def test_root_keeps_no_logs_where_others_can_write(open_folder: Path) -> None:
     folder = give(_tool(open_folder / "hers"), ALICE)
     request = plan.Request(device="cpu", ranks=1, keep_logs=str(folder))
-    with pytest.raises(plan.Misused, match="root keeps no logs where others can write"):
+    with pytest.raises(plan.Misused, match="must not be writable by other users when run as root"):
         list(runner.run(plan.make(request, plan.Known(python="/bin/true", environ=dict(CLEAN)))))
 
 

@@ -617,7 +617,7 @@ def test_a_site_turns_it_off_and_no_other_file_turns_it_on(
             monkeypatch.setenv("NPUDOCTOR_CONFIG", variable)
         assert main(["web", *words]) == 2
         said = capsys.readouterr().err
-        assert said == f"npudoctor: npudoctor web is turned off for this machine: [web] enabled = false in {site}\n"
+        assert said == f"npudoctor: npudoctor web is disabled on this machine: [web] enabled = false in {site}\n"
 
 
 def test_a_user_turns_it_off_for_himself_and_a_mistake_is_said(
@@ -630,7 +630,7 @@ def test_a_user_turns_it_off_for_himself_and_a_mistake_is_said(
     assert str(own) in capsys.readouterr().err
     monkeypatch.setattr(config, "SYSTEM", str(own))
     for text, problem in (
-        ("[web]\nenable = true\n", "in [web]: there is no key 'enable'; known are enabled"),
+        ("[web]\nenable = true\n", "in [web]: unknown key 'enable'; known are enabled"),
         ("[web]\nenabled = 'perhaps'\n", "in [web]: enabled: "),
         ("web = false\n", "web: "),
         ("[web\n", "not valid TOML"),
