@@ -152,8 +152,8 @@ def test_a_job_starts_on_free_cards_only(slurm: Slurm) -> None:
     slurm.scenario = "in-service"
     busy = slurm.run("prolog.sh", {"SLURM_JOB_ID": "7"})
     assert busy.returncode == 1
-    assert busy.stderr.startswith("npudoctor: npu:0: python3 (pid ")
-    assert "State=DRAIN Reason=npudoctor: npu:0: python3" in slurm.updates[0]
+    assert busy.stderr.startswith("npudoctor: npu:0: chip in use by python3 (pid ")
+    assert "State=DRAIN Reason=npudoctor: npu:0: chip in use by python3" in slurm.updates[0]
 
 
 @pytest.mark.parametrize(("cards", "code"), [("0,1,3", 0), ("2", 1)])

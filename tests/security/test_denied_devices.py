@@ -44,8 +44,8 @@ def _import(host: OfAlice, check: str = "python.import-torch-npu") -> Any:
 def test_what_a_user_who_may_open_no_card_cannot_import_is_not_known_and_names_the_way_out() -> None:
     result = _import(OfAlice())
     assert (result.status, result.because) == (Status.SKIPPED, Because.NO_RIGHT)
-    assert "alice, as whom this Python runs, may not open /dev/davinci0" in result.reason
-    assert "name another Python with --python" in result.reason
+    assert "runs as user alice, who has no access to /dev/davinci0" in result.reason
+    assert "name another one with --python" in result.reason
     assert not [result.check for result in run(OfAlice(), profile="full").results if result.status is Status.ERROR]
 
 

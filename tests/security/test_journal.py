@@ -110,7 +110,7 @@ def test_a_plain_user_is_told_that_the_journal_of_root_is_not_to_be_seen(open_fo
     os.setegid(ALICE)
     os.seteuid(ALICE)
     try:
-        with pytest.raises(Refused, match="only its owner can see the journal"):
+        with pytest.raises(Refused, match="only its owner can read the journal"):
             runner.history(LocalHost(), state=str(state))
         last = list(runner.undo(LocalHost(), state=str(state)))[-1]
     finally:

@@ -173,6 +173,7 @@ def test_the_worker_is_written_for_python_3_7() -> None:
 
 @pytest.mark.skipif(not interpreters(), reason="there is no other Python here")
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.parts[-3])
+@pytest.mark.slow  # under load a rank may be ended before it has said why
 def test_the_worker_reports_from_any_python_since_3_7(smoke: Smoke, python: Path) -> None:
     """Without a torch: the connection, the failure and its text are the standard library's part."""
     ran = smoke(python=python)

@@ -101,7 +101,7 @@ def test_from_the_command_line_two_cards_train_through_torch_npu_and_hccl(
         ("npu:1", "npu:1", "memory-seen"),
     ]
     assert report.loss == pytest.approx(report.reference_loss, rel=1e-4)
-    assert any("the driver had let go of all cards" in note for note in report.notes)
+    assert any("the driver released all devices" in note for note in report.notes)
 
 
 def test_arithmetic_that_does_nothing_is_caught(on_cards: Smoke) -> None:

@@ -88,8 +88,8 @@ def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) 
         ("2", "AI Core"),
         ("3", "CPU affinity"),
         ("4", "VERSIONS"),
-        ("5", "starts it"),
-        ("6", "changed nothing"),
+        ("5", "Trains a tiny model"),
+        ("6", "No changes by npudoctor"),
     ):
         terminal.press(key)
         terminal.shows(seen)
@@ -118,7 +118,7 @@ def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) 
 
 def test_a_signal_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
     terminal.start("tui", "--simulate", "healthy-a3")
-    terminal.shows("nothing is wrong")
+    terminal.shows("No problems found")
     pane = int(terminal("display-message", "-p", "#{pane_pid}"))
     children = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGTERM)
@@ -179,7 +179,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
     terminal.shows("ready:")
     words = f"LC_ALL=C.UTF-8 '{sys.executable}' -m npudoctor tui --simulate bare-host; echo ended with $?"
     terminal("send-keys", words, "Enter")
-    terminal.shows("PROBLEMS", "there is no Ascend card on this host", "q Quit")
+    terminal.shows("PROBLEMS", "Ascend NPU", "q Quit")
     terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
     before = terminal.settled()
     terminal.press("C-z")
