@@ -118,5 +118,5 @@ def test_the_driver_is_waited_for_until_the_cards_are_as_before() -> None:
     shown = iter([{"npu:0": (5000.0, ()), "npu:1": (9000.0, ())}, {"npu:0": (3010.0, ()), "npu:1": (9000.0, ())}])
     assert session.let_go({"npu:0": 3000.0}, lambda: next(shown)).startswith("the driver released all devices 1 s")
     held = session.let_go({"npu:0": 3000.0}, lambda: {"npu:0": (5000.0, ())}, patience_s=0.0)
-    assert held.startswith("memory still in use")
+    assert held.startswith("memory still in use 0 s after the run: npu:0")
     assert "may take up to 20 s" in session.let_go({}, dict)

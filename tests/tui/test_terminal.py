@@ -179,7 +179,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
     terminal.shows("ready:")
     words = f"LC_ALL=C.UTF-8 '{sys.executable}' -m npudoctor tui --simulate bare-host; echo ended with $?"
     terminal("send-keys", words, "Enter")
-    terminal.shows("PROBLEMS", "Ascend NPU", "q Quit")
+    terminal.shows("PROBLEMS", "Ascend NPU not found on this host", "q Quit")
     terminal.until(lambda seen: re.search(r"\d\d:\d\d · \d", seen))
     before = terminal.settled()
     terminal.press("C-z")
