@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from npudoctor.host import Host, MutableHost, Unavailable, real_path
 from npudoctor.host.live.trust import foreign_writer
+from npudoctor.privacy.credentials import masked
 from npudoctor.records import record
 from npudoctor.steps import Obstacle, Step, StepFailed, access_to, messages
 
@@ -258,10 +259,12 @@ def _text(host: Host, path: str, encoding: str = "utf-8") -> str | None:
 
 
 def unified(path: str, old: str, new: str, *, gone: bool = False) -> str:
-    """A unified diff between what a file holds now and what it would hold; empty where they are the same."""
+    """A unified diff between what a file holds now and what it would hold, credentials masked; empty if the same."""
     import difflib  # here, because a check never needs it
 
     then = "/dev/null" if gone else f"{path} (then)"
+    if (masked_old := masked(old)) != (masked_new := masked(new)):  # else only credentials change: shown line by line
+        old, new = masked_old, masked_new
     lines = difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), f"{path} (now)", then)
-    shown = (line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines)
-    return "".join(shown)
+    shown = (f"{line[:1]}{masked(line[1:])}" for line in lines)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in shown)

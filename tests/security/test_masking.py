@@ -30,11 +30,12 @@ from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.privacy import command_lines, recording_policy
 from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
-from npudoctor.sdk import Options
+from npudoctor.sdk import Options, RemoveFile, WriteFile
 from npudoctor.selection import Selection
 from npudoctor.tui.app import DoctorApp
 from tests.daemon.conftest import Asker, Running, Watched
 from tests.plain_user import ALICE, as_root, identity
+from tests.security.test_paths import applied
 from tests.tui.driving import Driver, node_of, play_on, press
 from tests.tui.driving import text as shown_by
 
@@ -258,7 +259,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
 def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
     """A recording by hand with the credentials still in it, over every output of the command line."""
     _write_by_hand(files, folder)
-    commands = [["check"], ["check", "-v"], ["facts"], ["facts", "--json"], ["fix", "--all", "--dry-run"]]
+    commands = [["check"], ["check", "-v"], ["facts"], ["facts", "--json"], ["fix", "--all-safe", "--dry-run"]]
     formats = ("json", "junit", "html", "markdown", "nagios", "npd")
     for words in [*commands, *(["check", "--format", name] for name in formats)]:
         out = io.StringIO()
@@ -396,3 +397,20 @@ def test_long_arguments_cost_a_check_nothing() -> None:
     with holding(0, "a" * 60_000, "A0_-" * 15_000):
         long = min(took() for _ in range(3))
     assert long < 3 * without + 0.1
+
+
+def test_no_preview_of_a_file_and_no_journal_shows_what_else_the_file_holds(tmp_path: Path) -> None:
+    """What the undo needs is kept, for its owner alone; what is shown has the credentials masked."""
+    path, state = tmp_path / "profile", tmp_path / "state"
+    old = "\n".join([*NAMED, *(f"export THING={shape}" for shape in SHAPES), f"export API_TOKEN={S}", ""])
+    path.write_text(old)
+    applied(WriteFile(str(path), f"{old}export HCCL_IF_BASE_PORT=60000\n"), state)
+    applied(RemoveFile(str(path)), state)
+    for words in (["history"], ["history", "--json"], ["undo"]):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+            main([*words, "--state", str(state)])
+        assert "profile" in out.getvalue() or words == ["history"], (words, out.getvalue())
+        assert not leaks(out.getvalue()), (words, leaks(out.getvalue()))
+    for kept in (one for one in state.rglob("*") if one.is_file()):
+        assert kept.stat().st_mode & 0o077 == 0 or not leaks(kept.read_text(errors="replace")), kept
