@@ -84,7 +84,7 @@ def _explain_log(args: argparse.Namespace) -> int:
     document = documents.of_log(found, plugins.load().checks)
     if args.json:
         write_json(document)
-    elif found.knows:
+    elif found.knows or found.answer:
         from npudoctor.cli import explained
 
         write(explained.log(document, no_color=args.no_color), colored=True)
@@ -102,7 +102,7 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
         elif file.problem:
             unpack = "; unpack it and pipe it into --log -" if file.problem.startswith("compressed") else ""
             yield f"{file.name} was not read: {file.problem}{unpack}"
-    if found.knows or not read:
+    if found.knows or found.answer or not read:
         return
     name = read[0].name if len(read) == 1 else f"{len(read)} files"
     foreign = "; the text is in another language" if all(file.foreign for file in read) else ""

@@ -17,6 +17,7 @@ LABEL = 13
 
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _ALSO = 4
+_WITHHELD = "steps that reset, reinstall or end something are left out: run the checks first, the log is weak evidence"
 _QUOTED = 3
 _HOW = {
     "time": "by time stamps",
@@ -155,17 +156,21 @@ class _Page:
     def log(self, document: Mapping[str, Any]) -> None:
         self._names = _short([file["name"] for file in document["files"]])
         pitfalls = document["pitfalls"]
-        if pitfalls:
+        answer = document["answer"]
+        if answer:
+            self._answer(answer)
+        if pitfalls and not answer:
             self._suspect(pitfalls[0])
         for message in () if pitfalls else document["messages"]:
             self._title(message["meaning"])
             self._quote("evidence", message["text"])
             self._item("at", self._where(message))
         self._ranks(document)
-        if len(pitfalls) > 1:
+        others = [*(pitfalls if answer else pitfalls[1:])[:_ALSO], *document["notices"]]
+        if others:
             self.blank()
-            self._title("Other possible causes")
-            for other in pitfalls[1 : 1 + _ALSO]:
+            self._title("Also in the log" if answer else "Other possible causes")
+            for other in others:
                 how = "usually a consequence" if other["follows_from_another"] else other["certainty"]
                 self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
         if document["codes"]:
@@ -177,18 +182,30 @@ class _Page:
             self.blank()
             self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)
 
+    def _answer(self, answer: Mapping[str, Any]) -> None:
+        self._title(answer["title"], style="bold red")
+        self._quote("evidence", answer["evidence"]["text"])
+        self._item("at", self._where(answer["evidence"]))
+        self._item("because", answer["because"])
+        self._fix_steps(answer["steps"], root=None)
+
     def _suspect(self, pitfall: Mapping[str, Any]) -> None:
         aside = pitfall["id"] + ("" if pitfall["certainty"] == "clear" else f", {pitfall['certainty']}")
         self._title(pitfall["title"], aside, style=_SEVERITY.get(pitfall["severity"], "bold"))
         self._quote("evidence", pitfall["evidence"][0]["text"])
         self._item("at", self._where(pitfall["evidence"][0]))
         self._item("cause", pitfall["cause"])
-        self._fix_steps(pitfall["mend"], root=_root(pitfall))
+        self._fix_steps(pitfall["mend"], root=_root(pitfall) if pitfall["mend"] else None)
+        if pitfall["steps_withheld"]:
+            self._item("", f"({_WITHHELD})")
         self._detected_by(pitfall["foreseen_by"])
 
     def _ranks(self, document: Mapping[str, Any]) -> None:
         first, blamed = document["first_failure"], document["blamed"]
+        answer = document["answer"]
         unexplained = document["unexplained"]
+        if unexplained and answer and answer["evidence"]["text"] == unexplained["text"]:
+            unexplained = None
         several = first and first["who"] and first["of"] > 1
         if not (blamed or unexplained or several):
             return

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from npudoctor import knowledge
+from npudoctor.explain import answers, figures
+from npudoctor.explain.answers import Answer, AnswerKind
+from npudoctor.explain.figures import Memory
 from npudoctor.explain.lines import Source, source_of_file
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
-from npudoctor.explain.scoring import STRONG, Suspect, Times, suspects
+from npudoctor.explain.scoring import STRONG, Suspect, Times, is_generic, suspects
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.records import record, replace
 
@@ -43,7 +46,10 @@ class FirstFailure:
 
 @record(frozen=True, kw_only=True)
 class Diagnosis:
-    """The diagnosis. `unexplained` is the first exception without a known cause."""
+    """The diagnosis. `unexplained` is the first exception without a known cause.
+
+    `answer` explains the failure where no known issue does; `notices` are issues that stop no job, found beside it.
+    """
 
     suspects: tuple[Suspect, ...]
     codes: tuple[CodeSeen, ...]
@@ -53,29 +59,57 @@ class Diagnosis:
     unexplained: Sighting | None
     files: tuple[FileRead, ...]
     counts: Mapping[tuple[Kind, str], int]
+    answer: Answer | None = None
+    notices: tuple[Suspect, ...] = ()
 
     @property
     def knows(self) -> bool:
         """Whether any known error was found."""
-        return bool(self.suspects or self.messages or any(seen.code for seen in self.codes))
+        own = self.answer is not None and self.answer.kind is AnswerKind.JOB_TOO_LARGE
+        return bool(own or self.suspects or self.messages or any(seen.code for seen in self.codes))
 
 
 def diagnose(scanner: Scanner) -> Diagnosis:
     """Diagnose from the sightings of a scanner."""
-    seen = _attributed(scanner.sightings, scanner.files)
+    seen, memories = figures.weighed(_attributed(scanner.sightings, scanner.files))
     times = _times(seen)
     ranked = suspects(seen, times)
+    if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
+        ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
     unexplained = _unexplained(seen)
+    first = _first_failure(seen, times, scanner.files, unexplained)
+    answer = _answer(ranked, memories, seen, first)
     return Diagnosis(
-        suspects=ranked,
+        suspects=tuple(one for one in ranked if answer is None or one.pitfall.severity == "error"),
         codes=_codes(seen, scanner),
         messages=_messages(seen),
-        first_failure=_first_failure(seen, times, scanner.files, unexplained),
+        first_failure=first,
         blamed=tuple({one.found.what: one for one in reversed(seen) if one.found.kind is Kind.BLAME}.values()),
         unexplained=min(unexplained, key=_place, default=None),
         files=tuple(scanner.files),
         counts=scanner.counts,
+        answer=answer,
+        notices=tuple(one for one in ranked if answer is not None and one.pitfall.severity != "error"),
     )
+
+
+def _answer(
+    ranked: Sequence[Suspect],
+    memories: Sequence[Memory],
+    seen: Sequence[Sighting],
+    first: FirstFailure | None,
+) -> Answer | None:
+    """What explains the failure where no known issue does but consequences and warnings."""
+    if any(one.pitfall.severity == "error" and not one.pitfall.consequence for one in ranked):
+        return None
+    if answer := answers.of_memory(memories):
+        return answer
+    exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
+    if first and first.sighting in exceptions:
+        exceptions = [first.sighting, *exceptions]
+    elif any(one.pitfall.consequence for one in ranked):
+        exceptions = []
+    return answers.of_program(exceptions, seen) or (None if ranked else answers.of_sentence(seen))
 
 
 def _place(one: Sighting) -> tuple[int, int]:
@@ -135,12 +169,13 @@ def _is_failure(one: Sighting) -> bool:
     if one.found.kind is Kind.SYMPTOM:
         pitfall = knowledge.pitfalls().pitfall(one.found.what)
         return pitfall is not None and pitfall.severity == "error"
-    return one.found.kind in (Kind.CODE, Kind.EXCEPTION)
+    return one.found.kind in (Kind.CODE, Kind.EXCEPTION, Kind.MEMORY)
 
 
-def _unexplained(seen: Sequence[Sighting]) -> list[Sighting]:
-    """The exceptions without a known error near them."""
-    known = [one for one in seen if one.found.kind in (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE)]
+def _unexplained(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
+    """The exceptions without a known error near them; with `generic`, also those near mere wrappers."""
+    kinds = (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE, Kind.MEMORY)
+    known = [one for one in seen if one.found.kind in kinds and not (generic and is_generic(one))]
     return [
         one
         for one in seen
@@ -158,6 +193,8 @@ def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
     """Whether a failure may be the cause of others."""
     if one.found.kind is Kind.EXCEPTION:
         return one in unexplained
+    if one.found.kind is Kind.MEMORY:
+        return True
     if one.found.kind is Kind.CODE:
         code = knowledge.errors().code(one.found.what)
         ids = code.pitfalls[:1] if code and not code.generic else ()

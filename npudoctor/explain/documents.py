@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor import __version__, knowledge
-from npudoctor.explain import topics
+from npudoctor.explain import advice, topics
+from npudoctor.explain.answers import Answer
 from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
@@ -112,10 +113,22 @@ def of_log(diagnosis: Diagnosis, checks: Mapping[str, Check]) -> Document:
         ],
         "first_failure": _first(diagnosis.first_failure, names),
         "pitfalls": [_suspect(suspect, names, checks) for suspect in diagnosis.suspects],
+        "answer": _answer(diagnosis.answer, names) if diagnosis.answer else None,
+        "notices": [_suspect(suspect, names, checks) for suspect in diagnosis.notices],
         "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
         "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
         "blamed": [{"culprit": one.found.what, **_sighting(one, names)} for one in diagnosis.blamed],
         "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
+    }
+
+
+def _answer(answer: Answer, names: list[str]) -> Document:
+    return {
+        "kind": answer.kind.value,
+        "title": answer.title,
+        "because": answer.because,
+        "steps": [{"step": step, "command": topics.is_command(step)} for step in answer.steps],
+        "evidence": _sighting(answer.sighting, names),
     }
 
 
@@ -136,7 +149,8 @@ def _suspect(suspect: Suspect, names: list[str], checks: Mapping[str, Check]) ->
         "severity": pitfall.severity,
         "cause": pitfall.cause,
         "follows_from_another": pitfall.consequence,
-        "mend": [{"step": step, "command": command} for step, command in topics.mended_by(pitfall)],
+        "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect)],
+        "steps_withheld": advice.withheld(suspect),
         "needs_root": pitfall.needs_root,
         "root_when": pitfall.root_when,
         "foreseen_by": [check.id for check in topics.foreseeing([pitfall], checks)],

@@ -45,6 +45,20 @@ _LEVEL = re.compile(
 _GRAVE = {"e": 1.0, "c": 1.0, "f": 1.0, "w": 0.8, "i": 0.3, "d": 0.3, "t": 0.3}
 _ADVICE = re.compile(r"Solution:|Possible Cause:|Possible Reason:|Reason: ?1\.|If reserved memory is")
 
+_WRAPPING = re.compile(
+    r"Inner Error|TraceBack \(most|Solution:|Possible Cause|Possible Reason|call (?:acl|hccl|ge) api failed"
+    r"|Rectify the fault|internal ACL of the system|\bruntime result = -?\d+|collect the plog"
+    r"|^\s*File \"|fail(?:ed)?, error code is -?\d+$|^\S{0,200}$",
+    re.IGNORECASE,
+)
+"""Lines around an error of CANN that say nothing of its cause."""
+
+_ASIDE = re.compile(
+    r"\[FUNC:.*|\[PID: ?\d+\]|\(PID:[^)]{0,80}\)|20\d\d-\d\d-\d\d-\d\d:\d\d:\d\d[.\d]{0,8}|^\W{0,20}\[ERROR\]"
+    r"|\[rank ?\d+\]:?|\bE[A-Z]\d{4}:?|[A-Za-z_]{1,60}\(E[A-Z]\d{4}\):?|\bERR\d{5}\b"
+)
+_DETAIL = re.compile(r"failed, detail:")
+
 
 @record(frozen=True)
 class Source:
@@ -147,3 +161,10 @@ def advice_begins(line: str) -> int:
     """The position at which the advice of a line begins, after the report of what happened."""
     found = _ADVICE.search(line)
     return found.start() if found else len(line)
+
+
+def sentence_of(line: str) -> str | None:
+    """What a line of CANN says in plain words, without codes, times and places in the source; None for a mere frame."""
+    text = _DETAIL.split(line)[-1]
+    text = " ".join(_ASIDE.sub(" ", text).split()).strip(" :,.")
+    return text[:300] if text.count(" ") >= 2 and not _WRAPPING.search(text) else None

@@ -33,6 +33,25 @@ _BLAME = (
     re.compile(r"Failed to connect agent\[([\d,]+)\]"),
     re.compile(r"fails to connect to dstRank \(([^)]{1,300})\)"),
 )
+_SIZE = r"[\d.]{1,20} ?(?:bytes|[KMGT]?i?B)"
+_MEMORY = (
+    re.compile(
+        rf"(?:Tried to allocate (?P<wanted>{_SIZE}).{{0,40}}?)?(?P<total>{_SIZE}) total capacity"
+        rf"(?:[;,] (?P<allocated>{_SIZE}) already allocated)?.{{0,80}}?(?P<free>{_SIZE}) free"
+        rf".{{0,40}}?(?P<own>{_SIZE}) reserved"
+    ),
+    re.compile(
+        rf"(?:Tried to allocate (?P<wanted>{_SIZE}).{{0,40}}?)?total capacity of (?P<total>{_SIZE}) of which "
+        rf"(?P<free>{_SIZE}) is free.{{0,300}}?this process has (?P<own>{_SIZE}) memory in use"
+    ),
+    re.compile(
+        rf"(?:Tried to allocate (?P<wanted>{_SIZE}).{{0,40}}?)?total capacity of (?P<total>{_SIZE}) of which "
+        rf"(?P<free>{_SIZE}) is free.{{0,300}}?(?P<active>{_SIZE}) is allocated by PyTorch"
+        rf"(?:.{{0,40}}?(?P<idle>{_SIZE}) is reserved)?"
+    ),
+    re.compile(r"Free memory on device[^(]{0,40}\((?P<free>[\d.]{1,20})/(?P<total>[\d.]{1,20}) GiB\) on startup"),
+)
+_MEMORY_WORDS = ("total capacity", "Free memory on device")
 _BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 
@@ -45,18 +64,23 @@ class Kind(str, Enum):
     CODE = "code"
     MESSAGE = "message"
     EXCEPTION = "exception"
+    MEMORY = "memory"
     BLAME = "blame"
     ROOT_CAUSE = "root-cause"
 
 
 @record(frozen=True)
 class Found:
-    """One thing in a line: `what` is a known issue's id, a code, a message, an exception; `by` the pattern; where."""
+    """One thing in a line: `what` is a known issue's id, a code, a message, an exception; `by` the pattern; where.
+
+    `values` are the named groups of the pattern, as the line spells them.
+    """
 
     kind: Kind
     what: str
     by: str
     start: int
+    values: tuple[tuple[str, str], ...] = ()
 
 
 @record(frozen=True)
@@ -75,7 +99,15 @@ class Sought:
         for phrase in _phrases():
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
-        self._words = {*self._phrases, *_CODE_WORDS, *_BLAME_WORDS, "Error: ", "Exception: ", _ROOT_CAUSE}
+        self._words = {
+            *self._phrases,
+            *_CODE_WORDS,
+            *_BLAME_WORDS,
+            *_MEMORY_WORDS,
+            "Error: ",
+            "Exception: ",
+            _ROOT_CAUSE,
+        }
         self._whole = Sieve(self._words, _CODE_FORMS)
 
     def sieve(self, worn: Collection[bytes] = ()) -> Sieve:
@@ -84,13 +116,15 @@ class Sought:
 
     def find(self, line: str) -> list[Found]:
         """All matches in a line."""
-        return list(dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_culprits(line)]))
+        return list(
+            dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_culprits(line), *_memory(line)])
+        )
 
     def _matches(self, line: str) -> Iterator[Found]:
         for word in [word for word in self._phrases if word in line]:
             for phrase in self._phrases[word]:
                 if match := phrase.expression.search(line):
-                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start())
+                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start(), _values(match))
 
 
 def _phrases() -> Iterator[_Phrase]:
@@ -131,6 +165,17 @@ def _culprits(line: str) -> Iterator[Found]:
             yield Found(Kind.BLAME, blame[1].strip(","), pattern.pattern, blame.start())
     if (start := line.find(_ROOT_CAUSE)) >= 0:
         yield Found(Kind.ROOT_CAUSE, _ROOT_CAUSE, _ROOT_CAUSE, start)
+
+
+def _memory(line: str) -> Iterator[Found]:
+    if any(word in line for word in _MEMORY_WORDS):
+        match = next(filter(None, (pattern.search(line) for pattern in _MEMORY)), None)
+        if match:
+            yield Found(Kind.MEMORY, "out of device memory", match.re.pattern, match.start(), _values(match))
+
+
+def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in match.groupdict().items() if value is not None)
 
 
 def _meant(spelled: str) -> bool:

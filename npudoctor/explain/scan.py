@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
+from npudoctor import knowledge
 from npudoctor.control_characters import visible_lines
-from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, source_of
+from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.records import record
 
@@ -52,7 +53,8 @@ class Sighting:
     """A match, at its first sighting of a source.
 
     `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
-    in the advice of the line, not in its report. `source` and `moment` are those of the line; `moment_near` is true for
+    in the advice of the line, not in its report. `beside` is the plain sentence in or below a generic code.
+    `source` and `moment` are those of the line; `moment_near` is true for
     a moment taken from a neighbouring line.
     """
 
@@ -66,6 +68,7 @@ class Sighting:
     moment_near: bool
     gravity: float
     advice: bool
+    beside: str | None = None
 
 
 @record(frozen=True)
@@ -229,6 +232,7 @@ class Scanner:
                     moment_near=own is None and moment is not None,
                     gravity=gravity_of(line),
                     advice=one.start >= advice,
+                    beside=_sentence_beside(line, lines, number) if _wraps(one) else None,
                 )
             )
         return True
@@ -273,6 +277,18 @@ def _source_of_traceback(lines: list[bytes], number: int) -> Source:
         if not line[:1].isspace():
             break
     return NOBODY
+
+
+def _wraps(found: Found) -> bool:
+    """Whether this is a code that only wraps the lines beside it."""
+    code = knowledge.errors().code(found.what) if found.kind is Kind.CODE else None
+    return code is not None and code.generic
+
+
+def _sentence_beside(line: str, lines: list[bytes], number: int) -> str | None:
+    """The first plain sentence of a line and of those below it."""
+    below = (_plain(other[:2000]) for other in lines[number + 1 : number + 1 + _NEAR])
+    return next(filter(None, map(sentence_of, (line, *below))), None)
 
 
 def _blamed_below(lines: list[bytes], number: int) -> Source | None:

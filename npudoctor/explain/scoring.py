@@ -1,7 +1,9 @@
 """Scores of known issues from evidence: the specific before the general, causes before consequences.
 
 A symptom of the issue itself weighs most, then a code, the more the fewer meanings it has; hints and generic codes
-weigh little. Advice, and lines below the level of an error, count in part. Each further piece of evidence for the same
+weigh little, and never name an issue by themselves: only two hints together do. A symptom that spells a generic code
+weighs like a wrapper, so that the plain sentence beside it counts more. Advice, and lines below the level of an
+error, count in part. Each further piece of evidence for the same
 issue adds half of the previous one, so that a verbose failure does not outweigh a specific one.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from npudoctor import knowledge
 from npudoctor.explain.patterns import Kind
@@ -22,12 +25,14 @@ STRONG = 0.5
 _BASE = {Kind.SYMPTOM: 0.8, Kind.HINT: 0.15, Kind.MESSAGE: 0.2}
 _CODE = (0.7, 0.45, 0.3, 0.2)
 _GENERIC = 0.3
+_WRAPPER = 0.45
 _ADVICE = 0.2
 _SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
 _LATER, _LATER_S = 0.6, 10.0
 _FOLLOWS, _FOLLOWS_S = 0.4, 5.0
 _LEAST = 0.1
 _COMPLAINT = re.compile(r"error|fail|cannot|can't|exception|abort|fatal|undefined|core dumped|not found", re.IGNORECASE)
+_SPELLED = re.compile(r"E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\b\d{6}\b")
 
 Times = Mapping[int, float]
 """Seconds by the `id` of a sighting, without those of unknown time."""
@@ -65,11 +70,30 @@ def _suspect(pitfall: Pitfall, sightings: Iterable[Sighting]) -> Suspect | None:
         if weight > 0 and (one.found.by not in best or weight > _weight(best[one.found.by], pitfall)):
             best[one.found.by] = one
     evidence = sorted(best.values(), key=lambda one: (-_weight(one, pitfall), one.file, one.offset))
-    if not evidence:
+    if not _names(evidence):
         return None
     weights = [_weight(one, pitfall) for one in evidence]
     score = sum(weight / 2**place for place, weight in enumerate(weights)) * _SEVERITY[pitfall.severity]
     return Suspect(pitfall, score, weights[0], tuple(evidence))
+
+
+def _names(evidence: Sequence[Sighting]) -> bool:
+    """Whether the evidence is enough to name an issue: more than generic codes and a single hint."""
+    hints = sum(1 for one in evidence if one.found.kind is Kind.HINT)
+    return hints > 1 or any(one.found.kind is not Kind.HINT and not is_generic(one) for one in evidence)
+
+
+def is_generic(one: Sighting) -> bool:
+    """Whether this is a code that wraps many causes."""
+    code = knowledge.errors().code(one.found.what) if one.found.kind is Kind.CODE else None
+    return code is not None and code.generic
+
+
+@cache
+def is_wrapper(expression: str) -> bool:
+    """Whether a symptom spells a generic code: it then says where something failed, and not why."""
+    rows = (knowledge.errors().code(spelled) for spelled in _SPELLED.findall(expression))
+    return any(row is not None and row.generic for row in rows)
 
 
 def _weight(one: Sighting, pitfall: Pitfall) -> float:
@@ -84,6 +108,8 @@ def _weight(one: Sighting, pitfall: Pitfall) -> float:
         base = 0
     else:
         base = _BASE.get(kind, 0) if what == pitfall.id else 0
+        if kind is Kind.SYMPTOM and is_wrapper(one.found.by):
+            base *= _WRAPPER
     return base * one.gravity * (_ADVICE if one.advice else 1)
 
 

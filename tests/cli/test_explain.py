@@ -125,7 +125,7 @@ NOTHING = {
     b"\x7fELF\0\0\0": "was not read: binary",
     gzip.compress(b"x", mtime=0): "was not read: compressed (gzip); unpack it and pipe it into --log -",
     "程序启动失败，请检查环境变量。\n".encode() * 30: "the text is in another language; to get help, send",
-    b"step 1\nKeyError: 'x'\n": "the first exception is `KeyError: 'x'` (LOG:2); to get help, send",
+    b"step 1\nForeignError: x\n": "the first exception is `ForeignError: x` (LOG:2); to get help, send",
     b"all is well\n": "no known error in LOG; to get help, send the lines around the first ERROR",
 }
 
@@ -141,6 +141,24 @@ def test_a_log_that_shows_nothing_known_is_one_line_and_exit_1(
     assert said.replace("LOG", str(path)) in ran.err
     document = npudoctor("explain", "--json", "--log", str(path)).json
     assert document["pitfalls"] == []
+
+
+def test_a_failure_of_the_program_itself_is_said_clearly_and_is_no_known_error(
+    npudoctor: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_text("step 1\nKeyError: 'labels'\n")
+    ran = npudoctor("explain", "--log", str(tmp_path / "log"))
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.startswith("Not the environment: the first exception is KeyError: 'labels'\n")
+    document = npudoctor("explain", "--json", "--log", str(tmp_path / "log")).json
+    assert (document["answer"]["kind"], document["pitfalls"]) == ("not-the-environment", [])
+
+
+def test_a_job_that_is_too_large_is_explained_by_the_numbers_of_its_log(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "--log", str(LOGS / "job-too-large-cache.txt"))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("The job needs more memory than the NPU has; no other process holds it\n")
+    assert "of 61.27 GiB the job itself holds 57.00" in " ".join(ran.out.split())
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(npudoctor: Command, tmp_path: Path) -> None:

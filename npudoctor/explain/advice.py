@@ -1,0 +1,48 @@
+"""The steps of a known issue for one log: numbers of the log filled in, and no dangerous step on weak evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from npudoctor.explain import topics
+from npudoctor.explain.patterns import Kind
+from npudoctor.explain.scoring import STRONG, Suspect, is_wrapper
+
+_DANGEROUS = re.compile(
+    r"\breset\b|\breinstall|\bkill(?:all)?\b|\bpkill\b|\breboot\b|power.?cycle|\bRMA\b|\brmmod\b|\bfirmware\b"
+    r"|\b(?:upgrade|replace) .{0,40}(?:driver|HDK|NPU)|\brm -r",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r"<(\w{1,40})>")
+
+
+def steps(suspect: Suspect) -> Iterator[tuple[str, bool]]:
+    """The steps, each with whether it is a command.
+
+    `<name>` becomes what the named group of a symptom found in the log. A step that resets, reinstalls or ends
+    something is left out where no message of the device speaks for it.
+    """
+    values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
+    trusted = speaks_of_device(suspect)
+    for step in suspect.pitfall.fix:
+        if trusted or not is_dangerous(step):
+            filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
+            yield filled, topics.is_command(filled)
+
+
+def withheld(suspect: Suspect) -> int:
+    """How many steps are left out."""
+    return 0 if speaks_of_device(suspect) else sum(map(is_dangerous, suspect.pitfall.fix))
+
+
+def is_dangerous(step: str) -> bool:
+    """Whether a step costs a job, a device or an installation if the diagnosis is wrong."""
+    return _DANGEROUS.search(step.partition("   #")[0]) is not None
+
+
+def speaks_of_device(suspect: Suspect) -> bool:
+    """Whether a symptom of its own, neither a wrapper nor advice, names the issue."""
+    return suspect.weight >= STRONG and any(
+        one.found.kind is Kind.SYMPTOM and not one.advice and not is_wrapper(one.found.by) for one in suspect.evidence
+    )

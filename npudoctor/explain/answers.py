@@ -1,0 +1,160 @@
+"""Answers that name no known issue of the node: the job is too large, the program failed by itself, the log says why.
+
+The first failure decides. An exception is the program's own where its kind is one that only code raises, or its text
+speaks of shapes, arguments or downloads, and where nothing in it speaks of the device, its software or the system.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+from npudoctor import knowledge
+from npudoctor.explain.figures import OTHERS_GIB, Memory
+from npudoctor.explain.patterns import Kind
+from npudoctor.explain.scan import Sighting
+from npudoctor.records import record
+
+_OWN_KINDS = re.compile(
+    r"(?:Key|Value|Index|Name|UnboundLocal|ZeroDivision|Recursion|Validation"
+    r"|JSONDecode|UnicodeDecode|HFValidation|EntryNotFound|RepositoryNotFound|GatedRepo|OfflineModeIsEnabled"
+    r"|LocalEntryNotFound|RevisionNotFound|Template|Scanner|Parser|Constructor|ConfigAttribute|ConfigKey"
+    r"|Safetensor|Safetensors|SafetensorRust|Overflow|Syntax|Indentation|StopIteration)(?:Error|Exception)?"
+)
+_OWN_TEXTS = re.compile(
+    r"size mismatch|shapes? cannot be multiplied|[Ss]hape mismatch|must match the (?:size|existing)|mat1 and mat2"
+    r"|Error\(s\) in loading state_dict|must be divisible|expected scalar type|[Tt]okenizer|chat.template"
+    r"|huggingface\.co|hf\.co|modelscope|is not a local folder|valid model identifier|config\.json|safetensors"
+    r"|does not require grad|element \d{1,9} of tensors|backward through the graph|Unrecognized (?:model|configuration)"
+    r"|in-place operation|index \S{1,40} is out of bounds|out of range|Sizes of tensors|stack expects each tensor"
+)
+_OF_PACKAGES = re.compile(
+    r"takes .{1,60} arguments? but|missing \d{1,3} required|unexpected keyword|has no attribute|cannot import name"
+    r"|infer_schema|Could not run|unsupported type|got multiple values|abstract (?:class|method)"
+)
+"""A class or function that is not as its caller expects: a mistake of the program, or packages of other releases."""
+
+_CALLS = ("TypeError", "AttributeError", "ImportError", "NotImplementedError", "RuntimeError", "ValueError")
+_DEVICE = re.compile(r"npu|\bacl|hccl|ascend|davinci|cuda|driver|\.so\b", re.IGNORECASE)
+
+_VARIABLE = re.compile(r"'[A-Z][A-Z0-9_]{3,}'")
+"""The key of a KeyError that is an environment variable."""
+
+_NOT_OWN = re.compile(
+    r"(?<![a-z])npu|npu_|\bacl|hccl|\bhccp|\bcann\b|ascend|davinci|torch_npu|device|driver|cuda|nccl|gpu|triton|\batb|mindie|vllm"
+    r"|\.so\b|glibc|symbol|memory|shared object|address|connect|socket|\bports?\b|\brank|world.?size"
+    r"|time[d ]?.?out|permission"
+    r"|no such file|space left|errno|libgomp|kernel|compile|undefined|version|module .{0,80} has no attribute"
+    r"|OpNamespace"
+    r"|unexpected keyword|cannot import|numpy|np\.|environment variable|backend|CPU\b|stream|/dev/|read-only|TLS",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"not implemented for DT_|dtype support list|only supports? |but got |should be (?:the same|equal|in |greater|less)"
+    r"|must be (?:the same|equal|in |greater|less)|not (?:be )?equal|[Ee]xpected .{1,120} (?:but|got)"
+    r"|cannot be (?:null|empty)"
+)
+_PARAMETER_CODES = frozenset({"EZ1001", "161001", "161002"})
+"""Codes by which an operator refuses its arguments (op_errno.h of opbase)."""
+
+
+class AnswerKind(str, Enum):
+    """What an answer says; a contract of the JSON document."""
+
+    JOB_TOO_LARGE = "job-too-large"
+    NOT_THE_ENVIRONMENT = "not-the-environment"
+    PROGRAM_OR_PACKAGES = "program-or-packages"
+    SAID_BY_THE_LOG = "said-by-the-log"
+
+
+@record(frozen=True)
+class Answer:
+    """An answer beside the known issues: its headline, what it rests on, and what to do."""
+
+    kind: AnswerKind
+    title: str
+    because: str
+    steps: tuple[str, ...]
+    sighting: Sighting
+
+
+def of_memory(memories: Sequence[Memory]) -> Answer | None:
+    """The answer "job too large", where the numbers show that others hold little of the device's memory."""
+    if not memories or any(memory.others > OTHERS_GIB for memory in memories):
+        return None
+    one = max(memories, key=lambda memory: memory.wanted or 0)
+    because = (
+        f"of {one.total:.2f} GiB the job itself holds {one.own:.2f} and {one.free:.2f} are free; "
+        f"{one.others:.2f} GiB are held beside it, no more than the runtime needs for this job"
+    )
+    steps = ["use a smaller batch, sequence length or share of memory for the cache, or more NPUs for the model"]
+    if one.is_fragmented:
+        steps.insert(0, "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True")
+    title = "The job needs more memory than the NPU has; no other process holds it"
+    return Answer(AnswerKind.JOB_TOO_LARGE, title, because, tuple(steps), one.sighting)
+
+
+def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answer | None:
+    """The answer "not the environment": an operator refused an argument, or the first exception is not the node's."""
+    refused = next((one for one in seen if one.found.what in _PARAMETER_CODES and _refuses(one.beside)), None)
+    if refused:
+        title = "Not the environment: an operator refused an argument of the program"
+        steps: tuple[str, ...] = (
+            "correct the data type or shape in the program, or use a release of the framework that does",
+        )
+        return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, str(refused.beside), steps, refused)
+    if exceptions and is_of_packages(exceptions[0].found.what):
+        one = exceptions[0]
+        title = f"No sign of a fault of the node: the first exception is {one.found.what}"
+        because = (
+            "a class or function is not as its caller expects: a mistake of the program, or packages whose releases do "
+            "not go together"
+        )
+        steps = (
+            "pip check",
+            "compare the releases of the framework and of its plug-ins with the framework's own table",
+        )
+        return Answer(AnswerKind.PROGRAM_OR_PACKAGES, title, because, steps, one)
+    if exceptions and is_own(exceptions[0].found.what):
+        one = exceptions[0]
+        title = f"Not the environment: the first exception is {one.found.what}"
+        because = "the exception comes from the program's code or data; nothing in it speaks of the NPU or its software"
+        steps = ("read the traceback above this line; the last frame in your own code or configuration is the place",)
+        return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, because, steps, one)
+    return None
+
+
+def of_sentence(seen: Sequence[Sighting]) -> Answer | None:
+    """The plain sentence beside a generic code, where no known issue explains it."""
+    one = next((one for one in seen if one.beside and not one.advice), None)
+    if one is None:
+        return None
+    code = knowledge.errors().code(one.found.what)
+    because = (
+        f"{one.found.what} wraps many causes ({code.meaning if code else 'a generic code'}); this sentence says more"
+    )
+    return Answer(AnswerKind.SAID_BY_THE_LOG, f"The log says: {one.beside}", because, (), one)
+
+
+def is_own(exception: str) -> bool:
+    """Whether an exception, `Name: text`, is the program's own."""
+    name, _, text = exception.partition(": ")
+    if _NOT_OWN.search(text) or _OF_PACKAGES.search(text) or _VARIABLE.fullmatch(text):
+        return False
+    return bool(_OWN_KINDS.fullmatch(name)) or bool(_OWN_TEXTS.search(text))
+
+
+def is_of_packages(exception: str) -> bool:
+    """Whether an exception comes from a call between packages that do not agree, in the program or by release."""
+    name, _, text = exception.partition(": ")
+    return name in _CALLS and _OF_PACKAGES.search(text) is not None and not _DEVICE.search(text)
+
+
+def _refuses(sentence: str | None) -> bool:
+    return sentence is not None and _REFUSED.search(sentence) is not None
+
+
+def is_exception(one: Sighting) -> bool:
+    """Whether a sighting is an exception in a report of a failure."""
+    return one.found.kind is Kind.EXCEPTION and not one.advice

@@ -1,0 +1,230 @@
+"""What weighs in a log: plain sentences and numbers before wrappers, and no dangerous step on weak evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from npudoctor import knowledge
+from npudoctor.explain import advice, answers, documents
+from npudoctor.explain.answers import AnswerKind
+from npudoctor.explain.diagnosis import Diagnosis, diagnose
+from npudoctor.explain.patterns import Sought
+from npudoctor.explain.scan import Scanner
+from npudoctor.knowledge.tables.pitfalls import Pitfall
+
+SOUGHT = Sought()
+
+
+def diagnosed(*lines: str) -> Diagnosis:
+    scanner = Scanner(SOUGHT)
+    scanner.read("log", [("\n".join(lines) + "\n").encode()])
+    return diagnose(scanner)
+
+
+def named(diagnosis: Diagnosis) -> list[str]:
+    return [suspect.pitfall.id for suspect in diagnosis.suspects]
+
+
+GENERIC = [row.code for row in knowledge.errors().codes if row.generic]
+
+
+@pytest.mark.parametrize("code", GENERIC)
+def test_a_generic_code_alone_names_no_issue(code: str) -> None:
+    number = code.removeprefix("HCCL ")
+    call = "HCCL function error: HcclAllGather" if code.startswith("HCCL") else "NPU function error: aclrtFoo"
+    said = f"[ERROR] 2026-03-04-05:06:07 (PID:77, Device:1, RankID:-1) {code} it failed" if code[0] == "E" else call
+    assert named(diagnosed(f"RuntimeError: {said}, error code is {number}")) == []
+
+
+def test_several_wrappers_around_each_other_name_no_issue() -> None:
+    diagnosis = diagnosed(
+        "[ERROR] 2026-03-04-05:06:07 (PID:5151, Device:6, RankID:-1) ERR00100 PTA call acl api failed.",
+        "EH9999: Inner Error!",
+        "EH9999: [PID: 5151] 2026-03-04-05:06:07.111.222 wait for compute device to finish failed, runtime "
+        "result = 107020",
+        "EZ9999: Inner Error!",
+    )
+    assert named(diagnosis) == []
+    assert "107020" in {seen.spelled for seen in diagnosis.codes}
+
+
+def test_the_plain_sentence_beside_a_wrapper_is_the_answer_where_no_issue_is_known() -> None:
+    diagnosis = diagnosed(
+        "EZ9999: Inner Error!",
+        "EZ9999: [PID: 3131] 2026-03-04-05:06:07.111.222 The workspace of FooBar is smaller than the tiling "
+        "asks for.[FUNC:X]"
+        "[FILE:x.cc][LINE:12]",
+        "        TraceBack (most recent call last):",
+    )
+    assert diagnosis.answer and diagnosis.answer.kind is AnswerKind.SAID_BY_THE_LOG
+    assert diagnosis.answer.title == "The log says: The workspace of FooBar is smaller than the tiling asks for"
+
+
+def oom(wanted: float, total: float, allocated: float, free: float, reserved: float) -> str:
+    return (
+        f"RuntimeError: NPU out of memory. Tried to allocate {wanted:.2f} GiB (NPU 5; {total:.2f} GiB total capacity; "
+        f"{allocated:.2f} GiB already allocated; {allocated:.2f} GiB current active; {free:.2f} GiB free; "
+        f"{reserved:.2f} GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting "
+        "max_split_size_mb to avoid fragmentation."
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        oom(2.0, 60.96, 55.0, 1.32, 57.55),  # TouchNet#100: 2.1 GiB beside the job
+        oom(0.5, 61.27, 57.9, 0.005, 58.39),  # sglang#29838: 2.9 GiB
+        oom(12.0, 29.5, 20.1, 5.0, 22.0),
+        "NPU out of memory. Tried to allocate 224.00 MiB (NPU 0; 60.97 GiB total capacity; 59.24 GiB already "
+        "allocated; "
+        "300.50 MiB free; 60.00 GiB reserved in total by PyTorch)",
+        "torch.OutOfMemoryError: NPU out of memory. Tried to allocate 8.00 GiB. NPU 3 has a total capacity of "
+        "61.27 GiB of "
+        "which 3.20 GiB is free. Of the allocated memory 53.00 GiB is allocated by PyTorch, and 2.50 GiB is "
+        "reserved by "
+        "PyTorch but unallocated.",
+    ],
+)
+def test_a_job_that_is_too_large_blames_no_process_and_no_node(line: str) -> None:
+    diagnosis = diagnosed(f"[rank2]: {line}")
+    assert named(diagnosis) == []
+    assert diagnosis.knows
+    assert diagnosis.answer and diagnosis.answer.kind is AnswerKind.JOB_TOO_LARGE
+    assert "GiB" in diagnosis.answer.because
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        oom(2.0, 60.96, 18.0, 0.4, 19.0),
+        oom(1.0, 61.27, 48.0, 0.2, 52.0),
+        "NPU out of memory. Tried to allocate 256.00 MiB (NPU 0; 60.97 GiB total capacity; 10.24 GiB already "
+        "allocated; "
+        "1.50 MiB free; 11.00 GiB reserved in total by PyTorch)",
+        "ValueError: Free memory on device (31.5/61.27 GiB) on startup is less than desired GPU memory "
+        "utilization (0.9, "
+        "55.14 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+    ],
+)
+def test_memory_that_others_hold_is_a_full_card(line: str) -> None:
+    diagnosis = diagnosed(f"[rank2]: {line}")
+    assert named(diagnosis)[:1] == ["P017"]
+    assert diagnosis.answer is None
+
+
+def test_one_rank_on_a_full_card_is_enough() -> None:
+    diagnosis = diagnosed(f"[rank0]: {oom(2, 60.96, 55, 1.3, 57.5)}", f"[rank1]: {oom(2, 60.96, 5, 0.3, 6)}")
+    assert named(diagnosis) == ["P017"]
+
+
+def test_memory_that_is_reserved_and_not_used_leads_to_expandable_segments() -> None:
+    answer = diagnosed(oom(2.0, 60.96, 50.0, 1.3, 57.5)).answer
+    assert answer and answer.steps[0] == "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True"
+    answer = diagnosed(oom(9.0, 60.96, 50.0, 1.3, 57.5)).answer
+    assert answer and "expandable" not in " ".join(answer.steps)
+
+
+OWN = [
+    "KeyError: 'input_ids'",
+    "IndexError: list index out of range",
+    "ZeroDivisionError: division by zero",
+    "UnboundLocalError: local variable 'loss' referenced before assignment",
+    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x512 and 768x32)",
+    "RuntimeError: The size of tensor a (77) must match the size of tensor b (91) at non-singleton dimension 1",
+    "RuntimeError: Error(s) in loading state_dict for Qwen3ForCausalLM:",
+    "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+    "OSError: my-org/my-model is not a local folder and is not a valid model identifier listed on "
+    "'https://huggingface.co/models'",
+    "huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.",
+    "ValueError: Unrecognized model in /data/weights. Should have a `model_type` key in its config.json",
+    "ValueError: Cannot use chat template functions because tokenizer.chat_template is not set",
+]
+
+
+@pytest.mark.parametrize("exception", OWN)
+def test_an_exception_of_the_program_is_an_answer(exception: str) -> None:
+    diagnosis = diagnosed("Traceback (most recent call last):", '  File "train.py", line 12, in <module>', exception)
+    assert diagnosis.answer and diagnosis.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert diagnosis.answer.title.startswith("Not the environment: the first exception is ")
+    assert named(diagnosis) == [] and not diagnosis.knows
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
+        "AttributeError: module 'torch_npu' has no attribute 'npu_frobnicate'",
+        "KeyError: 'ASCEND_TOOLKIT_HOME'",
+        "KeyError: 'LOCAL_RANK'",
+        "ValueError: invalid device ordinal 9",
+        "PermissionError: [Errno 13] Permission denied: '/var/x'",
+        "OSError: [Errno 28] No space left on device",
+        "RuntimeError: connect() timed out. Original timeout was 1800000 ms.",
+    ],
+)
+def test_what_speaks_of_the_device_or_the_system_is_not_called_the_program_s_own(exception: str) -> None:
+    assert not answers.is_own(exception)
+    answer = diagnosed("Traceback (most recent call last):", exception).answer
+    assert answer is None or answer.kind is not AnswerKind.NOT_THE_ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "TypeError: __init__() got an unexpected keyword argument 'rope_scaling'",
+        "TypeError: forward() missing 2 required positional arguments: 'a' and 'b'",
+        "AttributeError: 'LlamaModel' object has no attribute '_use_sdpa'",
+        "ImportError: cannot import name 'Qwen9Config' from 'transformers' (/x/transformers/__init__.py)",
+    ],
+)
+def test_a_call_that_does_not_fit_is_the_program_or_its_packages(exception: str) -> None:
+    answer = diagnosed("Traceback (most recent call last):", exception).answer
+    assert answer and answer.kind is AnswerKind.PROGRAM_OR_PACKAGES
+
+
+def test_an_operator_that_refuses_its_argument_is_the_program() -> None:
+    answer = diagnosed(
+        "RuntimeError: call aclnnMul failed, error code is 161002",
+        "AclNN_Parameter_Error(EZ1001): Tensor other not implemented for DT_COMPLEX64, should be in dtype support list "
+        "[DT_FLOAT,DT_INT32].",
+    ).answer
+    assert answer and answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert "DT_COMPLEX64" in answer.because
+
+
+def test_an_issue_that_stops_no_job_is_a_notice_beside_the_exception_that_did() -> None:
+    fallback = (
+        "[W compiler_depend.ts:250] Warning: CAUTION: The operator 'aten::foo' is not currently supported on "
+        "the NPU backend "
+        "and will fall back to run on the CPU. (function npu_cpu_fallback)"
+    )
+    diagnosis = diagnosed(fallback, *(f"step {n}" for n in range(20)), "KeyError: 'labels'")
+    assert named(diagnosis) == []
+    assert [one.pitfall.id for one in diagnosis.notices] == ["P063"]
+    assert named(diagnosed(fallback)) == ["P063"]
+
+
+DANGEROUS = [row for row in knowledge.pitfalls().rows if any(map(advice.is_dangerous, row.fix))]
+
+
+@pytest.mark.parametrize("row", DANGEROUS, ids=lambda row: row.id)
+def test_a_code_alone_leads_to_no_step_that_resets_reinstalls_or_ends(row: Pitfall) -> None:
+    codes = [one for one in knowledge.errors().codes if row.id in one.pitfalls]
+    for code in codes:
+        diagnosis = diagnosed(f"error code is {code.code}", f"[ERROR] {code.code}: text", f"Error Code : 0x{code.code}")
+        for pitfall in documents.of_log(diagnosis, {})["pitfalls"]:
+            assert not any(advice.is_dangerous(step["step"]) for step in pitfall["mend"]), (code.code, pitfall["id"])
+
+
+def test_steps_are_judged_by_what_they_do() -> None:
+    for step in (
+        "npu-smi set -t reset -i 0 -c 0",
+        "reinstall the driver",
+        "kill -9 <pid>",
+        "reboot the host",
+        "pkill python",
+    ):
+        assert advice.is_dangerous(step), step
+    for step in ("export HCCL_IF_BASE_PORT=60100", "pip check", "source set_env.sh", "wait 1 minute   # after a reset"):
+        assert not advice.is_dangerous(step), step
