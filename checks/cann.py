@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 
 from npudoctor import knowledge
-from npudoctor.facts.cann.settings import CannSettings, JobPaths, LinkerFolders, PathEntry
-from npudoctor.facts.cann.startup_files import StartupFiles
+from npudoctor.facts.cann.settings import (
+    CannSettings,
+    JobPaths,
+    LinkerFolders,
+    PathEntry,
+    is_optional,
+    missing_entries,
+)
+from npudoctor.facts.cann.startup_files import SourcingLine, StartupFiles
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
@@ -24,7 +31,6 @@ from .messages import cann as messages
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
-_OPTIONAL_BELOW = "/tools/aml/"
 _ROOT_OF_ANY_CANN = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
 
 
@@ -144,9 +150,9 @@ def environment_is_loaded(
     if opp and expected_opp and not opp[0].there:
         yield _invalid_path("ASCEND_OPP_PATH", opp[0].text, settings)
     unset = [name for name in settings.single if not environment.filled(name)]
-    lacking = {name: entries for name in settings.lists if (entries := _missing_entries(name, settings, paths, linker))}
+    lacking = {name: entries for name in settings.lists if (entries := missing_entries(name, settings, paths, linker))}
     serious = [name for name in unset if name in _NEEDED_SINGLE]
-    serious += [name for name, entries in lacking.items() if any(_OPTIONAL_BELOW not in one.text for one in entries)]
+    serious += [name for name, entries in lacking.items() if not all(map(is_optional, entries))]
     if serious:
         yield _not_loaded(
             settings,
@@ -161,16 +167,6 @@ def environment_is_loaded(
         yield messages.OPTIONAL_MISSING.finding(
             variables=[*unset, *lacking], evidence=tuple(_missing_evidence(settings, environment, unset, lacking))
         )
-
-
-def _missing_entries(
-    name: str, settings: CannSettings, paths: JobPaths, linker: LinkerFolders | None
-) -> tuple[PathEntry, ...]:
-    """The entries of a path list that exist on disk and that the job does not have under any name."""
-    have = set(paths.real(name))
-    if name == "LD_LIBRARY_PATH" and linker is not None:
-        have.update(linker.folders)
-    return tuple(entry for entry in settings.lists[name] if entry.there and entry.real not in have)
 
 
 def _invalid_path(name: str, path: str, settings: CannSettings) -> Finding:
@@ -291,7 +287,7 @@ def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles |
                 ),
                 *(Evidence(source=str(line), actual=f"source {line.script}") for line in sources),
             ),
-            fix=FixOffer(id="env.profile"),
+            fix=_without_the_others(cann, sources),
         )
     active = cann.active
     if active is not None and not active.is_default:
@@ -303,6 +299,28 @@ def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles |
                 default=usual.stated or usual.root,
                 evidence=(Evidence(source=usual.names[0], actual=usual.root),),
             )
+
+
+def _without_the_others(cann: Cann, sources: tuple[SourcingLine, ...]) -> FixOffer | None:
+    """The removal of the lines that source another CANN than the one in force, where one sources that one."""
+    active = cann.active
+    if active is None:
+        return None
+    roots = {line: _root_of_script(line.script, cann) for line in sources}
+    of_active = [line for line, root in roots.items() if root == active.root]
+    others = [line for line, root in roots.items() if root not in (None, active.root)]
+    if not of_active or not others or not all(line.removable for line in others):
+        return None
+    return FixOffer(id="env.profile", params={"remove": [str(line) for line in others]})
+
+
+def _root_of_script(script: str, cann: Cann) -> str | None:
+    """The CANN whose environment a script gives, installed or removed."""
+    for install in cann.installs:
+        if script == install.set_env or script.startswith(tuple(f"{name}/" for name in (install.root, *install.names))):
+            return install.root
+    match = _ROOT_OF_ANY_CANN.match(script)
+    return match[1] if match and not match[1].endswith("/latest") else None
 
 
 def _root_of(entry: PathEntry, cann: Cann) -> str | None:

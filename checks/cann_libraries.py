@@ -118,6 +118,7 @@ def _missing(absent: list[Library], environment: JobEnvironment, script: str | N
 
 def _driver_not_on_path(environment: JobEnvironment) -> Finding:
     folders = ":".join(f"/usr/local/Ascend/driver/lib64{below}" for below in ("", "/common", "/driver"))
+    fix = FixOffer(id="env.profile", params={"append": {"LD_LIBRARY_PATH": folders}})
     return messages.DRIVER_LIBRARY_MISSING.finding(
         library=OF_THE_DRIVER,
         commands=(f"export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:{folders}",),
@@ -125,7 +126,7 @@ def _driver_not_on_path(environment: JobEnvironment) -> Finding:
             Evidence(source=OF_THE_DRIVER, expected=messages.ON_THE_PATH.text(), actual="not found"),
             _path(environment),
         ),
-        fix=FixOffer(id="env.profile"),
+        fix=fix,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips
@@ -14,24 +15,24 @@ from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.node.job_variables import belongs_to_a_job
 from npudoctor.facts.system.processes import Processes
 from npudoctor.knowledge.tables.environment import Conflict, Variable
 from npudoctor.knowledge.values import Kind, Rule
 from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Message, Options, Severity, check
 
 from ._owners import Owner, owners, tell_of_the_rest
+from ._setting_lines import PROFILE, evidence_of, lines_that_set, naming_lines
 from .messages import env as messages
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 MASTER_PORT = "MASTER_PORT"
 
 
-def _unset(*names: str) -> FixOffer:
-    return FixOffer(id="env.profile", params={"unset": list(names)})
-
-
 @check("env.values", requires=(SoftwareStack,), fix="env.profile")
-def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, cards: Chips | None) -> Iterator[Finding]:
+def values_are_legal(
+    environment: JobEnvironment, paths: NamedPaths | None, cards: Chips | None, startup: StartupFiles | None
+) -> Iterator[Finding]:
     """Environment variables valid.
 
     An invalid value ends the job when it starts, or is silently replaced by the default.
@@ -47,9 +48,10 @@ def values_are_legal(environment: JobEnvironment, paths: NamedPaths | None, card
         if problem is None and rule is not None and paths is not None:
             problem = _path_problem(rule, value, paths)
         if problem is not None:
-            yield _invalid(variable, value, problem)
+            yield naming_lines(_invalid(variable, value, problem), startup, environment, variable.name)
     for conflict in known.conflicts_in(environment, family=family):
-        yield _conflicting(conflict, environment)
+        there = [name for name in conflict.names if name in environment]
+        yield naming_lines(_conflicting(conflict, environment), startup, environment, *there)
 
 
 def _invalid(variable: Variable, value: str, problem: str) -> Finding:
@@ -63,7 +65,6 @@ def _invalid(variable: Variable, value: str, problem: str) -> Finding:
         detail=detail,
         commands=(f"unset {variable.name}",),
         evidence=(Evidence(source=variable.name, expected=variable.legal, actual=value),),
-        fix=_unset(variable.name),
         pitfall=variable.pitfall,
         links=_links(variable.sources),
     )
@@ -112,7 +113,6 @@ def _conflicting(conflict: Conflict, environment: JobEnvironment) -> Finding:
         severity=Severity(conflict.severity),
         commands=tuple(f"unset {name}" for name in conflict.names if name in environment),
         evidence=tuple(Evidence(source=name, actual=environment.get(name, "not set")) for name in conflict.names),
-        fix=_unset(*(name for name in conflict.names if name in environment)),
         pitfall=conflict.pitfall,
         links=_links(conflict.sources),
     )
@@ -137,13 +137,13 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
             hint=None if correct else messages.RIGHT_ONE_IS_SET.text(meant=meant),
             commands=(f"unset {name}", *(f"export {meant}={value}" for _ in correct)),
             evidence=(Evidence(source=name, expected=meant, actual=value),),
-            fix=FixOffer(id="env.profile", params={"unset": [name], "set": correct}),
+            fix=None if belongs_to_a_job(meant) else FixOffer(id=PROFILE, params={"unset": [name], "set": correct}),
         )
 
 
 @check("env.visible-devices", requires=(SoftwareStack,), fix="env.visible-devices")
 def visible_devices_exist(
-    environment: JobEnvironment, cards: Chips | None, found: CardPresence | None
+    environment: JobEnvironment, cards: Chips | None, found: CardPresence | None, startup: StartupFiles | None
 ) -> Iterator[Finding]:
     """ASCEND_RT_VISIBLE_DEVICES valid.
 
@@ -169,7 +169,10 @@ def visible_devices_exist(
         **params,
         detail=messages.CANN_USES.text(used=used) if taken else messages.CANN_USES_NONE.text(),
         commands=(*([f"export {VISIBLE}={right}"] if right else []), f"unset {VISIBLE}"),
-        evidence=(Evidence(source=VISIBLE, expected=expected, actual=value),),
+        evidence=(
+            Evidence(source=VISIBLE, expected=expected, actual=value),
+            *evidence_of(lines_that_set(startup, environment, VISIBLE)),
+        ),
         fix=FixOffer(id="env.visible-devices", params={"value": right}),
     )
 
@@ -232,7 +235,7 @@ def _leftover(variable: Variable, value: str, severity: Severity, effect: str | 
         detail=detail,
         commands=(f"unset {variable.name}",),
         evidence=(Evidence(source=variable.name, expected=variable.default, actual=value),),
-        fix=_unset(variable.name),
+        fix=FixOffer(id=PROFILE, params={"unset": [variable.name]}),
         pitfall=variable.pitfall,
         links=_links(variable.sources),
     )

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Orchestrator
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.records import record
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Message, NotApplicable, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Message, NotApplicable, Severity, check
 
+from ._setting_lines import naming_lines
 from .messages import env as messages
 
 OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
@@ -33,7 +35,10 @@ class _Wrong:
 
 @check("env.launcher-leftovers", tags=(PREFLIGHT,), requires=(SoftwareStack,), fix="env.profile")
 def no_launcher_has_left_its_variables(
-    environment: JobEnvironment, orchestrator: Orchestrator | None, cards: Chips | None
+    environment: JobEnvironment,
+    orchestrator: Orchestrator | None,
+    cards: Chips | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """No stale or contradictory launcher variables.
 
@@ -46,15 +51,16 @@ def no_launcher_has_left_its_variables(
     at_work = environment.whose.startswith("pid:") or environment.filled(WORKER_MARK) is not None
     wrong = next(_inconsistent(environment, cards), None)
     if wrong is not None:
-        yield _inconsistency(wrong, environment, there, Severity.ERROR if at_work else Severity.WARNING)
+        found = _inconsistency(wrong, environment, there, Severity.ERROR if at_work else Severity.WARNING)
+        yield naming_lines(found, startup, environment, *(there or [wrong.name]))
     elif there and not at_work:
-        yield messages.STALE.finding(
+        found = messages.STALE.finding(
             settings=[f"{name}={environment[name]}" for name in there],
             commands=(f"unset {' '.join(there)}",),
             evidence=tuple(Evidence(source=name, expected="not set", actual=environment[name]) for name in there),
-            fix=FixOffer(id="env.profile", params={"unset": there}),
             of_live_job=True,
         )
+        yield naming_lines(found, startup, environment, *there)
 
 
 def _inconsistent(environment: JobEnvironment, cards: Chips | None) -> Iterator[_Wrong]:
@@ -102,6 +108,5 @@ def _inconsistency(wrong: _Wrong, environment: JobEnvironment, there: list[str],
             Evidence(source=wrong.name, expected=wrong.expected, actual=environment[wrong.name]),
             *(Evidence(source=other, actual=environment[other]) for other in there if other != wrong.name),
         ),
-        fix=FixOffer(id="env.profile", params={"unset": unset}),
         of_live_job=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.network.hccl import IF_IP, IFNAME, Choice, NameRule, candidates, chosen, family_of
 from npudoctor.facts.network.interfaces import Interface, Interfaces, Routes, parse_address
 from npudoctor.facts.node.cluster import Cluster
@@ -12,6 +13,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, Message, ParseError, Severity, Unavailable, check
 
+from ._setting_lines import naming_lines
 from .messages import hccl as messages
 
 OTHERS = {"GLOO_SOCKET_IFNAME": Severity.ERROR, "TP_SOCKET_IFNAME": Severity.WARNING}
@@ -20,7 +22,11 @@ OTHERS = {"GLOO_SOCKET_IFNAME": Severity.ERROR, "TP_SOCKET_IFNAME": Severity.WAR
 
 @check("hccl.interface", requires=(SoftwareStack,), fix="env.profile")
 def interface_is_usable(
-    environment: JobEnvironment, interfaces: Interfaces, cluster: Cluster | None, routes: Routes | None
+    environment: JobEnvironment,
+    interfaces: Interfaces,
+    cluster: Cluster | None,
+    routes: Routes | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """HCCL network interface up and routed to the other nodes.
 
@@ -33,7 +39,8 @@ def interface_is_usable(
     choice = chosen(environment, interfaces)
     several = cluster is not None and cluster.several
     if address is not None:
-        yield from _by_address(address, choice, interfaces, several)
+        for found in _by_address(address, choice, interfaces, several):
+            yield naming_lines(found, startup, environment, IF_IP)
         if rule is not None:
             evidence = (Evidence(source=IFNAME, actual=rule),)
             yield messages.NAME_OVERRIDDEN.finding(name=IFNAME, value=rule, other=IF_IP, evidence=evidence)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.hccn.probes import PortSettings
 from npudoctor.facts.network.hostname import OwnName
 from npudoctor.facts.network.interfaces import Address, Interfaces, parse_address
@@ -15,8 +16,9 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Unavailable, check
+from npudoctor.sdk import Because, Evidence, Finding, Message, Unavailable, check
 
+from ._setting_lines import naming_lines
 from .messages import hccl as messages
 
 
@@ -30,12 +32,27 @@ def the_rank_table_fits_this_host(
     own: OwnName | None,
     network: PortSettings | None,
     container: Container | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """Rank table complete and valid for this host.
 
     It is often left over from an earlier job: HCCL then connects to devices and hosts that do not exist, and ends with
     EI0003 or EI0004. Without RANK_TABLE_FILE it negotiates.
     """
+    for found in _problems(environment, file, cards, nodes, interfaces, own, network, container):
+        yield naming_lines(found, startup, environment, VARIABLE)
+
+
+def _problems(
+    environment: JobEnvironment,
+    file: RankTableFile | None,
+    cards: Chips | None,
+    nodes: DeviceNodes | None,
+    interfaces: Interfaces | None,
+    own: OwnName | None,
+    network: PortSettings | None,
+    container: Container | None,
+) -> Iterator[Finding]:
     if environment.filled(VARIABLE) is None:
         return
     if file is None:
@@ -68,7 +85,6 @@ def _wrong(message: Message, expected: str, actual: str, **params: Any) -> Findi
         hint=messages.UNSET_OR_REWRITE.text(),
         commands=(f"unset {VARIABLE}",),
         evidence=(Evidence(source=VARIABLE, expected=expected, actual=actual),),
-        fix=FixOffer(id="env.profile", params={"unset": [VARIABLE]}),
         **params,
     )
 

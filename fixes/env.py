@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from npudoctor.facts.cann.packages import Nnal
-from npudoctor.facts.cann.settings import CannSettings
+from npudoctor.facts.cann.settings import CannSettings, JobPaths, LinkerFolders
+from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
 from npudoctor.records import field, record
@@ -46,12 +48,16 @@ BEGIN, END = "# >>> npudoctor env.profile >>>\n", "# <<< npudoctor env.profile <
 
 @record(frozen=True)
 class Environment(Parameters):
-    """`set` and `unset` are variables to correct. `scope` is user, system, python (the activation of the inspected
-    Python's environment), or file: any `path`, for a `shell` (sh, fish, csh, systemd).
+    """`set` and `unset` are variables to correct, `append` folders that path lists lack. `remove` are lines of start-up
+    files, as in /root/.bashrc:12, that set variables of one job or source a second CANN. `scope` is user, system,
+    python (the activation of the inspected Python's environment), or file: a new `path`, for a `shell` (sh, fish, csh,
+    systemd).
     """
 
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    append: Mapping[str, str] = field(default_factory=dict)
+    remove: tuple[str, ...] = ()
     scope: str = "user"
     path: str = ""
     shell: str = "sh"
@@ -59,10 +65,9 @@ class Environment(Parameters):
 
 @record(frozen=True)
 class Visible(Parameters):
-    """`value` is the corrected list of chips, empty to unset it; `scope` is user or python, as for env.profile."""
+    """`value` is the corrected list of chips, empty to unset it."""
 
     value: str = ""
-    scope: str = "user"
 
 
 @fix(
@@ -82,44 +87,129 @@ def env_profile(
     asked: Environment,
     host: Host,
     settings: CannSettings | None,
+    paths: JobPaths | None,
+    linker: LinkerFolders | None,
     nnal: Nnal | None,
     environment: JobEnvironment | None,
     python: PythonEnvironment | None,
     target: TargetPython | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Step | Note]:
     """Load CANN and corrected variables from a managed profile script.
 
-    It sources the matching set_env.sh (and NNAL's) if no CANN is loaded yet, and sets or unsets the given variables;
-    each line says why. npudoctor itself never executes these scripts.
+    It sources the matching set_env.sh (and NNAL's) if no CANN is loaded yet, or again if something replaces a part of
+    it later, and sets or unsets the given variables; each line says why. npudoctor itself never executes these scripts.
+    Variables of one job (RANK, MASTER_ADDR, ASCEND_RT_VISIBLE_DEVICES) are never written there: the line that sets one
+    is put out of force.
     """
     from npudoctor.facts.node import job_profile
 
-    if asked.scope not in ("user", "system", "python", "file") or asked.shell not in job_profile.SHELLS:
-        raise Refused(messages.SCOPES.text(shells=list(job_profile.SHELLS)))
-    if asked.scope == "system" and (own := job_profile.OF_A_JOB & asked.set.keys()):
-        raise Refused(messages.OF_ONE_JOB.text(name=min(own)), instead="--set scope=user")
+    _must_be_possible(asked)
     home = environment.filled("ASCEND_HOME_PATH") if environment is not None else None
-    if not asked.set and not asked.unset and settings is None:
+    if settings is None and not (asked.set or asked.unset or asked.append or asked.remove):
         raise Unavailable(messages.NO_SET_ENV.text())
+    repaired = _replaced_later(settings, environment, paths, linker) if home and _there(host, home) else {}
+    files = _without_lines(host, asked.remove, startup)
     here = asked.path if asked.scope == "file" else _managed(asked.scope, host, python)
     earlier, encoding = text_of(host, here)
-    sourced = not home or not _there(host, home) or job_profile.GUARD in earlier or asked.scope == "file"
-    profile = job_profile.Profile(
-        settings=settings if sourced else None,
-        nnal=nnal if sourced and nnal is not None and nnal.abis else None,
-        abi=_abi(host, nnal, target),
-        sets=asked.set,
-        unsets=asked.unset,
-    )
-    mine = _block(earlier) if asked.scope == "python" else earlier
-    text = job_profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
-    yield from _trusted(asked.scope, host, profile)
-    if asked.scope == "python" and here.endswith("/bin/activate"):
-        yield WriteFile(here, _with_block(earlier, text), encoding=encoding)
-        return
-    yield from writing(host, here, text)
-    if asked.scope == "user":
-        yield from _sourced_at_login(host)
+    if asked.scope == "file" and earlier and not earlier.startswith(job_profile.HEAD):
+        raise Refused(messages.NOT_OURS.text(path=here), instead=_A_FILE)
+    sourced = not home or not _there(host, home) or asked.scope == "file"
+    needed = bool(settings is not None and (sourced or repaired)) or asked.set or asked.unset or asked.append
+    if needed or job_profile.HEAD in earlier:
+        sourced = sourced or bool(repaired) or job_profile.GUARD in earlier
+        profile = job_profile.Profile(
+            settings=settings if sourced else None,
+            home=home or "",
+            repaired=repaired,
+            appended=asked.append,
+            nnal=nnal if sourced and nnal is not None and nnal.abis else None,
+            abi=_abi(host, nnal, target),
+            sets=asked.set,
+            unsets=asked.unset,
+        )
+        mine = _block(earlier) if asked.scope == "python" else earlier
+        text = job_profile.render(profile.checked().with_earlier(mine if asked.shell == "sh" else ""), asked.shell)
+        yield from _trusted(asked.scope, host, profile)
+        if asked.scope == "python" and here.endswith("/bin/activate"):
+            yield WriteFile(here, _with_block(earlier, text), encoding=encoding)
+        else:
+            yield from writing(host, here, text)
+        if asked.scope == "user":
+            _sourced_at_login(host, files)
+    for path, (content, encoded) in files.items():
+        yield WriteFile(path, content, encoding=encoded)
+
+
+def _must_be_possible(asked: Environment) -> None:
+    """Raise Refused for a scope that there is not, and for variables of a job in a file that logins read."""
+    from npudoctor.facts.cann import startup_files
+    from npudoctor.facts.node import job_profile
+    from npudoctor.facts.node.job_variables import belongs_to_a_job
+
+    if asked.scope not in ("user", "system", "python", "file") or asked.shell not in job_profile.SHELLS:
+        raise Refused(messages.SCOPES.text(shells=list(job_profile.SHELLS)))
+    own = sorted(filter(belongs_to_a_job, (*asked.set, *asked.unset)))
+    if own and (asked.scope != "file" or startup_files.is_one(asked.path) or asked.path.startswith("/etc/profile.d/")):
+        raise Refused(messages.OF_ONE_JOB.text(name=own[0]), instead=_A_FILE)
+
+
+def _replaced_later(
+    settings: CannSettings | None,
+    environment: JobEnvironment | None,
+    paths: JobPaths | None,
+    linker: LinkerFolders | None,
+) -> dict[str, str]:
+    """The variables of which a job that has this CANN lacks a part, each with a folder that is missing in it."""
+    from npudoctor.facts.cann.settings import is_optional, missing_entries
+
+    if settings is None or environment is None or paths is None:
+        return {}
+    mine, home = paths.entries.get("ASCEND_HOME_PATH"), settings.single.get("ASCEND_HOME_PATH")
+    if not mine or home is None or mine[0].real != home.real:
+        return {}
+    found = {
+        name: ""
+        for name, entry in settings.single.items()
+        if entry.there and not any(one.there for one in paths.entries.get(name, ()))
+    }
+    for name in settings.lists:
+        lacking = [one.text for one in missing_entries(name, settings, paths, linker) if not is_optional(one)]
+        found |= {name: lacking[0]} if lacking else {}
+    return found
+
+
+def _without_lines(host: Host, asked: Iterable[str], startup: StartupFiles | None) -> dict[str, tuple[str, str]]:
+    """The start-up files without these lines, by path, each with its encoding."""
+    from npudoctor.facts.node import job_variables
+
+    known = {str(line): line for line in (*startup.lines, *startup.setting)} if startup is not None else {}
+    numbers: dict[str, set[int]] = {}
+    for name in asked:
+        line = known.get(name)
+        if line is None and _is_out_of_force(host, name, startup):
+            continue
+        if line is None:
+            raise Refused(messages.NOT_A_SETTING_LINE.text(line=name))
+        if not line.removable:
+            raise Refused(messages.LINE_DOES_MORE.text(line=name))
+        numbers.setdefault(line.path, set()).add(line.line_number)
+    found = {}
+    for path, there in numbers.items():
+        text, encoding = text_of(host, path)
+        found[path] = (job_variables.without(text, path, sorted(there)), encoding)
+    return found
+
+
+def _is_out_of_force(host: Host, name: str, startup: StartupFiles | None) -> bool:
+    """Whether an earlier run has put this line out of force."""
+    from npudoctor.facts.node import job_variables
+
+    path, _, number = name.rpartition(":")
+    if startup is None or path not in startup.looked_in or not re.fullmatch("[1-9][0-9]{0,6}", number):
+        return False
+    lines = text_of(host, path)[0].split("\n")
+    return int(number) <= len(lines) and lines[int(number) - 1].startswith(job_variables.OUT_OF_FORCE)
 
 
 def _trusted(scope: str, host: Host, profile: object) -> Iterator[Note]:
@@ -196,18 +286,19 @@ def _with_block(activate: str, text: str) -> str:
     return f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}"
 
 
-def _sourced_at_login(host: Host) -> Iterator[Step]:
-    """One line in each start-up file that does not have it yet."""
+def _sourced_at_login(host: Host, files: dict[str, tuple[str, str]]) -> None:
+    """Add one line to each start-up file that does not have it yet."""
     home, shell = _home(host)
     if (kind := posixpath.basename(shell)) in _OTHER_SHELLS:
         reason = messages.OTHER_SHELL.text(shell=kind)
         where = f"{home}/{_OTHER_SHELLS[kind][0]}"
         raise Refused(reason, instead=f"--set scope=file path={where} shell={_OTHER_SHELLS[kind][1]}")
     for name in _start_up(host, home, shell):
-        old, encoding = text_of(host, f"{home}/{name}")
+        path = f"{home}/{name}"
+        old, encoding = files.get(path) or text_of(host, path)
         if LINE not in old:
             line = LINE if old.endswith("\n") or not old else f"\n{LINE}"
-            yield WriteFile(f"{home}/{name}", old + line, encoding=encoding)
+            files[path] = (old + line, encoding)
 
 
 def _start_up(host: Host, home: str, shell: str) -> list[str]:
@@ -222,19 +313,19 @@ def _block(text: str) -> str:
     return text.partition(BEGIN)[2].partition(END)[0]
 
 
-@fix("env.visible-devices", resolves=("env.visible-devices",), risk=Risk.SAFE, effect=Effect.NEW_LOGIN)
-def visible_devices(asked: Visible, host: Host, environment: JobEnvironment) -> Iterator[Step | Note]:
-    """Correct ASCEND_RT_VISIBLE_DEVICES in the user's profile.
+@fix("env.visible-devices", resolves=("env.visible-devices",))
+def visible_devices(asked: Visible, environment: JobEnvironment, startup: StartupFiles | None) -> Iterator[Step | Note]:
+    """Print the corrected ASCEND_RT_VISIBLE_DEVICES for the job.
 
-    It is a variable of one job: it goes into the user's own file, never into one that every job of the node reads.
+    It belongs to one job, so that no login file gets it; the line of a start-up file that sets it is named.
     """
-    import re
+    from npudoctor.facts.node.job_variables import setters
 
     if not re.fullmatch(r"(\d+(,\d+)*)?", asked.value):
         raise Refused(messages.NOT_A_LIST.text(value=asked.value))
-    if asked.scope not in ("user", "python"):
-        raise Refused(messages.SCOPES_OF_JOB.text())
-    told = Environment(
-        set={VISIBLE: asked.value} if asked.value else {}, unset=() if asked.value else (VISIBLE,), scope=asked.scope
-    )
-    yield from env_profile(told, host, None, None, environment, None, None)
+    command = f"export {VISIBLE}={asked.value}" if asked.value else f"unset {VISIBLE}"
+    yield Note(messages.BEFORE_THE_JOB.text(text=command))
+    for line in setters(startup.setting if startup is not None else (), environment, [VISIBLE]):
+        yield Note(messages.SET_BY_LINE.text(line=line, text=line.text))
+        if line.removable:
+            yield Note(messages.REMOVE_LINE.text(text=f"npudoctor fix env.profile --set remove={line}"))

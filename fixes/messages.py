@@ -30,7 +30,10 @@ AT_LOGIN_OF_OTHER = Sentence("only visible at the next login of {user}")
 # env.profile, env.visible-devices
 
 SCOPES = Sentence("scope must be user, system, python or file, and shell one of {shells}")
-OF_ONE_JOB = Sentence("{name} belongs to one job; this file would set it for all jobs")
+OF_ONE_JOB = Sentence("{name} belongs to a launcher or to one job; a login file would change it for all jobs")
+NOT_OURS = Sentence("npudoctor has not written {path}; choose a file that does not exist yet")
+NOT_A_SETTING_LINE = Sentence("{line} is not a line that sets a variable of one job or sources CANN's script")
+LINE_DOES_MORE = Sentence("{line} also does something else; edit it by hand")
 NO_SET_ENV = Sentence("no CANN with a set_env.sh is installed")
 SCRIPT_NOT_TRUSTED = Sentence("every login of this node would source {script}, but {problem}")
 AT_ACTIVATION = Sentence("Takes effect when the environment is activated.")
@@ -43,7 +46,9 @@ PREFIX_UNKNOWN = Sentence("the inspected Python does not report its environment"
 NOT_AN_ENVIRONMENT = Sentence("{path} is neither a conda environment nor a venv")
 OTHER_SHELL = Sentence("the login shell is {shell}, which does not read sh profiles; it requires its own file")
 NOT_A_LIST = Sentence("not a list of chip numbers: {value!r}")
-SCOPES_OF_JOB = Sentence("the variable belongs to one job: scope must be user or python")
+BEFORE_THE_JOB = Sentence("in the script of the job, or in the shell that starts it:\n{text}")
+SET_BY_LINE = Sentence("set by {line}: {text}")
+REMOVE_LINE = Sentence("to remove that line:\n{text}")
 
 # hccl.reserve-ports
 

@@ -61,6 +61,7 @@ def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
             lines = [f"{finding.summary} ({result.check})\n" for result, finding in offered]
             return (1 if offered else 0), "".join(lines)
         params = plan.merged(offer for _, finding in offered if (offer := finding.fix))
+        params.pop("remove", None)  # this shell has run those lines already
         shell = "systemd" if args.systemd else "sh" if args.shell in ("bash", "zsh") else args.shell
         planned = plan.make(
             catalog, host, Request(FIX, {**params, "scope": "file", "path": NOWHERE, "shell": shell}), told

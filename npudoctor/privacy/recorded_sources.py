@@ -67,7 +67,9 @@ FILES = (
     ),
 )
 LIBRARY = Source("", "headers of a library", (USERS,))
-STARTUP = Source("", "lines of a start-up file that source others", (USERS, TEXT))
+STARTUP = Source(
+    "", "lines of a start-up file that source others or set variables of a job", (HOSTS, USERS, ADDRESSES, TEXT)
+)
 RANK_TABLE = Source("", "rank table", (HOSTS, ADDRESSES))
 WHITELIST = Source("", "whitelist of HCCL", (ADDRESSES,))
 CONDA_LIST = Source("", "environments that conda noted", (USERS,))

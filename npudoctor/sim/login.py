@@ -1,7 +1,6 @@
 """What a new login on the simulated node has for variables: the start-up files are read as the shell would read them.
 
-Only what npudoctor writes into such files is understood: sourcing a script, `export`, `unset`, and a condition on
-ASCEND_HOME_PATH around them.
+Understood are lines that source a script, `export` and `unset`, and the conditions that npudoctor writes around them.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import posixpath
 import re
 import shlex
 
+from npudoctor.facts.cann.set_env import read_exports
 from npudoctor.host import Unavailable
 from npudoctor.host.recording.canned import USUAL_PATH
 from npudoctor.host.simulated.host import SimulatedHost
@@ -19,8 +19,11 @@ from npudoctor.sim.node import Node
 _DEEPEST = 4
 
 
-def variables(node: Node, host: SimulatedHost) -> dict[str, str]:
-    """The variables of a login shell of the node's user, its Python's environment activated."""
+def variables(node: Node, host: SimulatedHost, from_files: frozenset[str]) -> dict[str, str]:
+    """The variables of a login shell of the node's user, its Python's environment activated.
+
+    `from_files` are those that the start-up files have set since before anything was changed.
+    """
     said = node.scenario.python
     found = {"HOME": node.home, "USER": node.user.name, "PATH": USUAL_PATH}
     if node.has_cann and node.scenario.cann.sourced:
@@ -29,7 +32,7 @@ def variables(node: Node, host: SimulatedHost) -> dict[str, str]:
         found["PATH"] = f"{said.prefix}/bin:{found['PATH']}"
     if said.kind in ("conda", "venv"):
         found["CONDA_PREFIX" if said.kind == "conda" else "VIRTUAL_ENV"] = said.prefix
-    found |= node.scenario.environ
+    found |= {name: value for name, value in node.scenario.environ.items() if name not in from_files}
     for path in _files(node, host):
         _source(path, found, node, host, 0)
     return found
@@ -60,20 +63,55 @@ def _text(host: SimulatedHost, path: str) -> str:
         return ""
 
 
+def set_by_files(node: Node, host: SimulatedHost) -> frozenset[str]:
+    """The variables of the scenario's environment that its start-up files set: a login has them from nowhere else."""
+    found: dict[str, str] = {}
+    for path in _files(node, host):
+        _source(path, found, node, host, 0)
+    return frozenset(found) - {"PATH"}
+
+
 def _source(path: str, found: dict[str, str], node: Node, host: SimulatedHost, depth: int) -> None:
     if posixpath.basename(path) == "set_env.sh":
-        if node.has_cann and _text(host, path) and "/nnal/" not in path:
-            found |= cann.environment(node, found["PATH"])
+        _source_cann(path, found, node, host)
         return
     skipping = False
     for line in _text(host, path).splitlines() if depth < _DEEPEST else ():
         stripped = line.strip()
         if re.match(r'if \[ ! -d "\$\{ASCEND_HOME_PATH:-\}" \]', stripped):
-            skipping = bool(found.get("ASCEND_HOME_PATH"))
+            skipping = host.exists(found.get("ASCEND_HOME_PATH") or "/nowhere")
         elif stripped == "fi":
             skipping = False
-        elif not skipping:
-            _line(stripped, found, node, host, depth)
+        elif not skipping and (command := _command(stripped, found, host)):
+            _line(command, found, node, host, depth)
+
+
+def _source_cann(path: str, found: dict[str, str], node: Node, host: SimulatedHost) -> None:
+    """The script of the node's CANN, or the text of another one; both put their folders before what is there."""
+    if not _text(host, path) or not node.has_cann or "/nnal/" in path:
+        return
+    if path in node.scenario.files:
+        said = read_exports(_text(host, path), path=path, machine=node.machine, variables=found, real=host.real_path)
+        found |= said.variables
+        return
+    new = cann.environment(node, found.get("PATH", USUAL_PATH))
+    for name in ("LD_LIBRARY_PATH", "PYTHONPATH"):
+        new[name] = ":".join([new[name], *([found[name]] if found.get(name) else [])])
+    found |= new
+
+
+def _command(line: str, found: dict[str, str], host: SimulatedHost) -> str:
+    """What a line runs after its conditions, empty where they do not hold: `[ … ] ||`, `case … esac`."""
+    if test := re.match(r'\[ "\$\{(\w+):-\}" != (\S+) \] \|\| ', line):
+        if found.get(test[1], "") != "".join(shlex.split(test[2])):
+            return ""
+        line = line[test.end() :]
+    if test := re.match(r'\[ -d "\$\{(\w+):-\}" \] \|\| ', line):
+        return "" if host.exists(found.get(test[1]) or "/nowhere") else line[test.end() :]
+    if test := re.fullmatch(r'case ":\$\{(\w+):-\}:" in \*:(.+?):\*\) ;; \*\) (.+) ;; esac', line):
+        folder = "".join(shlex.split(test[2]))
+        return "" if folder in found.get(test[1], "").split(":") else test[3]
+    return line
 
 
 def _line(line: str, found: dict[str, str], node: Node, host: SimulatedHost, depth: int) -> None:
@@ -83,12 +121,19 @@ def _line(line: str, found: dict[str, str], node: Node, host: SimulatedHost, dep
         return
     if "&&" in words:
         words = words[words.index("&&") + 1 :]
-    if words[:1] == ["export"] and len(words) > 1 and "$" not in words[1]:
-        name, equals, value = words[1].partition("=")
-        if equals:
-            found[name] = value
+    if words[:1] == ["export"] and len(words) > 1:
+        for word in words[1:]:
+            name, equals, value = word.partition("=")
+            if equals:
+                found[name] = _expanded(value, found)
     elif words[:1] == ["unset"]:
         for name in words[1:]:
             found.pop(name, None)
     elif words[:1] in (["."], ["source"]) and len(words) > 1:
         _source(words[1].replace("$HOME", node.home), found, node, host, depth + 1)
+
+
+def _expanded(value: str, found: dict[str, str]) -> str:
+    """A value with the variables in it: ${NAME:+$NAME:}, ${NAME}, $NAME."""
+    value = re.sub(r"\$\{(\w+):\+\$\1:\}", lambda match: f"{found[match[1]]}:" if found.get(match[1]) else "", value)
+    return re.sub(r"\$\{?(\w+)\}?", lambda match: found.get(match[1], ""), value)

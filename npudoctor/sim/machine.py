@@ -32,6 +32,7 @@ class Machine:
         self._target = target
         self._pip = Pip(target)
         self._tree = tree
+        self.from_files: frozenset[str] = frozenset()
 
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting; raises OSError where the kernel would."""
@@ -43,7 +44,7 @@ class Machine:
 
     def after_login(self, host: SimulatedHost) -> SimulatedHost:
         """The node as a new login of its user sees it: the same files and processes, other variables."""
-        variables = login.variables(self._node, host)
+        variables = login.variables(self._node, host, self.from_files)
         target = Target(self._node, variables)
         target.packages = self._target.packages
         about = host.about
@@ -119,8 +120,9 @@ def build(scenario: Scenario, name: str) -> SimulatedHost:
     environ = _environment(node)
     target = Target(node, environ)
     tree = _tree(node, target)
-    return SimulatedHost(
-        Machine(node, tree, target),
+    machine = Machine(node, tree, target)
+    host = SimulatedHost(
+        machine,
         about=About(source="simulated", hostname=scenario.hostname, machine=node.machine, recorded_at=RECORDED_AT),
         tree=tree,
         commands=Commands(node, tree, target),
@@ -128,6 +130,8 @@ def build(scenario: Scenario, name: str) -> SimulatedHost:
         measures=Measures(node),
         user=node.user,
     )
+    machine.from_files = login.set_by_files(node, host)
+    return host
 
 
 def _environment(node: Node) -> dict[str, str]:

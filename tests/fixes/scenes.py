@@ -304,7 +304,6 @@ SCENES: dict[str, Scene] = {
         "env.profile", ("MakeFolder", "WriteFile", "RemoveFolder"), {**WORDS, "unset": ["ASCEND_GLOBAL_LOG_LEVEL"]}
     ),
     "system-profile": Scene("env.profile", ("WriteFile",), {**WORDS, "scope": "system"}),
-    "visible": Scene("env.visible-devices", ("MakeFolder", "WriteFile"), {"value": "0,1"}),
     "limits": Scene(
         "system.limits", ("WriteFile", "RemoveFile"), {"limits": {"nofile": "1048576", "memlock": "unlimited"}}
     ),
@@ -342,7 +341,7 @@ SCENES: dict[str, Scene] = {
     "access": Scene("driver.grant-access", ("GroupMember",), {"user": "games", "group": "users"}, where=Where.ALONE),
     "shared": Scene("system.shm", ("Remount",), {"size": "128m"}, where=Where.ALONE),
 }
-WITHOUT_STEPS = ("container.run-command",)
+WITHOUT_STEPS = ("container.run-command", "env.visible-devices")
 """The fixes that change nothing, and so cannot be struck."""
 
 

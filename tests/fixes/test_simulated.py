@@ -46,7 +46,12 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
     "profile-conda": ({"cann": {"sourced": False}}, "env.profile", {"scope": "python"}),
     "profile-fish": ({}, "env.profile", {"scope": "file", "path": "/root/npu.fish", "shell": "fish"}),
     "profile-user": ({"cann": {"sourced": False}, "user": DEV}, "env.profile", None),
-    "visible": ({"environ": {"ASCEND_RT_VISIBLE_DEVICES": "3,1"}}, "env.visible-devices", None),
+    "profile-without-a-line": (
+        {"environ": {"RANK": "3"}, "files": {"/root/.profile": "# mine\nexport RANK=3\numask 022\n"}},
+        "env.profile",
+        None,
+    ),
+    "profile-repaired": ({"environ": {"LD_LIBRARY_PATH": "/opt/openmpi/lib"}}, "env.profile", None),
     "limits": ({"limits": {"nofile": [1024, 4096]}}, "system.limits", None),
     "shm": ({"shm_gib": 0.0625}, "system.shm", None),
     "tls": ({"card": [{"id": 3, "tls": 1}]}, "npu.tls-off", None),
@@ -58,6 +63,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
 NOT_HERE = {
     "npu.release": "test_a_process_is_ended_only_on_a_word_of_its_own",
     "system.clean-logs": "tests/fixes/test_real.py: real files have an age",
+    "env.visible-devices": "test_the_list_of_a_job_is_printed_and_no_file_is_changed",
     "container.run-command": "test_how_a_container_is_started_is_said_and_nothing_changed",
     "service.install": "tests/deploy/test_service.py",
     "service.remove": "tests/deploy/test_service.py",
@@ -271,11 +277,45 @@ def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
         assert planned(host, "container.run-command", {"devices": [bad]}).refused is not None
 
 
-def test_a_variable_of_one_job_is_kept_out_of_the_file_of_all() -> None:
-    for name in ("HCCL_IF_IP", "MASTER_ADDR", "ASCEND_RT_VISIBLE_DEVICES"):
-        made = planned(node(), "env.profile", {"set": {name: "1"}, "scope": "system"})
-        assert made.refused is not None
-        assert name in made.refused.reason
+def test_the_list_of_a_job_is_printed_and_no_file_is_changed() -> None:
+    said = {"ASCEND_RT_VISIBLE_DEVICES": "3,1"}
+    host = node(environ=said, files={"/root/.profile": "export ASCEND_RT_VISIBLE_DEVICES=3,1\n"})
+    made = planned(host, "env.visible-devices", None)
+    assert (made.refused, made.steps) == (None, ())
+    assert made.notes[0].endswith("\nexport ASCEND_RT_VISIBLE_DEVICES=1,3")
+    assert "set by /root/.profile:1" in made.notes[1]
+    assert made.notes[2].endswith("\nnpudoctor fix env.profile --set remove=/root/.profile:1")
+    assert planned(host, "env.visible-devices", {"value": "1;id"}).refused is not None
+
+
+OF_A_JOB = ["RANK", "NODE_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "HCCL_IF_IP", "TORCHELASTIC_RUN_ID", "SLURM_PROCID"]
+
+
+@pytest.mark.parametrize("name", [*OF_A_JOB, "ASCEND_RT_VISIBLE_DEVICES", "RANK_TABLE_FILE", "OMPI_COMM_WORLD_RANK"])
+def test_no_login_file_gets_or_loses_a_variable_of_one_job(name: str) -> None:
+    for params in ({"set": {name: "1"}}, {"unset": [name]}):
+        for where in ({}, {"scope": "system"}, {"scope": "python"}, {"scope": "file", "path": "/root/.zshrc"}):
+            made = planned(node(), "env.profile", {**params, **where})
+            assert made.refused is not None
+            assert name in made.refused.reason
+        assert planned(node(), "env.profile", {**params, "scope": "file", "path": "/root/job.sh"}).refused is None
+
+
+def test_only_the_line_that_sets_a_variable_of_a_job_is_taken_out() -> None:
+    profile = "case $- in\n*i*)\n  export WORLD_SIZE=16\n;; esac\nexport WORLD_SIZE=8; umask 022\n. ./more\n"
+    host = node(environ={"WORLD_SIZE": "16"}, files={"/root/.profile": profile})
+    made = planned(host, "env.profile", None)
+    assert made.params == {"remove": ["/root/.profile:3"]}
+    assert applied(host, made).outcome is Outcome.APPLIED
+    assert host.read("/root/.profile") == profile.replace("  export W", ":  # npudoctor: export W", 1)
+    for line in ("/root/.profile:5", "/root/.profile:6", "/etc/passwd:1"):
+        assert planned(host, "env.profile", {"remove": [line]}).refused is not None
+
+
+def test_a_file_that_npudoctor_has_not_written_is_not_replaced_by_a_profile() -> None:
+    made = planned(node(files={"/root/x.sh": "mine\n"}), "env.profile", {"scope": "file", "path": "/root/x.sh"})
+    assert made.refused is not None
+    assert "/root/x.sh" in made.refused.reason
 
 
 @pytest.mark.parametrize("name", ["A B", "A;id", "A=1\nB", "", "$(id)"])

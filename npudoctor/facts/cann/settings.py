@@ -135,6 +135,21 @@ class LinkerFolders:
     folders: tuple[str, ...]
 
 
+def missing_entries(
+    name: str, settings: CannSettings, paths: JobPaths, linker: LinkerFolders | None
+) -> tuple[PathEntry, ...]:
+    """The entries of a path list that exist on disk and that the job does not have under any name."""
+    have = set(paths.real(name))
+    if name == "LD_LIBRARY_PATH" and linker is not None:
+        have.update(linker.folders)
+    return tuple(entry for entry in settings.lists[name] if entry.there and entry.real not in have)
+
+
+def is_optional(entry: PathEntry) -> bool:
+    """Whether a job runs without this entry: tools for developers."""
+    return "/tools/aml/" in entry.text
+
+
 @probe
 def linker_folders(host: Host) -> LinkerFolders:
     """From /etc/ld.so.conf.d, where the driver notes its libraries; the cache itself is not read."""

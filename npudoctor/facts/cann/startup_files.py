@@ -7,7 +7,9 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
+from npudoctor.facts.node import job_variables
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.node.job_variables import SettingLine
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
@@ -16,16 +18,26 @@ OF_A_HOME = (".bash_profile", ".bash_login", ".profile", ".bashrc", ".zshrc", ".
 FOLDER = "/etc/profile.d"
 LEFT_OUT = "# (left out of this recording)"
 
+_ALONE = re.compile(
+    r"\s*(?:(?:\[ [^;|&]* \]|test [^;|&]*) && )?(?:source|\.)\s+[^\s;|&]+(?:\s+[\w=.-]+)*"
+    r"\s*(?:>\s*/dev/null)?\s*;?\s*(?:#.*)?"
+)
+"""A line that sources one script and does nothing else."""
+
 _SOURCES = r"(?:^|[\s;&|(])(?:source|\.)\s+[\"']?([^\s\"';&|)]*(?:set_env\.sh|setenv\.bash))"
 
 
 @record(frozen=True, kw_only=True)
 class SourcingLine:
-    """One line that sources a script of CANN or NNAL, counted from 1; `script` has the home folder written out."""
+    """One line that sources a script of CANN or NNAL, counted from 1; `script` has the home folder written out.
+
+    `removable`: it does nothing else, so that it can be taken out.
+    """
 
     path: str
     line_number: int
     script: str
+    removable: bool = True
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line_number}"
@@ -33,10 +45,14 @@ class SourcingLine:
 
 @record(frozen=True)
 class StartupFiles:
-    """The lines that were found, in the order in which shells read the files, and which files those were."""
+    """The lines that were found, in the order in which shells read the files, and which files those were.
+
+    `lines` source a script of CANN or NNAL, `setting` set variables that belong to one job.
+    """
 
     lines: tuple[SourcingLine, ...]
     looked_in: tuple[str, ...]
+    setting: tuple[SettingLine, ...] = ()
 
     def of(self, *scripts: str) -> tuple[SourcingLine, ...]:
         """The lines that source one of these scripts."""
@@ -52,23 +68,33 @@ def parse(text: str, path: str, home: str) -> tuple[SourcingLine, ...]:
                 for spelled in ("${HOME}", "$HOME", "~"):
                     if home and script.startswith(f"{spelled}/"):
                         script = home + script[len(spelled) :]
-                found.append(SourcingLine(path=path, line_number=number, script=posixpath.normpath(script)))
+                alone = _ALONE.fullmatch(line) is not None
+                script = posixpath.normpath(script)
+                found.append(SourcingLine(path=path, line_number=number, script=script, removable=alone))
     return tuple(found)
 
 
 def is_one(path: str) -> bool:
     """Whether a path is that of a start-up file or an activation hook."""
     name = posixpath.basename(path)
-    return path in FOR_ALL or name in OF_A_HOME or path.endswith("/bin/activate") or "/activate.d/" in path
+    if path in (*FOR_ALL, job_variables.SYSTEM_WIDE) or name in OF_A_HOME:
+        return True
+    return path.endswith("/bin/activate") or "/activate.d/" in path
 
 
 def reduced(text: str) -> str:
     """A start-up file as it may be recorded: of what a person has written there, only the lines that are read here."""
     lines = text.splitlines()
-    return "\n".join([line if re.search(_SOURCES, line) else LEFT_OUT if line.strip() else "" for line in lines] + [""])
+    setting = {line.line_number for line in job_variables.parse("\n".join(lines), "")}
+    kept = [
+        line if number in setting or re.search(_SOURCES, line) else LEFT_OUT if line.strip() else ""
+        for number, line in enumerate(lines, 1)
+    ]
+    return "\n".join([*kept, ""])
 
 
 def _paths(host: Host, variables: Mapping[str, str]) -> Iterator[str]:
+    yield job_variables.SYSTEM_WIDE
     yield FOR_ALL[0]
     yield from _scripts(host, FOLDER)
     yield from FOR_ALL[1:]
@@ -89,15 +115,18 @@ def _scripts(host: Host, folder: str) -> Iterator[str]:
 def startup_files(host: Host, environment: JobEnvironment) -> StartupFiles:
     """From the files that bash, zsh, conda and virtual environments read, as far as this user may read them."""
     lines: list[SourcingLine] = []
+    setting: list[SettingLine] = []
     looked_in = []
     home = environment.get("HOME", "").rstrip("/")
     unknown: Unavailable | None = None
     for path in _paths(host, environment):
         try:
-            lines += parse(host.read(path), path, home)
+            text = host.read(path)
+            lines += parse(text, path, home)
+            setting += job_variables.parse(text, path)
             looked_in.append(path)
         except Unavailable as why:
             unknown = why if why.because is Because.NOT_RECORDED else unknown
     if unknown is not None and not looked_in:
         raise unknown
-    return StartupFiles(tuple(lines), tuple(looked_in))
+    return StartupFiles(tuple(lines), tuple(looked_in), tuple(setting))
