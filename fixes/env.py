@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from npudoctor.facts.cann.packages import Nnal
 from npudoctor.facts.cann.settings import CannSettings, JobPaths, LinkerFolders
-from npudoctor.facts.cann.startup_files import StartupFiles
+from npudoctor.facts.cann.startup_files import SourcingLine, StartupFiles
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.node.job_variables import SettingLine
 from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
 from npudoctor.records import field, record
 from npudoctor.sdk import (
@@ -183,7 +184,8 @@ def _without_lines(host: Host, asked: Iterable[str], startup: StartupFiles | Non
     """The start-up files without these lines, by path, each with its encoding."""
     from npudoctor.facts.node import job_variables
 
-    known = {str(line): line for line in (*startup.lines, *startup.setting)} if startup is not None else {}
+    lines: tuple[SourcingLine | SettingLine, ...] = (*startup.lines, *startup.setting) if startup is not None else ()
+    known = {str(line): line for line in lines}
     numbers: dict[str, set[int]] = {}
     for name in asked:
         line = known.get(name)

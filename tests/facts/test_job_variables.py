@@ -17,7 +17,7 @@ from npudoctor.facts.node.job_variables import belongs_to_a_job, parse, without
         ("  RANK=3  # of yesterday", {"RANK": "3"}, True),
         ("export RANK=0 WORLD_SIZE='16';", {"RANK": "0", "WORLD_SIZE": "16"}, True),
         ("declare -x MASTER_ADDR=10.7.0.4", {"MASTER_ADDR": "10.7.0.4"}, True),
-        ("export HCCL_IF_IP=$(hostname -I)", {"HCCL_IF_IP": "$(hostname -I)"}, False),
+        ("export HCCL_IF_IP=$(hostname -I)", {"HCCL_IF_IP": "$(hostname"}, False),
         ('export RANK="$SLURM_PROCID"', {"RANK": "$SLURM_PROCID"}, True),
         ("export RANK=0 PATH=/opt/bin:$PATH", {"RANK": "0"}, False),
         ("export RANK=0 && cd /data", {"RANK": "0"}, False),

@@ -111,7 +111,7 @@ def _settings(line: str) -> tuple[dict[str, str], bool]:
     if "=" not in line or line.lstrip().startswith("#"):
         return {}, False
     try:
-        words = shlex.split(line, comments=True)
+        words = shlex.split(line.rstrip("\\"), comments=True)
     except ValueError:
         return {}, False
     for begin in _EXPORT:
