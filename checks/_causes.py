@@ -29,11 +29,6 @@ def cause_of(text: str, check: str) -> Pitfall | None:
     return next(iter(order), None)
 
 
-def as_sentence(text: str) -> str:
-    """A clause of the knowledge as a sentence."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-
-
 def as_evidence(attempt: ImportAttempt | None) -> Iterator[Evidence]:
     """A failed import, as evidence of a cause; nothing where it was not tried, or works."""
     if attempt is not None and not attempt.ok:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from npudoctor import knowledge
-from npudoctor.facts.node.chips import memory_of, subject_of
+from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
@@ -14,13 +14,18 @@ from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Unavailable, check
 
+from ._reset import reset_of
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
 
 
 @check("npu.memory-free", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI)
 def memory_is_free(
-    info: NpuSmiInfo, holders: CardHolders | None, container: Container | None, options: Options
+    info: NpuSmiInfo,
+    holders: CardHolders | None,
+    container: Container | None,
+    cards: Chips | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Memory in use explained by the driver or by processes.
 
@@ -39,7 +44,7 @@ def memory_is_free(
         rows = holders.on(chip.npu_id, chip.chip_id) if holders else ()
         unexplained = used - sum(holder.row.memory_mb or 0 for holder in rows)
         if unexplained > limit:
-            yield _unexplained(chip, info, unexplained, limit, rows, holders is not None, container)
+            yield _unexplained(chip, info, unexplained, limit, holders, cards, container)
         elif options.expect_idle and any(holder.state is State.LIVE for holder in rows):
             yield _held(chip, info, used, limit, rows)
 
@@ -51,7 +56,13 @@ def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardH
         pids=[holder.row.pid for holder in rows],
         count=len(rows),
         commands=(TABLE,),
-        evidence=(Evidence(source=TABLE, expected=messages.IDLE_MEMORY.text(limit=limit), actual=f"{used} MB"),),
+        evidence=(
+            Evidence(
+                source=TABLE,
+                expected=messages.IDLE_MEMORY.text(limit_mb=limit),
+                actual=messages.MEMORY.text(memory_mb=used),
+            ),
+        ),
         of_live_job=True,
     )
 
@@ -61,27 +72,66 @@ def _unexplained(
     info: NpuSmiInfo,
     unexplained: int,
     limit: int,
-    rows: tuple[CardHolder, ...],
-    table: bool,
+    holders: CardHolders | None,
+    cards: Chips | None,
     container: Container | None,
 ) -> Finding:
     used, total = memory_of(chip)
-    message = messages.MEMORY_UNEXPLAINED if table else messages.MEMORY_WITHOUT_TABLE
+    subject = subject_of(chip, info.npus)
+    rows = holders.on(chip.npu_id, chip.chip_id) if holders else ()
+    message = messages.MEMORY_UNEXPLAINED if holders is not None else messages.MEMORY_WITHOUT_TABLE
+    advice = messages.FIND_OWNER
     if container is not None:
-        message = messages.MEMORY_HELD_OUTSIDE
+        message, advice = messages.MEMORY_HELD_OUTSIDE, messages.FIND_OWNER_ON_HOST
+    listed = (used or 0) - unexplained
+    baseline = _baseline_mb(info, holders, total or 0)
+    over = unexplained if listed else unexplained - baseline
+    what = messages.OVER_BASELINE.text(baseline_mb=baseline)
+    if listed:
+        what = messages.BESIDE_PROCESSES.text(listed_mb=listed)
+    reset = reset_of(subject, cards, holders)
     return message.finding(
-        subject=subject_of(chip, info.npus),
-        unexplained_mb=unexplained,
-        commands=(f"fuser -v /dev/davinci{chip.npu_id}", f"npu-smi info -t proc-mem -i {chip.npu_id}"),
+        subject=subject,
+        unexplained_mb=over,
+        baseline=what,
+        hint=reset.after(advice.text()),
+        commands=(
+            f"fuser -v /dev/davinci{_device(subject, cards, chip)}",
+            f"npu-smi info -t proc-mem -i {chip.npu_id}",
+            *reset.commands,
+        ),
         evidence=(
             Evidence(
                 source=TABLE,
-                expected=messages.MEMORY_WITHOUT_PROCESS.text(limit=limit),
-                actual=messages.MEMORY_AND_PROCESSES.text(used=used, total=total, count=len(rows)),
+                expected=messages.MEMORY_WITHOUT_PROCESS.text(limit_mb=limit),
+                actual=messages.MEMORY_AND_PROCESSES.text(used_mb=used or 0, total_mb=total or 0, count=len(rows)),
             ),
         ),
         of_live_job=any(holder.state is not State.DEAD for holder in rows),
     )
+
+
+def _device(subject: str, cards: Chips | None, chip: Chip) -> int:
+    """The N of /dev/davinciN of a chip; the id of its NPU where it is not known."""
+    known = next((one.device for one in cards.chips if one.subject == subject), None) if cards else None
+    return chip.npu_id if known is None else known
+
+
+def _baseline_mb(info: NpuSmiInfo, holders: CardHolders | None, total: int) -> int:
+    """What an idle chip of this node uses: the median of those without a process, else what the table says."""
+    limit = knowledge.hardware().idle_limit_mb(total)
+    idle = sorted(
+        used
+        for chip in info.npus
+        for used, size in (memory_of(chip),)
+        if used is not None
+        and size == total
+        and used <= limit
+        and not (holders and holders.on(chip.npu_id, chip.chip_id))
+    )
+    if idle:
+        return idle[(len(idle) - 1) // 2]
+    return min(knowledge.hardware().idle_rule.reserve_mb, limit)
 
 
 @check("npu.processes", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI, fix="npu.release")
@@ -91,6 +141,7 @@ def only_live_processes_hold_cards(
     processes: Processes | None,
     container: Container | None,
     launched: LaunchVariables | None,
+    cards: Chips | None,
 ) -> Iterator[Finding]:
     """Processes on NPUs: none dead or orphaned, a chip per rank.
 
@@ -103,7 +154,7 @@ def only_live_processes_hold_cards(
         row = holder.row
         subject = chips.get((row.npu_id, row.chip_id), f"npu:{row.npu_id}")
         if holder.state is State.DEAD:
-            yield _dead(holder, subject)
+            yield _dead(holder, subject, cards, holders)
         elif holder.process is None:
             yield _unseen(holder, subject, container)
         elif holder.process.pid in alone:
@@ -184,12 +235,14 @@ def _on_npu(holder: CardHolder) -> Evidence:
     return Evidence(source=TABLE, actual=messages.PROCESS_ON_NPU.text(pid=holder.row.pid, npu=holder.row.npu_id))
 
 
-def _dead(holder: CardHolder, subject: str) -> Finding:
+def _dead(holder: CardHolder, subject: str, cards: Chips | None, holders: CardHolders) -> Finding:
     pid = holder.row.pid
+    reset = reset_of(subject, cards, holders)
     return messages.DEAD_PROCESS.finding(
         subject=subject,
         process=_listed(holder),
-        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {pid}"),
+        hint=reset.after(messages.WAIT_THEN_RESET.text()),
+        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {pid}", *reset.commands),
         evidence=(
             _on_npu(holder),
             Evidence(

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Ecc
 from npudoctor.sdk import Because, Evidence, Finding, Message, Options, Threshold, Unavailable, check
 
+from ._reset import reset_of
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI
 
@@ -25,7 +28,9 @@ _WAITING = ("double_next_isolated_pages", "single_next_isolated_pages", "next_is
 
 
 @check("npu.ecc", profile="standard", after=BEHIND_NPU_SMI, thresholds=(ISOLATED,))
-def memory_has_no_errors(ecc: PerChip[Ecc], options: Options) -> Iterator[Finding]:
+def memory_has_no_errors(
+    ecc: PerChip[Ecc], cards: Chips | None, holders: CardHolders | None, options: Options
+) -> Iterator[Finding]:
     """Memory errors (ECC) and isolated pages.
 
     A double-bit error destroys data: the job that reads it fails, and its results may be wrong. Single-bit errors are
@@ -36,9 +41,9 @@ def memory_has_no_errors(ecc: PerChip[Ecc], options: Options) -> Iterator[Findin
         pages = sum(_sum(page, name) for name in _PAGES)
         waiting = sum(_sum(page, name) for name in _WAITING)
         if doubles:
-            yield _sick(messages.UNCORRECTED, subject, page, count=doubles)
+            yield _sick(messages.UNCORRECTED, subject, page, cards, holders, count=doubles)
         elif pages >= ISOLATED.of(options):
-            yield _sick(messages.PAGES_USED_UP, subject, page, pages=pages, limit=ISOLATED.of(options))
+            yield _sick(messages.PAGES_USED_UP, subject, page, cards, holders, pages=pages, limit=ISOLATED.of(options))
         elif old or pages or waiting or singles:
             told = (
                 (old, messages.EARLIER_DOUBLE_BIT),
@@ -65,14 +70,14 @@ def _where(subject: str) -> str:
     return f"-i {card}" + (f" -c {chip}" if chip else "")
 
 
-def _sick(message: Message, subject: str, page: Any, **params: Any) -> Finding:
-    card, _, chip = subject.removeprefix("npu:").partition("/chip:")
+def _sick(
+    message: Message, subject: str, page: Any, cards: Chips | None, holders: CardHolders | None, **params: Any
+) -> Finding:
+    reset = reset_of(subject, cards, holders)
     return message.finding(
         subject=subject,
-        commands=(
-            f"npu-smi info -t ecc {_where(subject)}",
-            f"npu-smi set -t reset -i {card} -c {chip or 0}  # as root, idle; ends what runs on it",
-        ),
+        hint=reset.after(messages.EXCLUDE_AND_RESET.text()),
+        commands=(f"npu-smi info -t ecc {_where(subject)}", *reset.commands),
         evidence=_evidence(subject, page),
         **params,
     )

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import IMPORT_TIMEOUT, ImportAttempt, TorchImport, TorchNpuImport, first_line
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.sdk import Evidence, Finding, Unavailable, check
 
-from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, as_sentence, cause_of
+from ._causes import BEHIND_AN_IMPORT, NO_CANN, WRONG_PACKAGES, as_evidence, cause_of
+from ._remedies import Remedy, chosen_remedy, is_excluded
 from .messages import python as messages
 
 
@@ -21,7 +23,9 @@ from .messages import python as messages
     thresholds=(IMPORT_TIMEOUT,),
     explained_by=(*NO_CANN, *WRONG_PACKAGES, *BEHIND_AN_IMPORT, "python.import-torch-npu"),
 )
-def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> Iterator[Finding]:
+def torch_can_be_imported(
+    imported: TorchImport, python: PythonEnvironment, environment: JobEnvironment | None
+) -> Iterator[Finding]:
     """import torch.
 
     Since torch 2.5, `import torch` imports torch_npu too, so a fault of torch_npu or CANN looks like one of torch.
@@ -30,7 +34,7 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
     if attempt.ok:
         return
     if imported.is_broken_itself:
-        yield _failed(imported.alone or attempt, python, subject_of="torch")
+        yield _failed(imported.alone or attempt, python, environment, subject_of="torch")
         return
     yield messages.THROUGH_TORCH_NPU.finding(
         subject="python",
@@ -56,7 +60,10 @@ def torch_can_be_imported(imported: TorchImport, python: PythonEnvironment) -> I
     explained_by=("python.version", *BEHIND_AN_IMPORT),
 )
 def torch_npu_can_be_imported(
-    imported: TorchNpuImport, torch: TorchImport | None, python: PythonEnvironment
+    imported: TorchNpuImport,
+    torch: TorchImport | None,
+    python: PythonEnvironment,
+    environment: JobEnvironment | None,
 ) -> Iterator[Finding]:
     """import torch_npu.
 
@@ -66,11 +73,19 @@ def torch_npu_can_be_imported(
         return
     if torch is not None and torch.is_broken_itself:
         raise Unavailable(messages.TORCH_BROKEN.text(), blocked_by="python.import-torch")
-    yield _failed(imported.attempt, python, subject_of="torch_npu")
+    yield _failed(imported.attempt, python, environment, subject_of="torch_npu")
 
 
-def _failed(attempt: ImportAttempt, python: PythonEnvironment, *, subject_of: str) -> Finding:
+def _failed(
+    attempt: ImportAttempt, python: PythonEnvironment, environment: JobEnvironment | None, *, subject_of: str
+) -> Finding:
     cause = cause_of(attempt.message, f"python.import-{subject_of.replace('_', '-')}")
+    if cause is not None and is_excluded(cause, python):
+        cause = None
+    library_path = (environment.get("LD_LIBRARY_PATH", "") if environment else "").split(":")
+    remedy = Remedy(_usual(attempt), _usual_commands(attempt, python, subject_of))
+    if cause is not None:
+        remedy = chosen_remedy(cause, attempt.message, python, [entry for entry in library_path if entry])
     of_npu = subject_of == "torch_npu"
     said = attempt.error or attempt.last_line
     details: list[str] = []
@@ -79,12 +94,12 @@ def _failed(attempt: ImportAttempt, python: PythonEnvironment, *, subject_of: st
     if attempt.signal and attempt.last_line:
         details.append(messages.LAST_LINE.text(line=attempt.last_line))
     if cause:
-        details.append(messages.KNOWN_CAUSE.text(title=cause.title, cause=as_sentence(cause.cause)))
+        details.append(messages.KNOWN_CAUSE.text(title=cause.title, cause=cause.cause))
     rest: dict[str, Any] = {
         "subject": "python",
         "detail": "\n".join(details) or None,
-        "hint": as_sentence(cause.fix[0]) if cause and cause.fix else _usual(attempt),
-        "commands": (f"{python.executable} -X faulthandler -c 'import {subject_of}'",),
+        "hint": remedy.hint,
+        "commands": remedy.commands,
         "evidence": (
             Evidence(
                 source=f"{attempt.what} in a new process of {python.executable}",
@@ -104,6 +119,16 @@ def _failed(attempt: ImportAttempt, python: PythonEnvironment, *, subject_of: st
         return message.finding(signal=attempt.signal, **rest)
     message = messages.TORCH_NPU_FAILED if of_npu else messages.TORCH_FAILED
     return message.finding(error=first_line(said) if said else messages.NO_REASON.text(), **rest)
+
+
+def _usual_commands(attempt: ImportAttempt, python: PythonEnvironment, subject_of: str) -> tuple[str, ...]:
+    """What shows more of a failure whose cause is not known; for a crash also the installation of the same wheel."""
+    look = f"{python.executable} -X faulthandler -c 'import {subject_of}'"
+    package = python.torch_npu if subject_of == "torch_npu" else python.torch
+    if not attempt.signal or package is None:
+        return (look,)
+    wheel = f'"{subject_of}=={package.version}"'
+    return f"{python.executable} -m pip install --force-reinstall --no-deps {wheel}", look
 
 
 def _usual(attempt: ImportAttempt) -> str:

@@ -6,18 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.node.chips import NodeChip, subject_of
+from npudoctor.facts.node.chips import Chips, NodeChip, subject_of
 from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
 from npudoctor.facts.python.imports import TorchNpuImport, first_line
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Unavailable, check
 
-from ._causes import NO_CANN, WRONG_PACKAGES, as_sentence, cause_of
+from ._causes import NO_CANN, WRONG_PACKAGES, cause_of
+from ._remedies import Remedy, chosen_remedy
+from ._reset import Reset, reset_of
 from .messages import python as messages
 
 _NO_DEVICE = ("npu.present", "container.devices", "driver.installed", "driver.access", "env.visible-devices")
+DEVICE_DOES_NOT_OPEN = "P051"
 _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-torch-npu")
 
 
@@ -79,11 +83,13 @@ def devices_are_found(imported: TorchNpuImport, job: JobCards) -> Iterator[Findi
 
 def _no_answer(error: str) -> Finding:
     cause = cause_of(error, "python.devices")
+    remedy = _remedy(cause, error)
     return messages.NO_LIST.finding(
         subject="python",
         error=first_line(error),
         detail=_known(cause),
-        hint=_fix_of(cause),
+        hint=remedy.hint,
+        commands=remedy.commands,
         evidence=(Evidence(source="torch.npu", expected=messages.THE_DEVICES.text(), actual=error[:600]),),
         pitfall=cause.id if cause else None,
         symptom=cause is None or cause.id != "P042",
@@ -91,11 +97,16 @@ def _no_answer(error: str) -> Finding:
 
 
 def _known(cause: Pitfall | None) -> str | None:
-    return messages.KNOWN_CAUSE.text(title=cause.title, cause=as_sentence(cause.cause)) if cause else None
+    return messages.KNOWN_CAUSE.text(title=cause.title, cause=cause.cause) if cause else None
 
 
-def _fix_of(cause: Pitfall | None) -> str | None:
-    return messages.KNOWN_FIX.text(fix=cause.fix[0]) if cause and cause.fix else None
+def _remedy(cause: Pitfall | None, said: str, reset: Reset | None = None) -> Remedy:
+    """What to do about a known cause; nothing without one."""
+    if cause is None:
+        return Remedy(None, ())
+    if cause.id == DEVICE_DOES_NOT_OPEN and reset is not None:
+        return Remedy(reset.after(messages.TRY_AGAIN_THEN_RESET.text()), reset.commands)
+    return chosen_remedy(cause, said)
 
 
 def _name_mismatch(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
@@ -121,7 +132,9 @@ def _name_mismatch(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
     thresholds=(FIRST, NEXT),
     explained_by=("npu.health", "npu.ecc"),
 )
-def devices_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) -> Iterator[Finding]:
+def devices_compute(
+    math: DeviceMath, job: JobCards, info: NpuSmiInfo | None, cards: Chips | None, holders: CardHolders | None
+) -> Iterator[Finding]:
     """Test computation on every idle device.
 
     A small matrix product is compared with that of the CPU. No query shows as much: that the device opens, that its
@@ -149,7 +162,7 @@ def devices_compute(math: DeviceMath, job: JobCards, info: NpuSmiInfo | None) ->
             device=number,
             error=first_line(result.error or messages.NO_REASON.text()),
             symptom=subject in unhealthy,
-            **_details(result),
+            **_details(result, reset_of(subject, cards, holders)),
         )
 
 
@@ -164,13 +177,15 @@ def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
     return {subject_of(chip, info.npus): chip.health or "" for chip in info.npus if chip.says_ok is False}
 
 
-def _details(result: CardMath) -> dict[str, Any]:
+def _details(result: CardMath, reset: Reset | None = None) -> dict[str, Any]:
     """What the findings of a computation have in common."""
     error = result.error or ""
     cause = cause_of(error, "python.device-math")
+    remedy = _remedy(cause, error, reset)
     return {
         "detail": _known(cause),
-        "hint": _fix_of(cause),
+        "hint": remedy.hint,
+        "commands": remedy.commands,
         "evidence": (
             Evidence(
                 source="a product of two 128 × 128 matrices of small integers",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.facts.python.requirements import Requirement, required
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import TorchVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._causes import as_evidence
-from ._pairing import cuda_build
+from ._pairing import cuda_build, torch_needed
 from .messages import python as messages
 
 _CUDA_ONLY = {
@@ -88,6 +90,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
                 commands=(f"{python.executable} -m pip uninstall {name}",),
                 evidence=(Evidence(source=python.executable, expected="not installed", actual=f"{name} {version}"),),
             )
+    yield from _of_another_torch(python)
     accelerate = python.distributions.get("accelerate")
     if accelerate is not None and _older(accelerate.version, _ACCELERATE_FROM):
         yield messages.ACCELERATE_TOO_OLD.finding(
@@ -99,6 +102,58 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
                 Evidence(source=python.executable, expected=f">= {_ACCELERATE_FROM}", actual=accelerate.version),
             ),
         )
+
+
+def _of_another_torch(python: PythonEnvironment) -> Iterator[Finding]:
+    """torchvision and torchaudio are each built for one torch; where torch is the wrong one, python.pairing says so."""
+    torch, torch_npu = python.torch, python.torch_npu
+    if torch is None or torch_npu is None:
+        return
+    needed = torch_needed(torch_npu, python).version
+    for name in ("torchvision", "torchaudio"):
+        package = python.distributions.get(name)
+        requirement = required(package.requires, "torch", python) if package is not None else None
+        if package is None or requirement is None or requirement.pinned is None or _accepts(requirement, torch.version):
+            continue
+        built_for = requirement.pinned.partition("+")[0]
+        if built_for == needed:
+            continue
+        fitting = companion_of(name, torch.base_version)
+        wanted = f'"{name}=={fitting}"' if fitting else None
+        yield messages.OF_ANOTHER_TORCH.finding(
+            subject="python",
+            package=name,
+            version=package.version,
+            required=built_for,
+            torch=torch.version,
+            hint=messages.INSTALL_COMPANION.text(package=name, release=fitting, torch=torch.base_version)
+            if fitting
+            else None,
+            commands=(f"{python.executable} -m pip install --no-deps {wanted}",) if wanted else (),
+            evidence=(
+                Evidence(
+                    source=f"{name} {package.version}", expected=str(requirement), actual=f"torch {torch.version}"
+                ),
+            ),
+        )
+
+
+def companion_of(name: str, torch: str) -> str | None:
+    """The torchvision or torchaudio that was released with a torch; None for a torch that is not from 2.1 to 2.9.
+
+    torchaudio has the number of torch, torchvision 0.16 belongs to torch 2.1 and so on
+    (https://pytorch.org/get-started/previous-versions).
+    """
+    numbers = re.fullmatch(r"2\.([1-9])\.(\d+)", torch)
+    if numbers is None:
+        return None
+    return torch if name == "torchaudio" else f"0.{int(numbers[1]) + 15}.{numbers[2]}"
+
+
+def _accepts(requirement: Requirement, version: str) -> bool:
+    with contextlib.suppress(ParseError):
+        return requirement.accepts(version)
+    return True
 
 
 def _triton(python: PythonEnvironment) -> Iterator[Finding]:

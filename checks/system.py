@@ -12,7 +12,7 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Presence
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.limits import UNLIMITED, Limit, Limits
-from npudoctor.facts.system.memory import Memory
+from npudoctor.facts.system.memory import HugePages, Memory
 from npudoctor.facts.system.storage import SHARED_MEMORY, Disk, Disks, LogFolder, SharedMemory, log_path
 from npudoctor.sdk import (
     Because,
@@ -27,10 +27,13 @@ from npudoctor.sdk import (
     check,
 )
 
+from ._quantities import size_text
 from .messages import system as messages
 
 GIB = 1 << 30
 OUR_LIMITS = "/etc/security/limits.d/99-npudoctor.conf"
+_MANY_HUGE_PAGES = 0.25
+"""The share of the memory from which unused huge pages are worth a finding."""
 UNCHANGING = frozenset({"squashfs", "iso9660", "erofs", "cramfs", "rootfs", "ramfs", "devtmpfs", "proc", "sysfs"})
 """File systems that are always full, or never."""
 
@@ -60,17 +63,14 @@ def _used_for_cards(found: Presence | None) -> bool:
     return found is None or found.cards
 
 
-def _size(number: float) -> str:
-    """Bytes for a person."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", GIB), ("MiB", 1 << 20)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}".replace(".0 ", " ")
-    return f"{number / 1024:.0f} KiB"
-
-
 @check("system.memory", thresholds=(AVAILABLE,))
 def host_memory_is_enough(
-    memory: Memory, cards: Chips | None, found: Presence | None, options: Options
+    memory: Memory,
+    huge: HugePages | None,
+    cards: Chips | None,
+    container: Container | None,
+    found: Presence | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Host memory available.
 
@@ -78,29 +78,54 @@ def host_memory_is_enough(
     """
     available, usable = memory.available_bytes, memory.usable_bytes
     least = AVAILABLE.of(options)
-    if available * 100 < usable * least and _used_for_cards(found):
+    low = available * 100 < usable * least
+    if huge is not None and huge.free_bytes >= usable * _MANY_HUGE_PAGES and container is None:
+        yield _in_huge_pages(memory, huge, Severity.WARNING if low and _used_for_cards(found) else Severity.INFO)
+    elif low and _used_for_cards(found):
         expected = messages.PERCENT_AVAILABLE.text(least=least)
         yield messages.MEMORY_LOW.finding(
-            available=_size(available),
-            usable=_size(usable),
+            available=size_text(available),
+            usable=size_text(usable),
             commands=("ps -eo pid,user,rss,args --sort=-rss | head", "dmesg -T | grep -i 'out of memory'"),
-            evidence=(Evidence(source="/proc/meminfo", expected=expected, actual=_size(available)),),
+            evidence=(Evidence(source="/proc/meminfo", expected=expected, actual=size_text(available)),),
             of_live_job=True,
         )
     total_mb = sum(card.memory_mb or 0 for card in cards.chips) if cards else 0
     if total_mb << 20 > usable:
         yield messages.MEMORY_BELOW_CHIPS.finding(
-            usable=_size(usable),
-            chips=_size(total_mb << 20),
+            usable=size_text(usable),
+            chips=size_text(total_mb << 20),
             evidence=(
-                Evidence(source="/proc/meminfo", actual=_size(memory.total_bytes)),
+                Evidence(source="/proc/meminfo", actual=size_text(memory.total_bytes)),
                 *(
-                    [Evidence(source=messages.MEMORY_LIMIT.text(), actual=_size(memory.limit_bytes))]
+                    [Evidence(source=messages.MEMORY_LIMIT.text(), actual=size_text(memory.limit_bytes))]
                     if memory.limit_bytes
                     else []
                 ),
             ),
         )
+
+
+def _in_huge_pages(memory: Memory, huge: HugePages, severity: Severity) -> Finding:
+    used = huge.total_bytes - huge.free_bytes
+    return messages.MEMORY_IN_HUGE_PAGES.finding(
+        severity=severity,
+        free=size_text(huge.free_bytes),
+        available=size_text(memory.available_bytes),
+        total=size_text(memory.total_bytes),
+        commands=(
+            "grep Huge /proc/meminfo",
+            "sysctl vm.nr_hugepages",
+            "grep -rn hugepages /etc/sysctl.d /proc/cmdline",
+        ),
+        evidence=(
+            Evidence(
+                source="/proc/meminfo",
+                expected=messages.FEW_HUGE_PAGES.text(),
+                actual=messages.HUGE_PAGES.text(total=size_text(huge.total_bytes), used=size_text(used)),
+            ),
+        ),
+    )
 
 
 @check("system.shm", fix="system.shm", thresholds=(SHM_LEAST, SHM_SEVERAL))
@@ -129,7 +154,7 @@ def shared_memory_is_enough(
         hint = messages.SHM_OF_CONTAINER.text()
         commands = (f"{'podman' if container.runtime == 'podman' else 'docker'} run --shm-size=16g …",)
     severity = severity if _used_for_cards(found) else Severity.INFO
-    expected = messages.SHM_SIZES.text(least=_size(least), several=_size(SHM_SEVERAL.of(options) * GIB))
+    expected = messages.SHM_SIZES.text(least=size_text(least), several=size_text(SHM_SEVERAL.of(options) * GIB))
     if not shared.mounted:
         yield messages.SHM_NOT_MOUNTED.finding(
             path=SHARED_MEMORY,
@@ -141,11 +166,11 @@ def shared_memory_is_enough(
         return
     yield messages.SHM_SMALL.finding(
         path=SHARED_MEMORY,
-        size=_size(shared.total_bytes),
+        size=size_text(shared.total_bytes),
         severity=severity,
         hint=hint,
         commands=commands,
-        evidence=(Evidence(source=SHARED_MEMORY, expected=expected, actual=_size(shared.total_bytes)),),
+        evidence=(Evidence(source=SHARED_MEMORY, expected=expected, actual=size_text(shared.total_bytes)),),
         fix=FixOffer(id="system.shm", params={"size": "16g"}),
     )
 
@@ -196,7 +221,7 @@ def _low(
         command = f"docker run --ulimit {name}={UNLIMITED if in_bytes else value} …"
     else:
         command = f"echo '* - {name} {value}' | sudo tee -a {OUR_LIMITS}  # then log in again"
-    soft, hard, least = (_size(number) if in_bytes else str(number) for number in (limit.soft, limit.hard, wanted))
+    soft, hard, least = (size_text(number) if in_bytes else str(number) for number in (limit.soft, limit.hard, wanted))
     expected, actual = messages.AT_LEAST.text(least=least), messages.SOFT_AND_HARD.text(soft=soft, hard=hard)
     return message.finding(
         limit=hard,
@@ -255,7 +280,7 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options)
     if total and free is not None and (free < low or free < total * share):
         severe = free < full or free < total * share or few_inodes
         severity = Severity.ERROR if severe else Severity.WARNING
-        message, of = messages.DISK_SPACE_LOW, (_size(free), _size(total))
+        message, of = messages.DISK_SPACE_LOW, (size_text(free), size_text(total))
         actual = messages.FREE_OF.text(free=of[0], total=of[1])
     elif few_inodes:
         severity = Severity.ERROR
@@ -275,9 +300,9 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options)
         commands=(*commands, *([f"du -sh {logs.path}"] if logs and big else [])),
         evidence=(
             Evidence(
-                source=disk.mount, expected=messages.SPACE_WANTED.text(size=_size(low), share=share), actual=actual
+                source=disk.mount, expected=messages.SPACE_WANTED.text(size=size_text(low), share=share), actual=actual
             ),
-            *([Evidence(source=logs.path, actual=_size(logs.size_bytes))] if logs and big else []),
+            *([Evidence(source=logs.path, actual=size_text(logs.size_bytes))] if logs and big else []),
         ),
         fix=FixOffer(id="system.clean-logs", params={"folder": logs.path}) if logs and big else None,
     )
@@ -286,7 +311,7 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options)
 def _large_logs(logs: LogFolder, disk: Disk | None, most_bytes: float) -> Iterator[Finding]:
     total = disk.total_bytes if disk else None
     heavy = total is not None and logs.size_bytes >= max(most_bytes, total // 10)
-    size = _size(logs.size_bytes)
+    size = size_text(logs.size_bytes)
     yield messages.LOGS_LARGE.finding(
         path=logs.path,
         size=messages.MORE_THAN.text(size=size) if logs.at_least else size,

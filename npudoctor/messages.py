@@ -1,9 +1,9 @@
 """Sentences with parameters: what checks and fixes say, one table per subject, apart from the code that decides.
 
 A `Message` is a finding's texts under an id of its own, a `Sentence` is any other text. Both are templates as
-`str.format` has them, with two additions: `{count:port|ports}` picks the singular or the plural, and a list is joined
-by commas. The code gives parameters and never builds grammar, so that a table of translations can take the place of
-these texts: it has one entry per id.
+`str.format` has them, with three additions: `{count:port|ports}` picks the singular or the plural, a list is joined by
+commas, and `{used_mb:GB}` rounds a number of MB. The code gives parameters and never builds grammar, so that a table of
+translations can take the place of these texts: it has one entry per id.
 
     UNRESERVED = Message(
         "hccl.ports-reserved/unreserved",
@@ -36,7 +36,16 @@ class _Formatter(string.Formatter):
             return singular if value == 1 else plural
         if isinstance(value, (list, tuple)):
             return ", ".join(self.format_field(item, format_spec) for item in value)
+        if format_spec == "GB":
+            return gigabytes(value)
         return format(value.value if isinstance(value, Enum) else value, format_spec)
+
+
+def gigabytes(megabytes: float) -> str:
+    """Memory that a tool prints in MB: "22.7 GB", below 1 GB "512 MB"; the size of a chip by its name, "64 GB"."""
+    if megabytes < 1000:
+        return f"{megabytes:.0f} MB"
+    return f"{megabytes / 1000:.1f} GB" if megabytes % 8192 else f"{megabytes / 1024:.0f} GB"
 
 
 _FORMATTER = _Formatter()

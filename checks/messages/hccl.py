@@ -431,7 +431,7 @@ BUFFER_INVALID = Message(
 )
 BUFFERS_LARGE = Message(
     "hccl.buffers/large",
-    summary="HCCL buffers use {total_mb:.0f} of {memory_mb} MB on one chip per communicator: {settings}",
+    summary="HCCL buffers use {total_mb:GB} of {memory_mb:GB} on one chip per communicator: {settings}",
     detail="Each communicator allocates each buffer twice, and a job with model parallelism has several communicators: "
     "out of memory, 207018.",
     hint="Unset what was raised without need.",

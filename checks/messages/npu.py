@@ -201,7 +201,7 @@ MODEL_MISMATCH = Message(
 )
 MEMORY_MISMATCH = Message(
     "npu.uniform/memory",
-    summary="memory size mismatch: {total_mb} MB, others {usual_mb} MB",
+    summary="memory size mismatch: {total_mb:GB}, others {usual_mb:GB}",
     detail="A job that fits the others runs out of memory on this chip.",
     hint="Exclude the chip from jobs, or size jobs for it.",
     severity=Severity.WARNING,
@@ -223,13 +223,13 @@ BOARD_MISMATCH = Message(
 
 # npu.memory-free
 
-_FIND = (
+FIND_OWNER = Sentence(
     "Find the processes that have the device open, on the host and in all containers; the driver takes up to 20 s "
-    "to clean up after one. If no owner is found, reset the idle NPU to free the memory."
+    "to clean up after one. If no owner is found, reset the NPU to free the memory."
 )
 MEMORY_HELD = Message(
     "npu.memory-free/held",
-    summary="{used_mb} MB in use by {count:process|processes} {pids}",
+    summary="{used_mb:GB} in use by {count:process|processes} {pids}",
     detail="The node was expected to be idle; a job that starts now gets only the rest.",
     hint="Wait for the job or end it; npu.processes shows its owner.",
     severity=Severity.WARNING,
@@ -237,35 +237,37 @@ MEMORY_HELD = Message(
 )
 MEMORY_UNEXPLAINED = Message(
     "npu.memory-free/unexplained",
-    summary="{unexplained_mb} MB in use, but npu-smi lists no process for it",
+    summary="{unexplained_mb:GB} in use {baseline}, but npu-smi lists no process for it",
     detail="A killed job, or a job in another container, may still hold it. The next job that requires the whole NPU "
     "fails with an out-of-memory error.",
-    hint=_FIND,
     severity=Severity.WARNING,
     pitfall="P017",
 )
 MEMORY_HELD_OUTSIDE = Message(
     "npu.memory-free/held-outside-container",
-    summary="{unexplained_mb} MB in use; its processes are not visible in this container",
+    summary="{unexplained_mb:GB} in use {baseline}; its processes are not visible in this container",
     detail="A job on the host or in another container may hold it. The next job that requires the whole NPU fails with "
     "an out-of-memory error.",
-    hint="On the host, find the processes that have the device open. If no owner is found there, reset the idle NPU to "
-    "free the memory.",
     severity=Severity.INFO,
     pitfall="P017",
 )
 MEMORY_WITHOUT_TABLE = Message(
     "npu.memory-free/no-process-table",
-    summary="{unexplained_mb} MB in use; this npu-smi lists no processes",
+    summary="{unexplained_mb:GB} in use {baseline}; this npu-smi lists no processes",
     detail="A running job, a killed job, or a job in another container may hold it. The next job that requires the "
     "whole NPU fails with an out-of-memory error.",
-    hint=_FIND,
     severity=Severity.INFO,
     pitfall="P017",
 )
-IDLE_MEMORY = Sentence("at most {limit} MB on an idle NPU")
-MEMORY_WITHOUT_PROCESS = Sentence("at most {limit} MB without a process")
-MEMORY_AND_PROCESSES = Sentence("{used} of {total} MB in use, {count} {count:process|processes} listed")
+FIND_OWNER_ON_HOST = Sentence(
+    "On the host, find the processes that have the device open. If no owner is found there, reset the NPU to free the "
+    "memory."
+)
+OVER_BASELINE = Sentence("over the idle baseline of {baseline_mb:GB}")
+BESIDE_PROCESSES = Sentence("beside the {listed_mb:GB} of the listed processes")
+IDLE_MEMORY = Sentence("at most {limit_mb:GB} on an idle NPU")
+MEMORY_WITHOUT_PROCESS = Sentence("at most {limit_mb:GB} without a process")
+MEMORY_AND_PROCESSES = Sentence("{used_mb:GB} of {total_mb:GB} in use, {count} {count:process|processes} listed")
 MEMORY_NOT_SHOWN = Sentence("npu-smi does not show the memory of any chip")
 
 # npu.processes
@@ -274,10 +276,9 @@ DEAD_PROCESS = Message(
     "npu.processes/dead",
     summary="process {process} no longer exists but still holds this chip",
     detail="The driver still counts the process; its memory and its place on the chip are not free.",
-    hint="Wait 20 s and check again. If it is still listed, reset the NPU, which must be idle, or reboot. On A2 "
-    "servers a reset of one NPU resets all.",
     pitfall="P004",
 )
+WAIT_THEN_RESET = Sentence("Wait 20 s and check again. If it is still listed, reset the NPU, or reboot.")
 ORPHAN = Message(
     "npu.processes/orphan",
     summary="{process} holds this chip, but its launcher has ended",
@@ -324,9 +325,9 @@ PROCESS = Sentence("{name} ({details})")
 PID = Sentence("pid {pid}")
 USER = Sentence("user {user}")
 SINCE = Sentence("since {started}")
-MEMORY = Sentence("{memory_mb} MB")
 NAMELESS = Sentence("process")
 LISTED = Sentence("{pid} ({details})")
+MEMORY = Sentence("{memory_mb:GB}")
 PROCESS_WITH_PID = Sentence("process {pid}")
 PROCESS_ON_NPU = Sentence("process {pid} on NPU {npu}")
 NONE_OR_ZOMBIE = Sentence("none, or a zombie")
@@ -334,24 +335,40 @@ PROCESSES_OF_HOST = Sentence("processes of this host")
 PARENT = Sentence("parent of process {pid}")
 A_LAUNCHER = Sentence("a launcher")
 
+# a reset, in several findings
+
+RESET_SERVER = Sentence("A reset of {subject} takes down all {count} chips of this server, with every job on them.")
+RESET_SUPERPOD = Sentence(
+    "A reset of {subject} takes down the other chip of its NPU and the NPU that is connected with it, with some "
+    "drivers all {count} chips of this server."
+)
+RESET_OTHERS = Sentence("A reset of {subject} also takes down {others}.")
+RESET_ALONE = Sentence("A reset of {subject} takes down this chip only.")
+RESET_UNKNOWN = Sentence("On A2 and A3 servers a reset takes down several NPUs, or all.")
+RESET_USERS = Sentence("In use there: {processes}; these jobs must end first.")
+RESET_NO_USERS = Sentence("npu-smi lists no process there.")
+RESET_USERS_UNKNOWN = Sentence("Which processes run there is not known.")
+RESET_USER = Sentence("{name} (pid {pid}, {user}) on {places}")
+RESET_PROCESS = Sentence("{name} (pid {pid}) on {places}")
+AND_MORE = Sentence("{count} more")
+
 # npu.ecc
 
 _WRONG_RESULTS = "Jobs on this chip fail or compute wrong results."
-_EXCLUDE_AND_RESET = (
-    "Exclude the chip from jobs (ASCEND_RT_VISIBLE_DEVICES) and reset it. If errors come back, replace the NPU."
+EXCLUDE_AND_RESET = Sentence(
+    "Exclude the chip from jobs (ASCEND_RT_VISIBLE_DEVICES), and reset it when no job runs. If errors come back, "
+    "replace the NPU."
 )
 UNCORRECTED = Message(
     "npu.ecc/uncorrected",
     summary="{count} double-bit memory {count:error|errors}",
     detail=_WRONG_RESULTS,
-    hint=_EXCLUDE_AND_RESET,
     pitfall="P053",
 )
 PAGES_USED_UP = Message(
     "npu.ecc/isolated-pages",
     summary="{pages} isolated memory pages, limit {limit:g}",
     detail=_WRONG_RESULTS,
-    hint=_EXCLUDE_AND_RESET,
     pitfall="P053",
 )
 CORRECTED = Message(

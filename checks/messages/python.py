@@ -3,7 +3,20 @@
 from npudoctor.sdk import Message, Sentence, Severity
 
 KNOWN_CAUSE = Sentence("Known cause: {title}. {cause}")
-KNOWN_FIX = Sentence("Fix: {fix}")
+LOAD_FIRST = Sentence(
+    "Load {library} before everything else: LD_PRELOAD names it when Python starts, in the shell or service of the job."
+)
+FIND_AND_LOAD_FIRST = Sentence(
+    "Load {library} before everything else: find the one that the job loads, and set LD_PRELOAD to its path."
+)
+REMOVE_FROM_LIBRARY_PATH = Sentence(
+    "LD_LIBRARY_PATH has {entry} first, and {path} does not have {version}. Remove the entry, also where it is set."
+)
+NEWER_IN_ENVIRONMENT = Sentence("{path} of this environment does not have {version}. Install a newer one in it.")
+ENVIRONMENT_FIRST = Sentence(
+    "{path} does not have {version}. Put the library of the Python environment first, if {own} has a newer one; "
+    "otherwise use a newer system or container image."
+)
 NO_REASON = Sentence("no reason given")
 NO_TORCH_NPU = Sentence("torch_npu not installed in this Python")
 CANN_VERSION_UNKNOWN = Sentence("version of the CANN in use unknown")
@@ -189,6 +202,18 @@ CUDA_ONLY = Message(
 )
 PINS_TORCH = Sentence("Its kernels run on CUDA only, and it requires a torch version of its own.")
 CANN_HAS_FLASH_ATTENTION = Sentence("Its kernels run on CUDA only. CANN has its own flash attention.")
+OF_ANOTHER_TORCH = Message(
+    "python.conflicts/another-torch",
+    summary="{package} {version} requires torch {required}; found {torch}",
+    detail="Its compiled part cannot be loaded, and programs that import it fail: `operator torchvision::nms does not "
+    "exist`, or an undefined symbol.",
+    hint="Install the {package} that was released with torch {torch}, or uninstall it if no program requires it.",
+    severity=Severity.WARNING,
+    pitfall="P099",
+)
+INSTALL_COMPANION = Sentence(
+    "Install {package} {release}, which was released with torch {torch}, or uninstall it if no program requires it."
+)
 ACCELERATE_TOO_OLD = Message(
     "python.conflicts/accelerate",
     summary="accelerate {version} is too old: NPU support requires {required}",
@@ -258,6 +283,7 @@ NAME_MISMATCH = Message(
 
 # python.device-math
 
+TRY_AGAIN_THEN_RESET = Sentence("Wait one minute and try again. If it fails again, reset the NPU.")
 ALL_BUSY = Sentence("all NPUs are busy; nothing was computed")
 NOT_STARTED = Message(
     "python.device-math/not-started",

@@ -13,6 +13,18 @@ MEMORY_LOW = Message(
     hint="Find out which processes use it.",
     severity=Severity.WARNING,
 )
+MEMORY_IN_HUGE_PAGES = Message(
+    "system.memory/huge-pages",
+    summary="{free} of host memory reserved as huge pages that no program uses; {available} of {total} available",
+    detail="Only programs that ask for huge pages can use this memory. All others run out of memory although it is not "
+    "in use.",
+    hint="Reserve only as many huge pages as programs use: lower vm.nr_hugepages now (`sysctl -w`) and in the file "
+    "that sets it, or hugepages= on the command line of the kernel.",
+    severity=Severity.WARNING,
+    pitfall="P100",
+)
+FEW_HUGE_PAGES = Sentence("less than a quarter of the memory")
+HUGE_PAGES = Sentence("{total} reserved, {used} used")
 PERCENT_AVAILABLE = Sentence("{least:g} % or more available")
 MEMORY_BELOW_CHIPS = Message(
     "system.memory/less-than-chips",

@@ -55,7 +55,7 @@ def _section(check: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _mend(steps: Iterable[Mapping[str, Any]]) -> str:
-    return "; ".join(f"`{step['step']}`" if step["command"] else step["step"] for step in steps)
+    return " ".join(f"`{step['step']}`" if step["command"] else step["step"] for step in steps)
 
 
 def _names(names: Iterable[str]) -> str:

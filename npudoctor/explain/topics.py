@@ -14,10 +14,6 @@ from npudoctor.sdk import Check
 Topic = Check | Pitfall | ErrorCode
 
 _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
-_COMMAND = re.compile(
-    r"(?:apt|chmod|chown|export|groupadd|hccn_tool|npu-smi|pip|reboot|rm|source|sysctl|ulimit|unset|usermod)(?:\s|$)"
-)
-_FOR_A_PERSON = re.compile(r"<[\w. -]+>|X\.Y\.Z| \(| or | then |\.\.\.")
 
 
 class Unknown(Exception):
@@ -78,12 +74,6 @@ def facts_of(check: Check, catalog: Catalog) -> tuple[str, ...]:
     return tuple(probes[need.fact].name for need in check.needs if need.fact in probes)
 
 
-def is_command(step: str) -> bool:
-    """Whether a step of a fix is a command for the shell; else it is text for the user."""
-    command = step.partition("   #")[0]
-    return bool(_COMMAND.match(command)) and not _FOR_A_PERSON.search(command)
-
-
 def mended_by(pitfall: Pitfall) -> tuple[tuple[str, bool], ...]:
     """The steps of a fix, each with whether it is a command."""
-    return tuple((step, is_command(step)) for step in pitfall.fix)
+    return tuple((step, step in pitfall.commands) for step in pitfall.fix)

@@ -120,6 +120,8 @@ class Target:
         if name == "torch":
             return ["filelock", "typing-extensions>=4.8.0", "sympy", "networkx", "jinja2", "fsspec"]
         version = self.packages[name]
+        if name in ("torchvision", "torchaudio"):
+            return [f"torch=={_torch_of(name, version)}"]
         if name != "torch-npu" or version in WITHOUT_PIN:
             return []
         local = "+cpu" if self.node.machine == "x86_64" else ""
@@ -233,6 +235,14 @@ def _usable(tree: FileTree, path: str) -> bool:
         return {"r", "w"} <= set(tree.stat(path).access)
     except OSError:
         return False
+
+
+def _torch_of(name: str, version: str) -> str:
+    """The torch that a torchvision (0.20.1) or torchaudio (2.5.1) was released with."""
+    if name == "torchaudio":
+        return _base(version)
+    _, minor, patch = _base(version).split(".")
+    return f"2.{int(minor) - 15}.{patch}"
 
 
 def _base(version: str) -> str:

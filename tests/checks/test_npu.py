@@ -241,18 +241,18 @@ def test_an_idle_node_has_free_memory_and_no_processes(node: Nodes) -> None:
     assert node().check("npu.processes").findings == ()
 
 
-def test_memory_without_an_owner_is_named_in_mb(node: Nodes) -> None:
+def test_memory_without_an_owner_is_told_over_the_idle_baseline(node: Nodes) -> None:
     finding = only(node(card=[{"id": 3, "hbm_used_mb": 23880}]).check("npu.memory-free"))
     assert (finding.subject, finding.severity) == ("npu:3", Severity.WARNING)
-    assert (finding.code, finding.params["unexplained_mb"]) == ("npu.memory-free/unexplained", 23880)
-    assert finding.summary == "23880 MB in use, but npu-smi lists no process for it"
+    assert (finding.code, finding.params["unexplained_mb"]) == ("npu.memory-free/unexplained", 20479)
+    assert finding.summary == "20.5 GB in use over the idle baseline of 3.4 GB, but npu-smi lists no process for it"
 
 
 def test_in_a_container_the_owner_may_be_elsewhere(node: Nodes) -> None:
     boxed = node(container={}, card=[{"id": 3, "hbm_used_mb": 23880}])
     finding = only(boxed.check("npu.memory-free"))
     assert (finding.severity, finding.code) == (Severity.INFO, "npu.memory-free/held-outside-container")
-    assert finding.summary == "23880 MB in use; its processes are not visible in this container"
+    assert finding.summary.endswith("over the idle baseline of 3.4 GB; its processes are not visible in this container")
 
 
 def test_a_live_job_is_info_and_an_error_where_the_node_should_be_idle(node: Nodes) -> None:
@@ -330,7 +330,7 @@ def test_workers_without_their_launcher_are_told_from_what_was_started_by_itself
     found = worst(node(**said).check("npu.processes"))
     assert len(found) == warned
     assert {finding.code for finding in found} <= {"npu.processes/orphan"}
-    assert all(finding.summary.endswith(" MB) holds this chip, but its launcher has ended") for finding in found)
+    assert all(finding.summary.endswith(" GB) holds this chip, but its launcher has ended") for finding in found)
 
 
 def test_workers_of_a_launcher_that_was_killed_are_seen(node: Nodes) -> None:

@@ -38,7 +38,7 @@ SEEN: list[tuple[str, dict[str, Any], str]] = [
     (
         "npu.memory-free/no-process-table",
         {"driver": {"processes": False}, "card": USED},
-        "23880 MB in use; this npu-smi lists no processes",
+        "20.5 GB in use over the idle baseline of 3.4 GB; this npu-smi lists no processes",
     ),
     (
         "npu.affinity/none-allowed",
@@ -91,14 +91,14 @@ RENDERED: list[tuple[str, dict[str, Any], str]] = [
         {"chip": "910B3", "faults": ["no fault code"]},
         "910B3 reports no health: no fault code",
     ),
-    ("npu.uniform/memory", {"total_mb": 32768, "usual_mb": 65536}, "memory size mismatch: 32768 MB, others 65536 MB"),
+    ("npu.uniform/memory", {"total_mb": 32768, "usual_mb": 65536}, "memory size mismatch: 32 GB, others 64 GB"),
     ("npu.uniform/firmware", {"odd": ["npu:6 7.1"], "usual": "7.7"}, "firmware mismatch: npu:6 7.1; others 7.7"),
     (
         "npu.uniform/board",
         {"odd": ["npu:6 1", "npu:7 2"], "usual": "3"},
         "board revision mismatch: npu:6 1, npu:7 2; others 3",
     ),
-    ("npu.memory-free/held", {"used_mb": 44401, "count": 2, "pids": [7, 8]}, "44401 MB in use by processes 7, 8"),
+    ("npu.memory-free/held", {"used_mb": 44401, "count": 2, "pids": [7, 8]}, "44.4 GB in use by processes 7, 8"),
     (
         "npu.processes/in-use-by-host",
         {"process": "4711 (python3, 900 MB)"},

@@ -119,7 +119,7 @@ def test_a_torch_npu_that_imports_is_right(node: Nodes) -> None:
     [
         (failed("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime"), "undefined symbol", "P012"),
         (failed("ImportError: libatb.so: cannot open shared object file"), "libatb.so", "P013"),
-        (11, "import torch_npu crashed with SIGSEGV", "P071"),
+        (11, "import torch_npu crashed with SIGSEGV", None),
         (6, "import torch_npu crashed with SIGABRT", None),
         (None, "import torch_npu timed out after", None),
     ],
@@ -130,6 +130,48 @@ def test_why_it_does_not_import_is_said(node: Nodes, answer: Any, words: str, pi
     assert words in finding.summary
     code = "timed-out" if answer is None else "crashed" if isinstance(answer, int) else "failed"
     assert finding.code == f"python.import-torch-npu/{code}"
+
+
+def test_only_a_torch_npu_that_was_not_published_may_be_built_with_another_gcc(node: Nodes) -> None:
+    built = node(**said(npu=11), python={"torch_npu": "2.5.1+git1f8e2c"})
+    assert one(built.check("python.import-torch-npu")).pitfall == "P071"
+
+
+def test_the_library_in_the_message_is_loaded_first(node: Nodes) -> None:
+    path = "/opt/env/lib/python3.11/site-packages/sklearn/utils/../../scikit_learn.libs/libgomp-947d5fa1.so.1.0.0"
+    answer = failed(f"ImportError: {path}: cannot allocate memory in static TLS block")
+    finding = one(node(**said(npu=answer)).check("python.import-torch-npu"))
+    assert finding.commands == (
+        "export LD_PRELOAD=/opt/env/lib/python3.11/site-packages/scikit_learn.libs/libgomp-947d5fa1.so.1.0.0",
+    )
+
+
+def old_library(folder: str) -> dict[str, Any]:
+    return failed(f"ImportError: {folder}/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/y.so)")
+
+
+def test_an_older_libstdcxx_is_taken_from_the_library_path(node: Nodes) -> None:
+    others = node().host.environ["LD_LIBRARY_PATH"]
+    environ = {"LD_LIBRARY_PATH": f"/opt/gcc-7/lib64/:{others}"}
+    finding = one(node(**said(npu=old_library("/opt/gcc-7/lib64")), environ=environ).check("python.import-torch-npu"))
+    assert finding.pitfall == "P098"
+    assert finding.commands[0] == f"export LD_LIBRARY_PATH={others}"
+    assert not any("faulthandler" in line for line in finding.commands)
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        ("/lib/x86_64-linux-gnu", "export LD_LIBRARY_PATH=/opt/miniforge3/envs/train/lib:$LD_LIBRARY_PATH"),
+        (
+            "/opt/miniforge3/envs/train/bin/../lib",
+            "conda install -p /opt/miniforge3/envs/train -c conda-forge libstdcxx-ng",
+        ),
+    ],
+)
+def test_a_newer_libstdcxx_is_put_before_an_older_one(node: Nodes, folder: str, command: str) -> None:
+    finding = one(node(**said(npu=old_library(folder))).check("python.import-torch-npu"))
+    assert (finding.pitfall, command in finding.commands) == ("P098", True)
 
 
 def test_what_cannot_be_imported_has_no_devices(node: Nodes) -> None:

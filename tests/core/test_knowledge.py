@@ -219,7 +219,7 @@ def test_every_collected_variable_is_here(shared: Path) -> None:
 def test_every_collected_pitfall_code_and_chip_is_here(shared: Path) -> None:
     collected = read(shared, "pitfalls")["items"]
     pitfalls, errors, hardware = knowledge.pitfalls(), knowledge.errors(), knowledge.hardware()
-    assert [pitfall.id for pitfall in pitfalls.rows] == [row["id"] for row in collected]
+    assert [pitfall.id for pitfall in pitfalls.rows][: len(collected)] == [row["id"] for row in collected]
     assert all(errors.code(code) for row in collected for code in row["codes"])
     for document in ("HCCL.md", "HARDWARE.md", "PITFALLS.md", "ENVIRONMENT.md"):
         text = (shared / "knowledge" / document).read_text(encoding="utf-8")

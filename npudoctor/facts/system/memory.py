@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from npudoctor.records import record
-from npudoctor.sdk import Because, Host, Unavailable, probe
+from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -22,6 +22,34 @@ class Memory:
     def usable_bytes(self) -> int:
         """What a job can have at most."""
         return min(self.total_bytes, self.limit_bytes or self.total_bytes)
+
+
+@record(frozen=True)
+class HugePages:
+    """Memory that is reserved as huge pages, in bytes: all of it, and what nobody uses."""
+
+    total_bytes: int
+    free_bytes: int
+
+
+def parse_huge_pages(text: str) -> HugePages:
+    """Read /proc/meminfo, whose lines are those of the default size; raises ParseError for other text."""
+    fields = {name.strip(): rest.split() for name, colon, rest in (line.partition(":") for line in text.splitlines())}
+    if "MemTotal" not in fields:
+        raise ParseError("not /proc/meminfo", line_number=1, line=text[:80])
+    counts = [_number(fields.get(name)) for name in ("HugePages_Total", "HugePages_Free", "Hugepagesize")]
+    total, free, size_kib = counts
+    return HugePages(total * size_kib << 10, free * size_kib << 10)
+
+
+def _number(words: list[str] | None) -> int:
+    return int(words[0]) if words and words[0].isdecimal() else 0
+
+
+@probe(of_the_moment=True)
+def huge_pages(host: Host) -> HugePages:
+    """From /proc/meminfo."""
+    return parse_huge_pages(host.read("/proc/meminfo"))
 
 
 def parse_limit(text: str) -> int | None:

@@ -19,6 +19,8 @@ class Family:
     and the number behind 910_). `chips_per_card` and `devices_per_node` list what exists. `device_nic` says whether
     each chip has a network port of its own, `prints_affinity` whether `-t topo` shows CPU affinities; None: not known.
     `nic_speed_mbps` is that port's speed. `single_server`: collectives stay in one server. `slow_dtypes` work, slowly.
+    `reset_scope` is what a reset of one chip takes down: its `npu`, the `group` of its link plan, or the `server`
+    (GetDevNumPerRing of mind-cluster's device plugin); None: not known.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Family:
     prints_affinity: bool | None = None
     single_server: bool = False
     legal_job_sizes: str | None = None
+    reset_scope: str | None = None
     notes: tuple[str, ...] = ()
 
     def memory_of(self, name: str) -> int | None:

@@ -19,7 +19,8 @@ class Pitfall:
     measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this pitfall;
     `hints` fit it among others. A `consequence` follows, as a rule, from a failure elsewhere, which comes first
     where both are shown. `refines` names the pitfalls that say the same in general. `detect` says how it shows
-    before a job runs, `foreseen_by` which checks do. `needs_root` is None where it depends, on what `root_when`
+    before a job runs, `foreseen_by` which checks do. A step of `fix` is a command with a comment, or a sentence that
+    ends with a full stop. `needs_root` is None where it depends, on what `root_when`
     says."""
 
     id: str
@@ -40,6 +41,16 @@ class Pitfall:
     foreseen_by: tuple[str, ...] = ()
     needs_root: bool | None = None
     root_when: str | None = None
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The steps of the fix that a shell can run."""
+        return tuple(step for step in self.fix if not step.endswith("."))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The steps of the fix that are sentences."""
+        return tuple(step for step in self.fix if step.endswith("."))
 
 
 @record(frozen=True, kw_only=True)

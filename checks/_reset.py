@@ -1,0 +1,93 @@
+"""What a reset of a chip takes down with it, and who uses that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from npudoctor import knowledge
+from npudoctor.facts.node.chips import Chips, NodeChip
+from npudoctor.facts.node.holders import CardHolders, State
+from npudoctor.records import record
+
+from .messages import npu as messages
+
+_SHOWN = 3
+USERS = "fuser -v /dev/davinci*  # as root, on the host: the processes that have an NPU open"
+
+
+@record(frozen=True)
+class Reset:
+    """A text that says what a reset takes down and who uses it, and the commands to run, in their order."""
+
+    text: str
+    commands: tuple[str, ...]
+
+    def after(self, advice: str) -> str:
+        """Advice that leads to the reset, followed by what the reset does."""
+        return f"{advice} {self.text}"
+
+
+def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None) -> Reset:
+    """The reset of the chip `subject` (npu:3, npu:3/chip:1); `cards` and `holders` are None where not known."""
+    npu, _, chip = subject.removeprefix("npu:").partition("/chip:")
+    extent, affected = _extent(subject, cards)
+    commands = (USERS, f"npu-smi set -t reset -i {npu} -c {chip or 0}  # as root, on the host, when none has")
+    return Reset(f"{extent} {_users(affected, holders)}", commands)
+
+
+def _extent(subject: str, cards: Chips | None) -> tuple[str, tuple[NodeChip, ...] | None]:
+    """What a reset takes down, as a sentence and as chips; None for the chips where the family is not known."""
+    chips = cards.chips if cards is not None else ()
+    own = next((chip for chip in chips if chip.subject == subject), None)
+    family = knowledge.hardware().family(own.family or "") if own is not None else None
+    if own is None or family is None or family.reset_scope is None:
+        return messages.RESET_UNKNOWN.text(), None
+    plan = knowledge.hardware().link_plan(family.id, len(chips), own.subsystem)
+    scope = family.reset_scope
+    if scope == "server" and plan is not None and not (plan.group_size or plan.module_size):
+        scope = "npu"  # a board in a slot of its own, without HCCS
+    if scope == "server" and len(chips) > 1:
+        sentence = messages.RESET_SUPERPOD if family.chips_per_card[0] > 1 else messages.RESET_SERVER
+        return sentence.text(subject=subject, count=len(chips)), chips
+    same = tuple(chip for chip in chips if chip.npu_id == own.npu_id)
+    if scope == "group" and plan is not None and plan.group_size:
+        place = chips.index(own) // plan.group_size * plan.group_size
+        same = chips[place : place + plan.group_size]
+    others = [chip.subject for chip in same if chip is not own]
+    if not others:
+        return messages.RESET_ALONE.text(subject=subject), same
+    return messages.RESET_OTHERS.text(subject=subject, others=others), same
+
+
+def _users(affected: tuple[NodeChip, ...] | None, holders: CardHolders | None) -> str:
+    """Who uses these chips, or any chip where they are not known."""
+    if holders is None:
+        return messages.RESET_USERS_UNKNOWN.text()
+    rows = [
+        holder
+        for holder in holders.holders
+        if holder.state is not State.DEAD
+        and (affected is None or any(_is_on(holder.row.npu_id, holder.row.chip_id, chip) for chip in affected))
+    ]
+    users: dict[int, tuple[str, str | None, list[str]]] = {}
+    for holder in rows:
+        process = holder.process
+        name = (process.name if process is not None else None) or holder.row.name or messages.NAMELESS.text()
+        users.setdefault(holder.row.pid, (name, process.username if process is not None else None, []))
+        users[holder.row.pid][2].append(f"npu:{holder.row.npu_id}")
+    if not users:
+        return messages.RESET_NO_USERS.text()
+    told = [_user(pid, *user) for pid, user in list(users.items())[:_SHOWN]]
+    more = len(users) - len(told)
+    return messages.RESET_USERS.text(processes=[*told, *([messages.AND_MORE.text(count=more)] if more else [])])
+
+
+def _is_on(npu_id: int | None, chip_id: int | None, chip: NodeChip) -> bool:
+    return npu_id == chip.npu_id and (chip_id is None or chip.chip_id is None or chip_id == chip.chip_id)
+
+
+def _user(pid: int, name: str, username: str | None, places: Iterable[str]) -> str:
+    where = list(dict.fromkeys(places))
+    if username:
+        return messages.RESET_USER.text(name=name, pid=pid, user=username, places=where)
+    return messages.RESET_PROCESS.text(name=name, pid=pid, places=where)
