@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from npudoctor.explain import topics
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scoring import STRONG, Suspect, is_wrapper
+from npudoctor.knowledge.tables.pitfalls import is_command
 
 _DANGEROUS = re.compile(
     r"\breset\b|\breinstall|\bkill(?:all)?\b|\bpkill\b|\breboot\b|power.?cycle|\bRMA\b|\brmmod\b|\bfirmware\b"
@@ -28,7 +28,7 @@ def steps(suspect: Suspect) -> Iterator[tuple[str, bool]]:
     for step in suspect.pitfall.fix:
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
-            yield filled, topics.is_command(filled)
+            yield filled, is_command(filled)
 
 
 def withheld(suspect: Suspect) -> int:

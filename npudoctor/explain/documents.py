@@ -12,7 +12,7 @@ from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
 from npudoctor.knowledge.tables.errors import ErrorCode
-from npudoctor.knowledge.tables.pitfalls import Pitfall
+from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 
@@ -127,7 +127,7 @@ def _answer(answer: Answer, names: list[str]) -> Document:
         "kind": answer.kind.value,
         "title": answer.title,
         "because": answer.because,
-        "steps": [{"step": step, "command": topics.is_command(step)} for step in answer.steps],
+        "steps": [{"step": step, "command": is_command(step)} for step in answer.steps],
         "evidence": _sighting(answer.sighting, names),
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from npudoctor import knowledge
 from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
-from npudoctor.knowledge.tables.pitfalls import Pitfall
+from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 
@@ -76,4 +76,4 @@ def facts_of(check: Check, catalog: Catalog) -> tuple[str, ...]:
 
 def mended_by(pitfall: Pitfall) -> tuple[tuple[str, bool], ...]:
     """The steps of a fix, each with whether it is a command."""
-    return tuple((step, step in pitfall.commands) for step in pitfall.fix)
+    return tuple((step, is_command(step)) for step in pitfall.fix)

@@ -45,12 +45,12 @@ class Pitfall:
     @property
     def commands(self) -> tuple[str, ...]:
         """The steps of the fix that a shell can run."""
-        return tuple(step for step in self.fix if not step.endswith("."))
+        return tuple(step for step in self.fix if is_command(step))
 
     @property
     def advice(self) -> tuple[str, ...]:
         """The steps of the fix that are sentences."""
-        return tuple(step for step in self.fix if step.endswith("."))
+        return tuple(step for step in self.fix if not is_command(step))
 
 
 @record(frozen=True, kw_only=True)
@@ -91,6 +91,11 @@ class Pitfalls:
             pitfall.id: ([re.compile(one) for one in pitfall.symptoms], [re.compile(one) for one in pitfall.hints])
             for pitfall in self.rows
         }
+
+
+def is_command(step: str) -> bool:
+    """Whether a step is a command for the shell; else it is a sentence, which ends with a full stop."""
+    return not step.endswith(".")
 
 
 def _longest(expressions: list[re.Pattern[str]], text: str) -> int:
