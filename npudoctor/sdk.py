@@ -62,7 +62,7 @@ class Options:
 
     `python` is the interpreter to inspect, None to detect it. `role` is auto, full or driver-only. `settings` holds
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
-    tool.
+    tool. `frameworks` are those that the node is checked for, installed or not (`check --for`).
     """
 
     expect_idle: bool = False
@@ -71,6 +71,7 @@ class Options:
     python: str | None = None
     tool_timeout_s: float = 10.0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    frameworks: tuple[str, ...] = ()
 
 
 @record(frozen=True)

@@ -5,6 +5,7 @@ examples:
   npudoctor check npu hccl.ports-free          one group and one check
   npudoctor check --json --fail-on warning     for scripts: check the exit code
   npudoctor check --python ~/env/bin/python    inspect another Python
+  npudoctor check --for vllm-ascend            is this node ready for a framework?
   npudoctor check --replay node.tar.gz         a recorded node, on any machine
   npudoctor check --metrics-file /var/lib/node_exporter/npudoctor.prom
 
@@ -54,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N,N-N",
         help="report only on these devices, N of /dev/davinciN",
     )
+    node.add_frameworks(parser)
     shape = parser.add_argument_group("output")
     shape.add_argument(
         "--format",

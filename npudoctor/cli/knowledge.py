@@ -6,6 +6,8 @@ examples:
   npudoctor knowledge compatibility releases 2.7.1          rows that contain a word
   npudoctor knowledge pair --cann 8.3.RC1 --python 3.11     which torch and torch_npu to install
   npudoctor knowledge pair --torch-npu 2.7.1                which CANN, Python and driver match it
+  npudoctor knowledge pair --vllm-ascend 0.11.0             what a release of vLLM Ascend requires
+  npudoctor knowledge pair --for verl --cann 8.5.0          which release of a framework matches
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from npudoctor.cli.output import UsageError, write
 from npudoctor.knowledge import table
 
 PAIR = "pair"
-_SAY = ("cann", "python", "torch", "torch_npu", "driver")
+_OPTIONS = {"framework": "for"}
+_SAY = ("cann", "python", "torch", "torch_npu", "driver", "framework", "vllm_ascend")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--torch", metavar="VERSION", help="torch version to keep")
     asked.add_argument("--torch-npu", metavar="VERSION", help="torch_npu version to keep")
     asked.add_argument("--driver", metavar="VERSION", help="driver (HDK) version to keep")
+    asked.add_argument(
+        "--for", dest="framework", metavar="NAME[=VERSION]", help="a framework, such as vllm-ascend or verl=0.8.0"
+    )
+    asked.add_argument("--vllm-ascend", metavar="VERSION", help="the same as --for vllm-ascend=VERSION")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
         return knowledge_pair.run(args)
     if said := [name for name in _SAY if getattr(args, name)]:
-        raise UsageError(f"--{said[0].replace('_', '-')} is an option of `npudoctor knowledge pair` only")
+        raise UsageError(
+            f"--{_OPTIONS.get(said[0], said[0].replace('_', '-'))} is an option of `npudoctor knowledge pair` only"
+        )
     from npudoctor.knowledge.site import KEYS
 
     if args.table is None:

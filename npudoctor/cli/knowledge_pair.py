@@ -9,10 +9,12 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.cli.output import UsageError, write
+from npudoctor.facts.python.published_releases import misfit
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve
 from npudoctor.knowledge.tables.compatibility import Compatibility
+from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
 
 SHOWN = 6
 
@@ -21,12 +23,14 @@ def run(args: argparse.Namespace) -> int:
     """Answer from the given versions; 1 where no table has them."""
     if args.list or args.word:
         raise UsageError(f"{args.list!r}: give versions by --cann, --python, --torch, --torch-npu or --driver")
-    if not (args.cann or args.torch or args.torch_npu):
-        raise UsageError("pair requires at least one of --cann, --torch and --torch-npu")
+    if not (args.cann or args.torch or args.torch_npu or args.framework or args.vllm_ascend):
+        raise UsageError("pair requires at least one of --cann, --torch, --torch-npu, --for and --vllm-ascend")
     for name in ("cann", "python", "torch", "torch_npu", "driver"):
         value = getattr(args, name)
         if value and train(value) is None:
             raise UsageError(f"--{name.replace('_', '-')} {value}: expected a version such as 8.3.RC1 or 2.7.1")
+    if args.framework or args.vllm_ascend:
+        return _framework(args)
     answer = _of_torch_npu(args) if args.torch_npu else _of_cann(args) if args.cann else _of_torch(args)
     write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _text(answer))
     return 0 if answer["install"] or answer["releases"] else 1
@@ -149,3 +153,46 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
                 yield f"  {words:<17} {', '.join(value) if isinstance(value, list) else value}"
     yield ""
     yield f"as of {answer['as_of']}"
+
+
+# A framework
+
+
+def _framework(args: argparse.Namespace) -> int:
+    """The published sets of a framework: of one release, else the newest that match the given versions."""
+    name, _, version = (args.framework or f"vllm-ascend={args.vllm_ascend}").partition("=")
+    table = knowledge.stacks()
+    known = [framework.name for framework in table.frameworks]
+    if name not in known:
+        raise UsageError(f"--for {name}: unknown framework; known are {', '.join(known)}")
+    framework = table.framework(name)
+    here = {part: getattr(args, part) for part in ("cann", "python", "torch", "torch_npu") if getattr(args, part)}
+    found = [table.release(name, version)] if version else list(table.of(name))
+    matching = [row for row in found if row is not None and all(_names(row, *pair) for pair in here.items())]
+    rows = [
+        {"release": row.release, "requires": dict(row.requires), "note": row.note, "sources": list(row.sources)}
+        for row in matching[:SHOWN]
+    ]
+    chips = {row.family: row.supported for row in table.chips if row.package == framework.package}
+    answer = {"framework": name, "given": here, "as_of": table.as_of, "releases": rows, "chips": chips}
+    write(json.dumps(answer, ensure_ascii=False, indent=1) + "\n" if args.json else _framework_text(framework, answer))
+    return 0 if rows else 1
+
+
+def _names(row: FrameworkRelease, part: str, version: str) -> bool:
+    """Whether a published set names this release of a part; one that says nothing of the part does not."""
+    published = row.requires.get(part)
+    return published is not None and misfit(part, published, version) is None
+
+
+def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
+    given = ", ".join(f"{part.replace('_', '-')} {version}" for part, version in answer["given"].items())
+    lines = [] if answer["releases"] else [f"{framework.title}{' with ' + given if given else ''}: not in the tables"]
+    for row in answer["releases"]:
+        lines += [f"{framework.title} {row['release']}"]
+        lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]
+        lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
+        lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
+    for family, supported in answer["chips"].items():
+        lines.append(f"{'supported on' if supported else 'not supported on'} {family}")
+    return "\n".join([*lines, f"as of {answer['as_of']}"]) + "\n"

@@ -86,6 +86,28 @@ def add_plugin(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_frameworks(parser: argparse.ArgumentParser) -> None:
+    """Add `--for`."""
+    parser.add_argument(
+        "--for",
+        dest="frameworks",
+        action="append",
+        type=_framework,
+        default=[],
+        metavar="NAME",
+        help="check that the node is ready for this framework, such as vllm-ascend, installed or not",
+    )
+
+
+def _framework(name: str) -> str:
+    from npudoctor import knowledge
+
+    known = [framework.name for framework in knowledge.stacks().frameworks]
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"unknown framework {name!r}; known are {', '.join(known)}")
+    return name
+
+
 def words_of(args: argparse.Namespace) -> str:
     """The options that name the node, for a command shown to the user."""
     named = [(option, getattr(args, option, None)) for option in ("replay", "simulate", "root", "python")]
@@ -133,6 +155,7 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         python=args.python or (None if args.replay or args.simulate else config.python),
         tool_timeout_s=config.tool_timeout_s,
         settings=dict(config.thresholds),
+        frameworks=tuple(getattr(args, "frameworks", ())),
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # each table brings its module with it only when somebody ask
     from npudoctor.knowledge.tables.hccl import Hccl
     from npudoctor.knowledge.tables.layout import Layout
     from npudoctor.knowledge.tables.pitfalls import Pitfalls
+    from npudoctor.knowledge.tables.stacks import Stacks
 
 
 @cache
@@ -92,6 +93,14 @@ def layout() -> Layout:
     return table.load()
 
 
+@cache
+def stacks() -> Stacks:
+    """Frameworks on top of torch_npu and CANN: which releases go together, and on which chips."""
+    from npudoctor.knowledge.tables import stacks as table
+
+    return table.load(combinations())
+
+
 __all__ = [
     "baselines",
     "combinations",
@@ -102,4 +111,5 @@ __all__ = [
     "hccl",
     "layout",
     "pitfalls",
+    "stacks",
 ]

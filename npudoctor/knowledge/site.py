@@ -49,6 +49,12 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "compiler_packages": ("distribution",),
     },
     "pitfalls": {"pitfalls": ("id",)},
+    "stacks": {
+        "frameworks": ("name",),
+        "releases": ("framework", "release"),
+        "chips": ("package", "family"),
+        "cuda_packages": ("package",),
+    },
 }
 """What tells the rows of a list apart. Other parts of the tables are not a site's to change."""
 

@@ -152,6 +152,7 @@ def _tree(node: Node, target: Target) -> ChangingTree:
     stats = {
         "/tmp": Overlay(kind="dir", mode=0o1777),  # noqa: S108
         node.home: Overlay(kind="dir", mode=0o700, uid=node.user.uid, gid=node.user.gid),
+        "/proc/1": _first_process(node),
         **(driver.devices(node) if node.has_driver else {}),
     }
     files = {normal(path): content for path, content in _files(node, target)}
@@ -164,6 +165,12 @@ def _tree(node: Node, target: Target) -> ChangingTree:
         elif node.user.uid and path.startswith(f"{node.home}/"):
             stats[path] = Overlay(uid=node.user.uid, gid=node.user.gid)
     return ChangingTree(MemoryStore(files, system.FOLDERS), links=links, stats=stats, user=node.user)
+
+
+def _first_process(node: Node) -> Overlay:
+    """Process 1: root's on a host, this node's user's in a container."""
+    inside = node.scenario.container is not None
+    return Overlay(kind="dir", mode=0o555, uid=node.user.uid if inside else 0, gid=node.user.gid if inside else 0)
 
 
 def _files(node: Node, target: Target) -> Iterator[tuple[str, Content]]:

@@ -194,7 +194,8 @@ class Interface:
 class Box:
     """A container around npudoctor. `devices`: which /dev/davinciN are passed in; `managers`: the manager nodes are.
 
-    `sources` are mount points with the path on the host that they show, where it is not the same.
+    `sources` are mount points with the path on the host that they show, where it is not the same. `working_dir` is
+    where its first process, of this node's user, was started.
     """
 
     runtime: str = "docker"
@@ -203,6 +204,7 @@ class Box:
     devices: tuple[int, ...] | Literal["all"] = "all"
     managers: bool = True
     driver_files: bool = True
+    working_dir: str | None = None
     sources: dict[str, str] = field(default_factory=dict)
 
 

@@ -210,7 +210,9 @@ def _network_folder(node: Node, interface: Interface) -> str:
 
 def links(node: Node) -> dict[str, str]:
     """The symbolic links of the operating system."""
-    return {
+    found = {
         f"/sys/class/net/{one.name}": "../.." + _network_folder(node, one).removeprefix("/sys")
         for one in node.interfaces
     }
+    box = node.scenario.container
+    return found | ({"/proc/1/cwd": box.working_dir} if box is not None and box.working_dir else {})

@@ -235,8 +235,8 @@ def test_whoever_ends_npudoctor_ends_its_ranks(torch_python: Path, number: int, 
     with started(torch_python, "--launcher", launcher, NPUDOCTOR_SMOKE_FAULT=fault) as process:
         pids = ranks_of(process)
         process.send_signal(number)
-        process.communicate(timeout=60)
-        assert process.returncode == code
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == code, said
     assert all_gone(pids)
 
 

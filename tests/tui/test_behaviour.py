@@ -472,6 +472,17 @@ def test_j_k_g_and_capital_g_move_in_every_list() -> None:
     play("new-node", acts)
 
 
+def test_enter_counts_before_the_button_of_a_dialog_has_the_focus() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "F")
+        await until(pilot, lambda: isinstance(app.screen, FixDialog))
+        app.screen.set_focus(None)
+        await press(pilot, "enter")
+        await until(pilot, lambda: "applied and verified" in text(app))
+
+    play("new-node", acts)
+
+
 def test_ctrl_c_leaves_but_not_in_the_middle_of_a_change() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         dialog = FixDialog(fixing.Job(title="x"))

@@ -85,6 +85,7 @@ class FixDialog(ModalScreen[None]):
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding("right", "app.focus_next", "Next", show=False),
         Binding("left", "app.focus_previous", "Previous", show=False),
+        Binding("enter", "press_first", "Confirm", show=False),
     ]
 
     def __init__(self, job: Job) -> None:
@@ -125,8 +126,17 @@ class FixDialog(ModalScreen[None]):
             lines += [Line(Kind.NOTE, job.command_line)] if job.command else []
             lines += [Line(Kind.SAME)] if job.lines else []
         self.query_one("#lines", Page).show(lines_of([*lines, *job.lines]))
-        first = "#word" if job.word and job.ready else "#go" if job.ready else "#close"
-        self.query_one(first).focus()
+        self.query_one("#word" if job.word and job.ready else self._first).focus()
+
+    @property
+    def _first(self) -> str:
+        """The button that is chosen when the dialog opens."""
+        return "#go" if self._job.ready else "#close"
+
+    def action_press_first(self) -> None:
+        """Enter, where no button has the focus yet: the dialog is drawn before its button gets it."""
+        if self.focused is None:
+            self.query_one(self._first, Button).press()
 
     def on_resize(self) -> None:
         """Give the preview all free height."""

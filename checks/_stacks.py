@@ -1,0 +1,105 @@
+"""Whether the releases of a framework go together: what its check and its smallest change are computed from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.python.published_releases import misfit
+from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.knowledge.patterns import wheel
+from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, Stacks
+from npudoctor.sdk import Severity
+
+_COST = {"python": 40, "cann": 60}
+"""A package is a minute's work; an environment for another Python, or another CANN, an hour's."""
+_PACKAGE_COST = 10
+
+_ORDER = ("cann", "python", "vllm", "sglang", "transformers")
+"""What is installed first: vllm brings a torch of its own, which the framework's own package then replaces
+(vllm-project/vllm-ascend#5710)."""
+
+_NAMES = {"cann": "CANN", "python": "Python"}
+
+Parts = Mapping[str, str]
+
+
+def installed_parts(python: PythonEnvironment, cann: Cann | None) -> dict[str, str]:
+    """The release of every distribution, of Python and of the CANN in use, by part."""
+    parts = {name: one.version for name, one in python.distributions.items()}
+    parts["python"] = python.version
+    if "torch-npu" in parts:
+        parts["torch_npu"] = parts["torch-npu"]
+    if cann is not None and cann.chosen is not None and cann.chosen.stated:
+        parts["cann"] = cann.chosen.stated
+    return parts
+
+
+def named(part: str) -> str:
+    """How sentences call a part."""
+    return _NAMES.get(part, part)
+
+
+def misfits(release: FrameworkRelease, parts: Parts) -> dict[str, Severity]:
+    """The installed parts that differ from the published set, each with how badly, in the order of installation.
+
+    What is not installed is no difference: the framework names it when it starts, or does without.
+    """
+    found = {part: misfit(part, version, parts[part]) for part, version in release.requires.items() if part in parts}
+    return {part: severity for part, severity in sorted(found.items(), key=_place) if severity is not None}
+
+
+def _place(item: tuple[str, object]) -> int:
+    part = item[0]
+    return _ORDER.index(part) if part in _ORDER else len(_ORDER)
+
+
+def nearest(framework: Framework, table: Stacks, parts: Parts) -> tuple[FrameworkRelease, tuple[str, ...]] | None:
+    """The published set that takes the smallest change, and the parts to change; None where none is published.
+
+    The installed release of the framework wins where two are equal, then the newest finished one.
+    """
+    here = wheel(parts.get(framework.package, ""))
+    best: tuple[tuple[int, bool, bool, int], FrameworkRelease, tuple[str, ...]] | None = None
+    for place, release in enumerate(table.of(framework.name)):
+        wrong = tuple(misfits(release, parts))
+        stays = release.release in (here, "*")
+        cost = sum(_COST.get(part, _PACKAGE_COST) for part in wrong) + (0 if stays else _PACKAGE_COST)
+        key = (cost, not stays, "rc" in release.release, place)
+        if best is None or key < best[0]:
+            best = (key, release, wrong)
+    return best[1:] if best else None
+
+
+def commands(
+    framework: Framework, release: FrameworkRelease, wrong: tuple[str, ...], python: PythonEnvironment, parts: Parts
+) -> Iterator[str]:
+    """The commands of a change, in the order in which they have to run."""
+    pip = f"{python.executable} -m pip install"
+    if "cann" in wrong:
+        yield f"./Ascend-cann-toolkit_{exact(release.requires['cann'])}_linux-$(arch).run --install"
+    if "python" in wrong:
+        yield f"conda create -n {framework.name} 'python{release.requires['python'].replace(' ', '')}'"
+    packages = [part for part in wrong if part not in ("cann", "python")]
+    yield from (f"{pip} {_pinned(part, release)}" for part in packages if part in _ORDER)
+    last = [part for part in packages if part not in _ORDER]
+    if wheel(parts.get(framework.package, "")) not in (release.release, "*") or any(
+        part in _ORDER for part in packages
+    ):
+        last.insert(0, framework.package)
+    if last:
+        yield f"{pip} {' '.join(_pinned(part, release, framework) for part in last)}"
+
+
+def _pinned(part: str, release: FrameworkRelease, framework: Framework | None = None) -> str:
+    if framework is not None and part == framework.package:
+        return part if release.release == "*" else f"{part}=={release.release}"
+    wanted = release.requires[part]
+    return f"'{part}{wanted.replace(' ', '')}'" if re.match(r"[<>=!~]", wanted) else f"{part}=={exact(wanted)}"
+
+
+def exact(published: str) -> str:
+    """One release of a published version: the last of several, the lower bound of a range."""
+    found = re.search(r">=\s*([^\s,]+)", published)
+    return found[1] if found else wheel(published.split(" or ")[-1]) if "RC" not in published else published

@@ -1,0 +1,95 @@
+"""What the checks of frameworks say. Each framework has a check of its own, so each message is a table by framework."""
+
+from npudoctor.sdk import Message, Sentence, Severity
+
+_FRAMEWORKS = ("vllm-ascend", "verl", "llamafactory", "sglang", "lmdeploy")
+
+NOT_INSTALLED = Sentence("{title} not installed in this Python")
+KEEP_RELEASE = Sentence("Smallest change: install {changes}.")
+OTHER_RELEASE = Sentence(
+    "Smallest change: install {title} {release}, which was published for most versions found here, and {changes}."
+)
+OTHER_RELEASE_ALONE = Sentence(
+    "Smallest change: install {title} {release}, which was published for the versions found here."
+)
+PART = Sentence("{part} {version}")
+MISSING_PART = Sentence("not installed")
+
+MISMATCH = {
+    name: Message(
+        f"stack.{name}/mismatch",
+        summary="{title} {release} requires {required}; found {found}",
+        detail="Published together as of {as_of}: {published}. With other releases, imports fail or operators are "
+        "missing when the model is loaded.",
+        hint="Install the published set.",
+    )
+    for name in _FRAMEWORKS
+}
+NOT_LISTED = {
+    name: Message(
+        f"stack.{name}/not-listed",
+        summary="{title} {release}: not in the tables of {as_of}",
+        detail="It is a build from source, or newer than the tables. The releases that it requires are unknown.",
+        severity=Severity.INFO,
+    )
+    for name in _FRAMEWORKS
+}
+REQUIRED = {
+    name: Message(
+        f"stack.{name}/required",
+        summary="{title} not installed in {python}",
+        detail="It was asked for by --for.",
+        hint="Install the release that was published for the versions found here.",
+    )
+    for name in _FRAMEWORKS
+}
+CHIP = {
+    name: Message(
+        f"stack.{name}/chip",
+        summary="{package} does not support {family} chips",
+        detail="{note}",
+        hint="Use another framework on this node, or a node with a supported chip.",
+    )
+    for name in _FRAMEWORKS
+}
+CHIP_SINCE = {
+    name: Message(
+        f"stack.{name}/chip-since",
+        summary="{package} {release} does not support {family} chips: {since} or newer required",
+        detail="{note}",
+        hint="Install {package} {since} or newer.",
+    )
+    for name in _FRAMEWORKS
+}
+NO_NOTE = Sentence("The published list of supported chips does not name it.")
+
+# stack.operators
+
+BUILT_FOR = Message(
+    "stack.operators/other-chip",
+    summary="Custom operators of {package} were built for {built}; this node has {family} chips",
+    detail="The program stops at the start, or an operator fails: error 561103, `does not support opType`.",
+    hint="Install the build for this chip (vLLM Ascend has an image for each: -a3, -310p), or build it on this node.",
+)
+FAMILY_UNKNOWN = Sentence("chip family unknown")
+NO_BUILDS = Sentence("no framework with operators of its own found")
+
+# stack.working-folder
+
+NOT_WRITABLE = Message(
+    "stack.working-folder/not-writable",
+    summary="Working directory {path} of process {pid} is not writable for its user",
+    detail="The operator compiler of CANN writes kernel_meta there: `PermissionError: [Errno 13] Permission denied: "
+    "'kernel_meta'`.",
+    hint="Start the job in a writable directory (cd, WorkingDirectory= of a service, workingDir: of a pod), or set "
+    "ASCEND_WORK_PATH to one.",
+)
+READ_ONLY = Message(
+    "stack.working-folder/read-only",
+    summary="Working directory {path} of process {pid} is on a read-only file system",
+    detail="The operator compiler of CANN writes kernel_meta there: `OSError: [Errno 30] Read-only file system: "
+    "'kernel_meta'`.",
+    hint="Start the job in a writable directory (cd, WorkingDirectory= of a service, workingDir: of a pod), or set "
+    "ASCEND_WORK_PATH to one.",
+)
+WRITES_ELSEWHERE = Sentence("{variable} names another directory")

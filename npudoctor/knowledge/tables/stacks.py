@@ -1,0 +1,126 @@
+"""Frameworks on top of torch_npu and CANN: which releases go together, on which chips; the typed form of stacks.json.
+
+The releases of vllm-ascend stand in combinations.json, where a site may already have rows of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from npudoctor.knowledge import table
+from npudoctor.knowledge.patterns import wheel
+from npudoctor.knowledge.tables.combinations import Combinations
+from npudoctor.records import record
+
+
+@record(frozen=True, kw_only=True)
+class Framework:
+    """A framework: `package` is the Python distribution, `brings` those that belong to the same release."""
+
+    name: str
+    title: str
+    package: str
+    brings: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@record(frozen=True, kw_only=True)
+class FrameworkRelease:
+    """One published set of releases; `*` stands for every release of which no other row speaks.
+
+    `requires` maps a part (torch, torch_npu, cann, driver, python, or a distribution) to what was published: one
+    release (`2.7.1`), several (`0.10.1 or 0.10.1.1`), or a range (`>=3.10, <3.12`).
+    """
+
+    framework: str
+    release: str
+    requires: Mapping[str, str]
+    sources: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@record(frozen=True, kw_only=True)
+class ChipSupport:
+    """Whether a distribution runs on a chip family (by the id of hardware.json); `since` its first release that does.
+
+    `note` is a whole sentence for the reader.
+    """
+
+    package: str
+    family: str
+    supported: bool
+    since: str | None = None
+    note: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@record(frozen=True, kw_only=True)
+class CudaPackage:
+    """A distribution that runs on CUDA alone; `note` says what is used on an NPU in its place."""
+
+    package: str
+    note: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@record(frozen=True, kw_only=True)
+class Stacks:
+    """The whole table. The releases of a framework stand newest first."""
+
+    as_of: str
+    frameworks: tuple[Framework, ...]
+    releases: tuple[FrameworkRelease, ...]
+    chips: tuple[ChipSupport, ...]
+    cuda_packages: tuple[CudaPackage, ...]
+
+    def framework(self, name: str) -> Framework:
+        """The framework of this name; raises KeyError for one that is not listed."""
+        return self._by_name[name]
+
+    def of(self, framework: str) -> tuple[FrameworkRelease, ...]:
+        """The releases of a framework, newest first."""
+        return tuple(release for release in self.releases if release.framework == framework)
+
+    def release(self, framework: str, version: str) -> FrameworkRelease | None:
+        """The row of exactly this release, else of every release; None where no table speaks of it."""
+        named = {row.release: row for row in self.of(framework)}
+        return named.get(wheel(version)) or named.get("*")
+
+    def chip(self, package: str, family: str) -> ChipSupport | None:
+        """What is known of a distribution on a chip family."""
+        return next((row for row in self.chips if (row.package, row.family) == (package, family)), None)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Framework]:
+        return {framework.name: framework for framework in self.frameworks}
+
+
+def load(combinations: Combinations) -> Stacks:
+    """Read stacks.json."""
+    data = table.read("stacks")
+    return Stacks(
+        as_of=data["as_of"],
+        frameworks=table.rows(Framework, data["frameworks"]),
+        releases=(*_of_vllm_ascend(combinations), *table.rows(FrameworkRelease, data["releases"])),
+        chips=table.rows(ChipSupport, data["chips"]),
+        cuda_packages=table.rows(CudaPackage, data["cuda_packages"]),
+    )
+
+
+def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:
+    for stack in combinations.stacks:
+        requires = {
+            "vllm": " or ".join(map(wheel, stack.vllm.split("/"))),
+            "torch": stack.torch,
+            "torch_npu": stack.torch_npu,
+            "triton-ascend": stack.triton_ascend,
+            "cann": stack.cann,
+            "python": stack.python,
+        }
+        yield FrameworkRelease(
+            framework="vllm-ascend",
+            release=wheel(stack.vllm_ascend),
+            requires={part: version for part, version in requires.items() if version},
+            sources=(combinations.sources["stacks"],),
+        )

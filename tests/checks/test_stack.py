@@ -1,0 +1,197 @@
+"""Frameworks: their published sets, the smallest change, their chips, their operators, and where a job writes."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npudoctor import knowledge, plugins, sim
+from npudoctor.cli import main
+from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.node.working_folder import working_folder
+from npudoctor.facts.python.operator_builds import family_of
+from npudoctor.facts.python.published_releases import misfit
+from npudoctor.facts.system.storage import Mount, Mounts
+from npudoctor.findings import Severity, Status
+from npudoctor.host.live.local import LocalHost
+from npudoctor.sdk import Unavailable
+from npudoctor.testing import run
+from tests.plain_user import ALICE, as_root, give, identity
+
+working_folder_is_writable: Any = plugins.load().checks["stack.working-folder"]
+
+FRAMEWORKS = [framework.name for framework in knowledge.stacks().frameworks]
+
+
+def told(node: str, tmp_path: Path, *names: str, frameworks: tuple[str, ...] = ()) -> dict[str, Any]:
+    path = tmp_path / "node.toml"
+    path.write_text(node)
+    report = run(sim.simulate(str(path)), *(names or ("stack",)), frameworks=frameworks)
+    return {result.check: result for result in report.results}
+
+
+def packages(**versions: str) -> str:
+    said = ", ".join(f'"{name.replace("_", "-")}" = "{version}"' for name, version in versions.items())
+    return f"[python]\nversion = '3.11.13'\ntorch = '2.7.1'\ntorch_npu = '2.7.1.post1'\npackages = {{ {said} }}\n"
+
+
+NODE = "product = 'atlas-800t-a2-910b3'\ncann = { version = '8.3.RC2' }\n"
+
+
+def test_every_framework_of_the_table_has_a_check_and_the_other_way_round() -> None:
+    checks = {name.partition(".")[2] for name in plugins.load().checks if name.startswith("stack.")}
+    assert checks - {"operators", "working-folder"} == set(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_that_is_not_installed_does_not_apply(name: str, tmp_path: Path) -> None:
+    result = told(NODE, tmp_path)[f"stack.{name}"]
+    assert result.status is Status.SKIPPED
+    assert not result.leaves_undetermined
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_that_is_asked_for_and_not_installed_is_an_error(name: str, tmp_path: Path) -> None:
+    [finding] = told(NODE, tmp_path, frameworks=(name,))[f"stack.{name}"].findings
+    assert finding.code == f"stack.{name}/required"
+    assert finding.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("release", knowledge.stacks().releases, ids=lambda one: f"{one.framework}-{one.release}")
+def test_a_published_set_fits_itself_and_no_other_torch(release: Any) -> None:
+    for part, published in release.requires.items():
+        exact = published.split(" or ")[0]
+        if exact[0] in "<>=!~":
+            continue
+        assert misfit(part, published, exact) is None, part
+        assert misfit(part, published, "0.0.1" if part != "cann" else "5.0.0") is Severity.ERROR, part
+
+
+@pytest.mark.parametrize(
+    ("part", "published", "here", "severity"),
+    [
+        ("torch", "2.7.1", "2.7.1+cpu", None),
+        ("torch_npu", "2.7.1.post1", "2.7.1.post2", None),
+        ("torch_npu", "2.7.1.post1", "2.7.1", Severity.WARNING),
+        ("torch_npu", "2.9.0.post1+git4c901a4", "2.9.0.post1", None),
+        ("vllm", "0.10.1 or 0.10.1.1", "0.10.1.1+empty", None),
+        ("vllm", "0.10.1 or 0.10.1.1", "0.10.2", Severity.ERROR),
+        ("cann", "8.3.RC1", "8.3.RC1.1", None),
+        ("cann", "8.3.RC1", "8.3.RC2", Severity.WARNING),
+        ("cann", "8.5.0", "8.3.RC2", Severity.ERROR),
+        ("cann", "8.5.0", "9.0.0", Severity.WARNING),
+        ("cann", ">=8.3.RC1", "9.0.0", None),
+        ("cann", ">=8.3.RC1, <9.0.0", "9.0.0", Severity.ERROR),
+        ("python", ">= 3.10, < 3.12", "3.12.1", Severity.ERROR),
+        ("transformers", ">=4.57.4, <5.0.0", "4.57.6", None),
+        ("vllm", "0.11.0", "of my own", None),
+    ],
+)
+def test_how_badly_a_release_differs(part: str, published: str, here: str, severity: Severity | None) -> None:
+    assert misfit(part, published, here) is severity
+
+
+def test_the_smallest_change_comes_in_the_order_of_installation(tmp_path: Path) -> None:
+    result = told(NODE + packages(vllm="0.10.2", vllm_ascend="0.11.0"), tmp_path)["stack.vllm-ascend"]
+    [finding] = result.findings
+    assert finding.code == "stack.vllm-ascend/mismatch"
+    assert finding.params["found"] == ["vllm 0.10.2"]
+    assert [command.partition(" -m ")[2] for command in finding.commands] == [
+        "pip install vllm==0.11.0",
+        "pip install vllm-ascend==0.11.0",
+    ]
+
+
+def test_a_source_build_is_unknown_and_not_wrong(tmp_path: Path) -> None:
+    result = told(NODE + packages(vllm="0.11.0", vllm_ascend="0.1.dev1+g3ab12cd"), tmp_path)["stack.vllm-ascend"]
+    assert (result.status, [one.code for one in result.findings]) == (Status.OK, ["stack.vllm-ascend/not-listed"])
+
+
+@pytest.mark.parametrize(
+    ("chip", "family"),
+    [
+        *(("ascend910b1", "A2"), ("Ascend910B4", "A2"), ("ascend910_93", "A3"), ("ascend910_9391", "A3")),
+        *(("ascend310p3", "310P"), ("_310P", "310P"), ("A5", "950"), ("ascend910", "910"), ("cuda", None)),
+    ],
+)
+def test_a_build_names_a_chip_in_many_ways(chip: str, family: str | None) -> None:
+    assert family_of(chip) == family
+
+
+def test_without_the_package_folders_operators_do_not_apply(tmp_path: Path) -> None:
+    assert told(NODE, tmp_path)["stack.operators"].status is Status.SKIPPED
+
+
+def test_a_working_directory_is_not_judged_without_a_job(tmp_path: Path) -> None:
+    result = told(NODE, tmp_path)["stack.working-folder"]
+    assert result.status is Status.SKIPPED
+    assert not result.leaves_undetermined
+
+
+def test_pair_prints_what_a_release_requires(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["knowledge", "pair", "--vllm-ascend", "0.11.0"]) == 0
+    assert "8.3.RC2" in capsys.readouterr().out
+    assert main(["knowledge", "pair", "--for", "vllm-ascend", "--cann", "8.2.RC1", "--torch", "2.5.1"]) == 0
+    assert "vLLM Ascend 0.9.1" in capsys.readouterr().out
+    assert main(["knowledge", "pair", "--vllm-ascend", "77.0"]) == 1
+
+
+@pytest.mark.parametrize("words", [["knowledge", "pair", "--for", "vlm"], ["check", "--for", "vlm"]])
+def test_an_unknown_framework_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert main(words) == 2
+    except SystemExit as left:
+        assert left.code == 2
+    said = capsys.readouterr().err
+    assert "vllm-ascend" in said
+    assert said.count("\n") == 1
+
+
+# The working directory of a job: real processes
+
+
+@contextlib.contextmanager
+def started_in(folder: Path, *, uid: int | None) -> Iterator[int]:
+    who: dict[str, Any] = identity(uid) if uid is not None else {}
+    with subprocess.Popen(["sleep", "600"], cwd=folder, **who) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def of_job(pid: int, *mounts: Mount, **variables: str) -> Any:
+    function: Any = working_folder.function
+    return function(LocalHost(), JobEnvironment(variables, f"pid:{pid}"), None, Mounts(mounts))
+
+
+@as_root
+def test_the_working_directory_of_another_users_job_is_judged_by_his_rights(open_folder: Path) -> None:
+    closed, own = open_folder / "closed", open_folder / "own"
+    closed.mkdir(mode=0o755)
+    own.mkdir()
+    give(own, ALICE)
+    with started_in(closed, uid=ALICE) as pid:
+        assert of_job(pid).why_not == "owner"
+        assert of_job(pid, ASCEND_WORK_PATH="/data").instead == "ASCEND_WORK_PATH"
+    with started_in(own, uid=ALICE) as pid:
+        assert of_job(pid).why_not is None
+    with started_in(closed, uid=None) as pid:
+        assert of_job(pid).why_not is None
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    with started_in(tmp_path, uid=None) as pid:
+        root, here = Mount(mount="/", fstype="ext4"), Mount(mount=str(tmp_path), fstype="ext4", options=("ro",))
+        assert of_job(pid, root, here).why_not == "read-only"
+        [finding] = working_folder_is_writable(of_job(pid, root, here))
+        assert finding.code == "stack.working-folder/read-only"
+        assert list(working_folder_is_writable(of_job(pid, root))) == []
+
+
+def test_a_job_that_has_ended_is_unknown() -> None:
+    with pytest.raises(Unavailable, match="working directory of process 999999999 unknown"):
+        of_job(999999999)
