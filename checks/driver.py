@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.driver.firmware_match import FirmwareMatch
-from npudoctor.facts.driver.install import DriverInstall, LoadedModules
+from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
 from npudoctor.facts.driver.version_files import InstallRecord
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import NPU_SMI, ContainerMounts
@@ -20,6 +20,7 @@ from .messages import driver as messages
 SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")
 KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
 
+_COMPLETE = "complete"
 _PLACES = (NPU_SMI, "/usr/local/sbin/npu-smi")
 _UPGRADE = (
     "./Ascend-hdk-<chip>-npu-firmware_<version>.run --upgrade",
@@ -145,6 +146,7 @@ def driver_is_installed_and_loaded(
     answer: NpuSmiAnswer | None,
     container: Container | None,
     cards: CardPresence,
+    record: InstallRecord | None,
 ) -> Iterator[Finding]:
     """Ascend driver installed and kernel modules loaded.
 
@@ -180,7 +182,7 @@ def driver_is_installed_and_loaded(
             paths=[driver.path] if driver.libraries else [driver.path, folder],
             detail=messages.WORKS_UNTIL_REBOOT.text() if works else None,
             commands=(
-                "cat /etc/ascend_install.info",
+                f"cat {RECORD}",
                 "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full",
             ),
             evidence=(
@@ -202,6 +204,29 @@ def driver_is_installed_and_loaded(
                 Evidence(source="/proc/modules", expected="drv_davinci_intf_host, drv_devmng_host, …", actual="none"),
             ),
         )
+    else:
+        yield from _unfinished(answer, record)
+
+
+def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> Iterator[Finding]:
+    """What npu-smi prints below its table, and the status that the installer notes; older ones note none."""
+    status = record.driver_install_status if record is not None else None
+    warning = answer.warning if answer is not None else None
+    if warning is None and (status is None or status.lower() == _COMPLETE):
+        return
+    evidence = [
+        Evidence(
+            source=RECORD,
+            expected=f"Driver_Install_Status={_COMPLETE}",
+            actual=f"Driver_Install_Status={status}" if status is not None else messages.NO_SUCH_LINE.text(),
+        )
+    ]
+    if warning is not None:
+        evidence.append(Evidence(source="npu-smi info", actual=warning))
+    yield messages.UNFINISHED.finding(
+        commands=(f"cat {RECORD}", "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full"),
+        evidence=tuple(evidence),
+    )
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
@@ -211,7 +236,7 @@ def driver_matches_firmware(match: FirmwareMatch) -> Iterator[Finding]:
     Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
     with. With a pair that does not match, the NPUs start and fail later.
     """
-    bad = {npu_id: flag for npu_id, flag in match.flags.items() if flag.upper() != "OK"}
+    bad = {npu_id: flag for npu_id, flag in match.flags.items() if flag != "OK"}
     everywhere = len(bad) == len(match.flags) > 1
     for npu_id, flag in list(bad.items())[: 1 if everywhere else None]:
         yield messages.INCOMPATIBLE.finding(
@@ -274,7 +299,7 @@ def _denied(access: DeviceAccess, record: InstallRecord | None, container: Conta
         Evidence(source=f"groups of {user.name}", expected=group, actual=", ".join(user.groups) or "none"),
     ]
     if record is not None and record.install_for_all == "no":
-        evidence.append(Evidence(source="/etc/ascend_install.info", actual="Driver_Install_For_All=no"))
+        evidence.append(Evidence(source=RECORD, actual="Driver_Install_For_All=no"))
     hint = None
     commands: tuple[str, ...] = (f"usermod -aG {group} {user.name}  # as root",)
     if access.is_member:

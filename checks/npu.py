@@ -120,11 +120,39 @@ def every_chip_is_healthy(
         raise Unavailable(messages.HEALTH_NOT_SHOWN.text(), because=Because.FAILED)
     families = {card.subject: card.family for card in cards.chips} if cards else {}
     for chip in info.npus:
-        if chip.says_ok:
-            continue
         subject = subject_of(chip, info.npus)
+        if chip.says_ok:
+            if _is_silent(chip, info.npus):
+                yield _silent(chip, subject, info.npus)
+            continue
         page = pages.by_subject.get(subject) if pages else None
         yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
+
+
+def _total(chip: Chip) -> int | None:
+    """The larger of the memories that its row shows, in MB; None where it shows none."""
+    return max((size for size in (chip.hbm_total_mb, chip.mem_total_mb) if size is not None), default=None)
+
+
+def _is_silent(chip: Chip, chips: Sequence[Chip]) -> bool:
+    """Whether a row has zeros for values: beside chips with memory, or all over the row of one that measures heat."""
+    if _total(chip) != 0 and not (chip.hbm_total_mb == 0 and any(one.hbm_total_mb for one in chips)):
+        return False
+    measures = chip.temp_c == 0 and not chip.power_w
+    return measures or any(_total(one) for one in chips)
+
+
+def _silent(chip: Chip, subject: str, chips: Sequence[Chip]) -> Finding:
+    totals = [total for one in chips if (total := _total(one))]
+    expected = messages.MEMORY_OF_PEERS.text(total_mb=max(totals)) if totals else messages.SOME_MEMORY.text()
+    zeros = messages.ZEROS.text(celsius=chip.temp_c or 0, watts=chip.power_w or 0.0)
+    return messages.SILENT.finding(
+        subject=subject,
+        chip=_name(chip),
+        health=chip.health,
+        commands=(f"npu-smi info -t usages -i {chip.npu_id}", "dmesg | grep -i -e davinci -e devdrv | tail -40"),
+        evidence=(Evidence(source=TABLE, expected=expected, actual=zeros),),
+    )
 
 
 def _unhealthy(
@@ -148,7 +176,8 @@ def _unhealthy(
     places = [row.look for row in known.values() if row and row.look]
     pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
     information = page.error_info if page else None
-    where = f"-i {chip.npu_id}" + (f" -c {chip.chip_id}" if "/chip:" in subject else "")
+    card, own = f"-i {chip.npu_id}", "" if chip.chip_id is None else f" -c {chip.chip_id}"
+    where = card + own
     evidence = [Evidence(source=TABLE, expected="OK", actual=chip.health or messages.NONE.text())]
     if page is not None and (page.error_codes or page.error_info):
         actual = ", ".join(page.error_codes) or (page.error_info or "")
@@ -163,7 +192,7 @@ def _unhealthy(
         health=chip.health,
         detail=messages.FAULT_INFORMATION.text(information=information) if information else None,
         hint=messages.CHECK_FIRST.text(places="; ".join(places)) if places else None,
-        commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {where}"),
+        commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {card}"),
         evidence=tuple(evidence),
         pitfall=next(iter(pitfalls), "P021"),
     )

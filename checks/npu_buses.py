@@ -90,13 +90,13 @@ def cards_are_near_processors(
 ) -> Iterator[Finding]:
     """CPU affinity of NPUs.
 
-    A rank that runs far from its NPU sends all data across the CPUs: loading and launching get slower. An A3, whose
-    dies are equally far from all CPUs, shows none.
+    A rank that runs far from its NPU sends all data across the CPUs: loading and launching get slower. An A3 with Arm
+    processors, whose dies are equally far from all CPUs, shows none.
     """
-    family = knowledge.hardware().family(cards.family or "") if cards is not None else None
-    if family is not None and family.prints_affinity is False:
-        raise NotApplicable(messages.AFFINITY_NOT_PRINTED.text(series=family.series))
     if not topology.cpu_affinity:
+        family = knowledge.hardware().family(cards.family or "") if cards is not None else None
+        if family is not None and family.prints_affinity is False:
+            raise NotApplicable(messages.AFFINITY_NOT_PRINTED.text(series=family.series))
         raise Unavailable(messages.AFFINITY_NOT_SHOWN.text())
     near = dict(_sets(topology.cpu_affinity))
     for device in topology.devices:
@@ -106,10 +106,15 @@ def cards_are_near_processors(
     yield from _all_in_one_place(near, cpu, pci)
 
 
+_LONGEST_AFFINITY = 31
+"""npu-smi prints no more characters of a list of CPUs than these; the range that they end in may be cut."""
+
+
 def _sets(affinity: Mapping[str, str]) -> Iterator[tuple[str, frozenset[int]]]:
     for device, text in affinity.items():
+        whole = text.rpartition(",")[0] if len(text) == _LONGEST_AFFINITY and "," in text else text
         try:
-            yield device, parse_cpus("".join(text.split()))
+            yield device, parse_cpus("".join(whole.split()))
         except ParseError as problem:
             raise Unavailable(
                 messages.AFFINITY_NOT_READ.text(device=device, problem=str(problem)), because=Because.FAILED

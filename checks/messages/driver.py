@@ -92,6 +92,16 @@ WORKS_UNTIL_REBOOT = Sentence(
     "The modules that are loaded keep the NPUs working until the next boot, which may not find them. Without this file "
     "the driver version cannot be compared with CANN and firmware."
 )
+UNFINISHED = Message(
+    "driver.installed/unfinished",
+    summary="driver installation did not finish",
+    detail="The installer notes in /etc/ascend_install.info that it has finished, and npu-smi does not find that note. "
+    "Parts of the driver may be missing or of another release.",
+    hint="Read the installer's log, /var/log/ascend_seclog/ascend_install.log, and reinstall the driver of the same "
+    "HDK release as the firmware.",
+    severity=Severity.WARNING,
+    pitfall="P068",
+)
 MODULES_NOT_LOADED = Message(
     "driver.installed/not-loaded",
     summary="driver {version} is installed, but its kernel modules are not loaded",

@@ -133,6 +133,18 @@ NO_HEALTH = Message(
     hint=_LOOK_UP,
     severity=Severity.WARNING,
 )
+SILENT = Message(
+    "npu.health/no-answer",
+    summary="{chip} does not answer: npu-smi shows {health}, but 0 MB of memory",
+    detail="npu-smi prints zeros and OK for a chip whose driver calls fail or time out. Jobs on this chip fail, and "
+    "every call of npu-smi waits for it.",
+    hint="Read the kernel log, drain the node and reset the chip or reboot. Until then, exclude it from jobs "
+    "(ASCEND_RT_VISIBLE_DEVICES).",
+    pitfall="P052",
+)
+MEMORY_OF_PEERS = Sentence("memory as that of the other chips, {total_mb} MB")
+SOME_MEMORY = Sentence("memory, a temperature and a power")
+ZEROS = Sentence("0 MB of memory, {celsius} °C, {watts:g} W")
 FAULT = Sentence("{meaning} ({code})")
 UNKNOWN_FAULT = Sentence("unknown fault code {code}")
 NO_FAULT_CODE = Sentence("no fault code")

@@ -215,7 +215,7 @@ def test_boards_that_refuse_the_firmware_are_errors(node: Nodes) -> None:
     finding = only(node(firmware={"fits": False}).check("driver.firmware"))
     assert (finding.subject, finding.pitfall) == ("host", "P029")
     assert finding.code == "driver.firmware/incompatible"
-    assert finding.summary == "driver and firmware are incompatible (npu-smi reports NOT OK)"
+    assert finding.summary == "driver and firmware are incompatible (npu-smi reports NOK)"
     key = "npu-smi info -t board -i 5"
     page = node().host.commands[key].stdout
     odd = re.sub(r"(Compatibility\s*: )OK", r"\1NOT OK", page)

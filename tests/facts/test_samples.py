@@ -251,6 +251,8 @@ def test_an_output_of_another_kind_is_refused(sample: Sample) -> None:
             continue
         if kind == "hccn-error" and "because no" in sample.text:
             continue
+        if sample.name.endswith("-fails") and kind == "npu-smi-error":  # good values, and a failure beside them
+            continue
         if sample.name == "no-card" and kind in ("npu-smi-list", "npu-smi-map", "npu-smi-error"):
             continue
         with pytest.raises(ParseError) as refused:

@@ -18,8 +18,8 @@ from npudoctor.sdk import ParseError, Unavailable, probe
 class FirmwareMatch:
     """The declarations that could be found.
 
-    `flags` is each board's Compatibility by NPU; `versions` the firmware by where it was read; `accepted` what the
-    driver accepts, as written in `accepted_path`.
+    `flags` is each board's Compatibility by NPU, as far as it is a verdict, `OK` or `NOK`; `versions` the firmware by
+    where it was read; `accepted` what the driver accepts, as written in `accepted_path`.
     """
 
     flags: Mapping[int, str] = field(default_factory=dict)
@@ -34,15 +34,23 @@ class FirmwareMatch:
         return any(one.lowest.key[:3] <= stem <= one.highest.key[:3] for one in self.ranges)
 
 
+_VERDICTS = {"OK": "OK", "NOK": "NOK", "NOT OK": "NOK"}
+"""Other words are none: UNKNOWN where the driver could not tell, NOT SUPPORT for a user who is not root."""
+
+
 @probe(of_the_moment=True)
 def firmware_match(
     driver: DriverInstall | None, firmware: FirmwareInstall | None, boards: PerChip[Board] | None
 ) -> FirmwareMatch:
     """From the boards' flag, the driver's range and the firmware's version; unavailable without two to compare."""
     flags, versions = {}, {}
+    untold: str | None = None
     for subject, board in (boards.by_subject if boards else {}).items():
-        if board.compatibility:
-            flags[int(subject.removeprefix("npu:"))] = board.compatibility
+        said = (board.compatibility or "").upper()
+        if said in _VERDICTS:
+            flags[int(subject.removeprefix("npu:"))] = _VERDICTS[said]
+        elif said:
+            untold = untold or board.compatibility
         with contextlib.suppress(ParseError):
             if board.firmware_version:
                 versions[subject] = FirmwareVersion.parse(board.firmware_version)
@@ -54,6 +62,11 @@ def firmware_match(
     with contextlib.suppress(ParseError):
         ranges = file.accepted_firmware if file else ()
     if not flags and not (ranges and versions):
+        if untold:
+            needs = "; it tells root alone" if untold.upper() == "NOT SUPPORT" else ""
+            raise Unavailable(
+                f"npu-smi does not tell whether driver and firmware match (Compatibility: {untold}){needs}"
+            )
         raise Unavailable("firmware required by the driver unknown: neither npu-smi nor the version files state it")
     return FirmwareMatch(
         flags=flags,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from npudoctor.facts.cells import integer, lines_of, refusal, word
+from npudoctor.facts.cells import integer, word
+from npudoctor.facts.npu_smi.failure import not_a_page
 from npudoctor.facts.npu_smi.pages import fields_of
 
 OF_THE_CARD = {"npuid": "npu_id", "chipcount": "chip_count"}
@@ -14,6 +15,12 @@ Titles = Mapping[str, tuple[str, Reader]]
 """From a title as `normal` writes it to the name of a field and what reads its value."""
 
 _NAMES: Titles = {"chipid": ("chip_id", integer), "chipname": ("chip_name", word)}
+_FAILURES = {
+    "failedtoquerynpuchip": "Failed to query npu chip",
+    "failedtoquerymcuchip": "Failed to query mcu chip",
+    "failedtoquerychip": "Failed to query chip",
+}
+"""What stands in place of the values of a chip that did not answer, behind its name."""
 
 
 def normal(title: str) -> str:
@@ -32,10 +39,10 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 
 def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a page says of its card, and the fields of each of its chips, in order.
+    """What a page says of its card, and the fields of each of its chips, in order; an MCU has a name and no number.
 
-    `Chip ID` stands before the values of a chip or after them; where it was lost, a key that comes again begins another
-    chip.
+    `Chip ID` or `Chip Name` stands before the values of a chip or after them; where it was lost, a key that comes again
+    begins another chip. A chip that did not answer has a `failure` and no values.
     """
     card: dict[str, Any] = {}
     chips: list[dict[str, Any]] = []
@@ -44,23 +51,35 @@ def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[s
     for title, value in pairs:
         if title in OF_THE_CARD:
             card.setdefault(OF_THE_CARD[title], integer(value))
+        if title in _FAILURES:
+            silent = not chip or _is_silent(chip)
+            chips += [chip] if chip else [] if chips else [{}]
+            chips[-1]["failure"] = f"{_FAILURES[title]}: {value}"
+            chip = {}
+            before = None if silent and all(map(_is_silent, chips)) else before
+            continue
         if title not in _NAMES and title not in known:
             continue
         field, reader = _NAMES.get(title) or known[title]
-        is_id = field == "chip_id"
-        if is_id and before is None:
+        is_name = title in _NAMES
+        if is_name and before is None:
             before = not chip
-        if chip and (field in chip or field == "chip_name" or (is_id and before)):
+        if chip and (field in chip or (is_name and before)):
             chips.append(chip)
             chip = {}
         chip[field] = reader(value)
-        if is_id and not before:
+        if is_name and not before:
             chips.append(chip)
             chip = {}
     return card, [*chips, chip] if chip else chips
 
 
+def _is_silent(chip: Mapping[str, Any]) -> bool:
+    """Whether a chip has a name alone, so that nobody knows whether names stand before values or after them."""
+    return not chip.keys() - {"chip_id", "chip_name", "failure"}
+
+
 def check_page(pairs: Iterable[tuple[str, str]], telling: Iterable[str], page: str, text: str) -> None:
     """Raise ParseError for a page that has none of the keys that tell this one from others."""
     if not {normal(title) for title in telling} & {title for title, _ in pairs}:
-        raise refusal(f"this is not a page of npu-smi info -t {page}", lines_of(text))
+        raise not_a_page(f"this is not a page of npu-smi info -t {page}", text)

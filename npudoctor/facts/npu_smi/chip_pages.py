@@ -1,7 +1,8 @@
 """What `npu-smi info -t` says of a card or a chip: ecc, usages, memory, common.
 
 A page of one chip fills the fields of its record; where a page tells of several chips, each stands in `chips`, and the
-fields beside it hold only what concerns the card.
+fields beside it hold only what concerns the card. `failure` is what the tool prints in place of the values of a chip,
+or at the end of the page; the chips that did answer are read all the same.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from npudoctor.facts.cells import decimal, word
 from npudoctor.facts.npu_smi.blocks import Titles, check_page, pairs_of, read_blocks, titles
+from npudoctor.facts.npu_smi.failure import failure_of_page
 from npudoctor.records import record
 
 
@@ -41,6 +43,7 @@ class Ecc:
     hbm_double_next_isolated_pages: int | None = None
     hbm_isolated_pages: int | None = None
     hbm_next_isolated_pages: int | None = None
+    failure: str | None = None
     chips: tuple[Ecc, ...] = ()
 
 
@@ -65,6 +68,7 @@ class Usages:
     ddr_bandwidth_pct: int | None = None
     hbm_bandwidth_pct: int | None = None
     npu_utilization_pct: int | None = None
+    failure: str | None = None
     chips: tuple[Usages, ...] = ()
 
 
@@ -85,6 +89,7 @@ class NpuMemory:
     hbm_clock_mhz: int | None = None
     hbm_temp_c: int | None = None
     hbm_manufacturer_id: str | None = None
+    failure: str | None = None
     chips: tuple[NpuMemory, ...] = ()
 
 
@@ -107,14 +112,16 @@ class CommonChip:
     temp_c: int | None = None
     power_w: float | None = None
     rated_power_w: float | None = None
+    failure: str | None = None
 
 
 @record(frozen=True, kw_only=True)
 class Common:
-    """A page of `-t common`, the MCU among the chips."""
+    """A page of `-t common`, the MCU among the chips. It is of a card: the tool refuses `-c` here."""
 
     npu_id: int | None = None
     chip_count: int | None = None
+    failure: str | None = None
     chips: tuple[CommonChip, ...] = ()
 
 
@@ -122,9 +129,11 @@ _Page = TypeVar("_Page", Ecc, Usages, NpuMemory)
 
 
 def _page(kind: type[_Page], text: str, known: Titles, telling: tuple[str, ...], name: str) -> _Page:
-    pairs = [pair for pair in pairs_of(text) if pair[0] != "chipname"]
+    pairs = pairs_of(text)
     check_page(pairs, telling, name, text)
-    card, chips = read_blocks(pairs, known)
+    card, blocks = read_blocks(pairs, known)
+    card["failure"] = failure_of_page(text)
+    chips = [block for block in blocks if "chip_name" not in block]  # the MCU has none of these values
     if len(chips) < 2:
         found: dict[str, Any] = {**card, **(chips[0] if chips else {})}
         return kind(**found)
@@ -200,7 +209,6 @@ _MEMORY_TELLS = {
     "DDR Clock Speed(MHz)": "ddr_clock_mhz",
     "Clock Speed(MHz)": "ddr_clock_mhz",
     "HBM Clock Speed(MHz)": "hbm_clock_mhz",
-    "HBM Temperature(C)": "hbm_temp_c",
 }
 _MEMORY = {
     **titles(
@@ -211,6 +219,7 @@ _MEMORY = {
             "Capacity(MB)": "ddr_capacity_mb",
             "Total DDR Capacity(MB)": "total_ddr_capacity_mb",
             "HBM Capacity(MB)": "hbm_capacity_mb",
+            "HBM Temperature(C)": "hbm_temp_c",
         }
     ),
     **titles({"HBM Manufacturer ID": "hbm_manufacturer_id"}, word),
@@ -226,9 +235,8 @@ _COMMON_TELLS = {
     "Aicore Freq(MHZ)": "aicore_freq_mhz",
     "Aicore curFreq(MHZ)": "aicore_cur_freq_mhz",
     "Aicore Count": "aicore_count",
-    "Temperature(C)": "temp_c",
 }
-_POWER_TELLS = {
+_POWERS = {
     "NPU Real-time Power(W)": "power_w",
     "Power Dissipation(W)": "power_w",
     "Rated Power Dissipation(W)": "rated_power_w",
@@ -237,18 +245,20 @@ _COMMON = {
     **titles(
         {
             **_COMMON_TELLS,
+            "Temperature(C)": "temp_c",
             "Memory Usage Rate(%)": "memory_usage_pct",
             "HBM Usage Rate(%)": "hbm_usage_pct",
             "Aicore Usage Rate(%)": "aicore_pct",
         }
     ),
-    **titles(_POWER_TELLS, decimal),
+    **titles(_POWERS, decimal),
 }
 
 
 def parse_common(text: str) -> Common:
     """Read a page of `npu-smi info -t common`."""
     pairs = pairs_of(text)
-    check_page(pairs, (*_COMMON_TELLS, *_POWER_TELLS), "common", text)
+    if not {"temperature(c)", "memoryusagerate(%)"} <= {title for title, _ in pairs}:  # as 310 has them
+        check_page(pairs, _COMMON_TELLS, "common", text)
     card, chips = read_blocks(pairs, _COMMON)
-    return Common(**card, chips=tuple(CommonChip(**chip) for chip in chips))
+    return Common(**card, failure=failure_of_page(text), chips=tuple(CommonChip(**chip) for chip in chips))

@@ -8,24 +8,28 @@ from typing import Any
 
 from npudoctor.facts.cells import lines_of, word
 from npudoctor.facts.npu_smi.blocks import check_page, normal, read_blocks, titles
+from npudoctor.facts.npu_smi.failure import failure_of_page
 from npudoctor.records import record
 
 
 @record(frozen=True, kw_only=True)
 class Health:
-    """A page of `-t health`; where it tells of several chips, each stands in `chips`.
+    """A page of `-t health`; where it tells of several chips, each stands in `chips`, the MCU by its `chip_name`.
 
-    `error_codes` are as printed, in capitals and without 0x. `error_info` is the text beside them, a line for each
-    fault, None where there is none; `error_info_count` says of how many faults it tells.
+    `error_codes` are as printed, in capitals and without 0x; before 950 only the page of a chip (`-c`) shows them, and
+    950 has no other page. `error_info` is the text beside them, a line for each fault, None where there is none;
+    `error_info_count` says of how many faults it tells. `failure` is what stands in place of values.
     """
 
     npu_id: int | None = None
     chip_count: int | None = None
     chip_id: int | None = None
+    chip_name: str | None = None
     health: str | None = None
     error_codes: tuple[str, ...] = ()
     error_info: str | None = None
     error_info_count: int = 0
+    failure: str | None = None
     chips: tuple[Health, ...] = ()
 
 
@@ -43,13 +47,18 @@ _HEALTH = titles(
 
 def parse_health(text: str) -> Health:
     """Read a page of `npu-smi info -t health`; each fault has a line of its own, which a pasted text may fold."""
-    pairs = [pair for pair in _health_pairs(text) if pair[0] != "chipname"]
+    pairs = list(_health_pairs(text))
     check_page(pairs, _HEALTH_TELLS, "health", text)
     card, chips = read_blocks(pairs, _HEALTH)
     found = [_health(chip) for chip in chips]
-    if len(found) == 1:
-        return Health(**card, **found[0])
-    return Health(**card, chips=tuple(Health(**chip) for chip in found))
+    numbered = [chip for chip in found if chip["chip_name"] is None]
+    card["failure"] = failure_of_page(text)
+    if len(numbered) == 1:
+        card |= {key: value for key, value in numbered[0].items() if value is not None}
+    return Health(**card, chips=tuple(Health(**chip) for chip in found) if len(found) > 1 else ())
+
+
+_NO_WORDS = "Failed to get error information"
 
 
 def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -59,6 +68,8 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
         found = re.fullmatch(r"\s*([A-Z][A-Za-z ]{1,40}?)\s*:\s*(.*)", line)
         indent = len(line) - len(line.lstrip())
         in_fault = title == normal("Error Information")
+        if in_fault and line.lstrip().startswith(_NO_WORDS):
+            continue
         if in_fault and line.lstrip().startswith(":"):
             value += "\n" + line.strip().removeprefix(":").strip()
         elif in_fault and not found and indent > margin + 1:
@@ -71,9 +82,12 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
 
 def _health(chip: dict[str, Any]) -> dict[str, Any]:
     codes = re.findall(r"\b(?:0x)?([0-9A-F]{4,8})\b", chip.get("error_codes") or "", re.IGNORECASE)
-    faults = chip.get("error_info")
+    lines = (chip.get("error_info") or "").splitlines()
+    faults = "\n".join(line for line in lines if line and not line.startswith(_NO_WORDS)) or None
     return {
         "chip_id": chip.get("chip_id"),
+        "chip_name": chip.get("chip_name"),
+        "failure": chip.get("failure"),
         "health": chip.get("health"),
         "error_codes": tuple(dict.fromkeys(code.upper() for code in codes)),
         "error_info": faults,

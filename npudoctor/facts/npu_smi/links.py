@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from npudoctor.facts.cells import integer, lines_of, refusal, word
+from npudoctor.facts.cells import integer, lines_of, word
 from npudoctor.facts.npu_smi.blocks import OF_THE_CARD, check_page, normal, pairs_of, read_blocks, titles
+from npudoctor.facts.npu_smi.failure import failure_of_page, not_a_page
 from npudoctor.records import record
 
 
@@ -26,6 +27,7 @@ class ProcessMemory:
 
     npu_id: int | None = None
     chip_count: int | None = None
+    failure: str | None = None
     processes: tuple[HeldMemory, ...] = ()
 
 
@@ -57,11 +59,13 @@ def parse_process_memory(text: str) -> ProcessMemory:
             for row in [] if before else waiting:
                 row["chip_id"] = chip_id
             waiting = []
+        elif re.match(r"\s*Failed to query npu chip\b", line) and before and not waiting:
+            before, chip_id = None if not (found or idle) else before, None
     pairs = pairs_of(text)
     card, _ = read_blocks(pairs, {})
     if not found and not idle and (card.get("npu_id") is None or not {title for title, _ in pairs} <= _CARD_ONLY):
-        raise refusal("this is not a page of npu-smi info -t proc-mem", lines)
-    return ProcessMemory(**card, processes=tuple(HeldMemory(**row) for row in found))
+        raise not_a_page("this is not a page of npu-smi info -t proc-mem", text)
+    return ProcessMemory(**card, failure=failure_of_page(text), processes=tuple(HeldMemory(**row) for row in found))
 
 
 @record(frozen=True, kw_only=True)
@@ -80,6 +84,7 @@ class PcieErrors:
     phy_lane_error_count: int | None = None
     dl_lcrc_error_count: int | None = None
     dl_dcrc_error_count: int | None = None
+    failure: str | None = None
     chips: tuple[PcieErrors, ...] = ()
 
 
@@ -93,13 +98,17 @@ _PCIE = {
     "Dl Lcrc Error Count": "dl_lcrc_error_count",
     "Dl Dcrc Error Count": "dl_dcrc_error_count",
 }
+_OF_SIO_TOO = ("TX Error Count", "RX Error Count")
+"""A page of `-t sio-info` has these, and no other."""
 
 
 def parse_pcie_errors(text: str) -> PcieErrors:
     """Read a page of `npu-smi info -t pcie-err`."""
-    pairs = [pair for pair in pairs_of(text) if pair[0] != "chipname"]
-    check_page(pairs, _PCIE, "pcie-err", text)
-    card, chips = read_blocks(pairs, titles({**_PCIE, "Retry Count": "retry_count"}))
+    pairs = pairs_of(text)
+    check_page(pairs, ["Retry Count", *(title for title in _PCIE if title not in _OF_SIO_TOO)], "pcie-err", text)
+    card, blocks = read_blocks(pairs, titles({**_PCIE, "Retry Count": "retry_count"}))
+    card["failure"] = failure_of_page(text)
+    chips = [block for block in blocks if "chip_name" not in block]
     if len(chips) < 2:
         found: dict[str, Any] = {**card, **(chips[0] if chips else {})}
         return PcieErrors(**found)
@@ -184,7 +193,7 @@ def parse_phyid_remap(text: str) -> PhyIdRemap:
         page.setdefault(title, value)
     phy_id = integer(page.get("chipphysicalid", page.get("chipphyid")))
     if phy_id is None:
-        raise refusal("this is not a page of npu-smi info -t phyid-remap", lines_of(text))
+        raise not_a_page("this is not a page of npu-smi info -t phyid-remap", text)
     return PhyIdRemap(
         phy_id=phy_id,
         logic_id=integer(page.get("chiplogicid")),
@@ -211,6 +220,7 @@ class Flash:
     chip_count: int | None = None
     chip_id: int | None = None
     flash_count: int | None = None
+    failure: str | None = None
     flash: tuple[FlashPart, ...] = ()
 
 
@@ -231,6 +241,7 @@ def parse_flash(text: str) -> Flash:
             parts[-1].setdefault("capacity_mb", integer(value))
     return Flash(
         **card,
+        failure=failure_of_page(text),
         chip_id=chips[0] if len(chips) == 1 else None,
         flash_count=counts[0] if len(counts) == 1 else None,
         flash=tuple(FlashPart(**part) for part in parts),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from npudoctor.facts.cells import integer, lines_of, refusal, word
+from npudoctor.facts.cells import integer, lines_of, word
+from npudoctor.facts.npu_smi.failure import not_a_page
 from npudoctor.records import record
 
 _FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
@@ -112,7 +113,7 @@ def parse_fields(text: str) -> dict[str, str | None]:
     for key, value in fields_of(text):
         found.setdefault(key, word("\n".join(value)))
     if not found:
-        raise refusal("this is not a page of keys and values", lines_of(text))
+        raise not_a_page("this is not a page of keys and values", text)
     return found
 
 
@@ -147,7 +148,7 @@ def parse_board(text: str) -> Board:
     for key, (value, *_) in fields_of(text):
         page.setdefault(key, word(value))
     if not page.keys() & _OF_A_BOARD:
-        raise refusal("this is not a page of npu-smi info -t board", lines_of(text))
+        raise not_a_page("this is not a page of npu-smi info -t board", text)
     texts = {name: page.get(title) for name, title in _BOARD.items() if name not in _NUMBERS}
     npu_id, chip_id, chip_count = (integer(page.get(_BOARD[name])) for name in _NUMBERS)
     return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, **texts)
@@ -167,7 +168,7 @@ def parse_list(text: str) -> NpuList:
         elif npus:
             npus[-1].setdefault(key, word(value))
     if total is None and (not npus or any(npu.keys() - _LISTED or len(npu) == 1 for npu in npus)):
-        raise refusal("this is not a list of npu-smi info -l", lines_of(text))
+        raise not_a_page("this is not a list of npu-smi info -l", text)
     listed = (
         ListedNpu(
             npu_id=npu_id,
@@ -209,7 +210,7 @@ def parse_map(text: str) -> NpuMap:
         if (npu_id := integer(cells.get("npu_id"))) is not None:
             rows.append(MapRow(npu_id=npu_id, name=word(cells.get("name")), **ids))
     if not columns:
-        raise refusal("this is not a table of npu-smi info -m", lines_of(text))
+        raise not_a_page("this is not a table of npu-smi info -m", text)
     return NpuMap(tuple(rows))
 
 
@@ -219,4 +220,4 @@ def parse_tool_version(text: str) -> ToolVersion:
         found = re.fullmatch(r"\s*(npu-smi\s+)?version\s*:\s*(\S+)\s*", line, re.IGNORECASE)
         if found and word(found[2]):
             return ToolVersion(found[2], None if found[1] else "mcu")
-    raise refusal("this is not a version of npu-smi", lines_of(text))
+    raise not_a_page("this is not a version of npu-smi", text)

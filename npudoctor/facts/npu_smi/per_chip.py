@@ -37,16 +37,32 @@ from npudoctor.facts.npu_smi.links import (
     parse_process_memory,
 )
 from npudoctor.facts.npu_smi.pages import Board, parse_board
-from npudoctor.facts.npu_smi.probes import TOOL, answer_of
+from npudoctor.facts.npu_smi.probes import TOOL, page_of
+from npudoctor.facts.npu_smi.readings import (
+    FaultEvents,
+    Power,
+    Sensors,
+    SioErrors,
+    SuperPod,
+    SystemTime,
+    Temperature,
+    Voltage,
+    parse_fault_events,
+    parse_power,
+    parse_sensors,
+    parse_sio_errors,
+    parse_superpod,
+    parse_system_time,
+    parse_temperature,
+    parse_voltage,
+)
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
-from npudoctor.records import record
+from npudoctor.records import record, replace
 from npudoctor.sdk import (
-    Because,
     Completed,
     Host,
     NotApplicable,
     Options,
-    ParseError,
     Probe,
     Unavailable,
     ask_each,
@@ -75,8 +91,12 @@ def npus(info: NpuSmiInfo) -> dict[str, Words]:
 
 
 def numbered_chips(info: NpuSmiInfo) -> dict[str, Words]:
-    """Each chip by its number, even where its NPU has one."""
-    return {subject_of(chip, info.npus): ("-i", str(chip.npu_id), "-c", str(chip.chip_id or 0)) for chip in info.npus}
+    """Each chip by its number, even where its NPU has one; 950 numbers none and refuses `-c`."""
+    found: dict[str, Words] = {}
+    for chip in info.npus:
+        words = () if chip.chip_id is None else ("-c", str(chip.chip_id))
+        found[subject_of(chip, info.npus)] = ("-i", str(chip.npu_id), *words)
+    return found
 
 
 def physical_chips(info: NpuSmiInfo) -> Places:
@@ -115,16 +135,24 @@ class Page(NamedTuple):
 
 PAGES = (
     Page("boards", "board", npus, parse_board, Board),
-    Page("health", "health", chips, parse_health, Health, of_the_moment=True),
+    Page("health", "health", numbered_chips, parse_health, Health, of_the_moment=True),
     Page("ecc", "ecc", chips, parse_ecc, Ecc, of_the_moment=True, shared=True),
     Page("usages", "usages", chips, parse_usages, Usages, of_the_moment=True),
     Page("memory", "memory", chips, parse_memory, NpuMemory, of_the_moment=True),
-    Page("common", "common", chips, parse_common, Common, of_the_moment=True),
+    Page("common", "common", npus, parse_common, Common, of_the_moment=True),
     Page("process_memory", "proc-mem", npus, parse_process_memory, ProcessMemory, of_the_moment=True),
     Page("pcie_errors", "pcie-err", npus, parse_pcie_errors, PcieErrors, of_the_moment=True),
     Page("hccs", "hccs", numbered_chips, parse_hccs, HccsLinks, of_the_moment=True),
     Page("chip_numbers", "phyid-remap", physical_chips, parse_phyid_remap, PhyIdRemap, of_the_moment=True),
     Page("flash", "flash", npus, parse_flash, Flash, of_the_moment=True),
+    Page("temperatures", "temp", npus, parse_temperature, Temperature, of_the_moment=True),
+    Page("powers", "power", npus, parse_power, Power, of_the_moment=True),
+    Page("voltages", "volt", npus, parse_voltage, Voltage, of_the_moment=True),
+    Page("sensors", "sensors", numbered_chips, parse_sensors, Sensors, of_the_moment=True),
+    Page("system_times", "sys-time", numbered_chips, parse_system_time, SystemTime, of_the_moment=True),
+    Page("sio_errors", "sio-info", numbered_chips, parse_sio_errors, SioErrors, of_the_moment=True),
+    Page("superpods", "spod-info", numbered_chips, parse_superpod, SuperPod, of_the_moment=True),
+    Page("fault_events", "current-fault-event", npus, parse_fault_events, FaultEvents, of_the_moment=True),
 )
 PROBES = {page.name: page.probe() for page in PAGES}
 
@@ -136,12 +164,7 @@ def ask(host: Host, options: Options, query: str, places: Places, parse: Callabl
     commands = {subject: (TOOL, "info", "-t", query, *words) for subject, words in places.items()}
 
     def read(subject: str, answer: Completed) -> P:
-        command = " ".join(commands[subject])
-        try:
-            return parse(answer_of(answer, command))
-        except ParseError as problem:
-            reason = f"`{command}` printed unexpected output: {problem}"
-            raise Unavailable(reason, because=Because.FAILED) from None
+        return page_of(answer, " ".join(commands[subject]), parse)
 
     answers = ask_each(host, list(commands.values()), timeout=options.tool_timeout_s)
     return PerChip(*collect(places, answers, read))
@@ -162,7 +185,7 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
             failed[subject] = whole.failed[npu]
         elif subject == npu:
             found[subject] = page
-        elif own := next((one for one in page.chips if str(one.chip_id) == words[-1]), None):
+        elif (own := next((one for one in page.chips if str(one.chip_id) == words[-1]), None)) and not own.failure:
             found[subject] = own
         else:
             apart[subject] = words
@@ -181,14 +204,27 @@ class HealthPages:
 
 @probe(of_the_moment=True)
 def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
-    """From `npu-smi info -t health`, only of chips that npu-smi's table does not show as OK."""
+    """From `npu-smi info -t health`, only of chips that npu-smi's table does not show as OK.
+
+    Fault codes stand on the page of a chip. Where that one could not be had, the page of its NPU tells a little. On 950
+    the codes of the active fault events stand in for those that the page lacks.
+    """
     if options.profile == "quick":
         raise NotApplicable("profile quick reads no per-chip pages")
-    places = chips(info)
     sick = [subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False]
-    with contextlib.suppress(Unavailable):
-        return HealthPages(ask(host, options, "health", {one: places[one] for one in sick}, parse_health).by_subject)
-    return HealthPages({})
+    found: dict[str, Health] = {}
+    for places in (numbered_chips(info), chips(info)):
+        wanted = {one: places[one] for one in sick if one not in found}
+        with contextlib.suppress(Unavailable):
+            found |= ask(host, options, "health", wanted, parse_health).by_subject if wanted else {}
+    for one in [one for one in sick if "-c" not in numbered_chips(info)[one]]:
+        page = found.get(one) or Health()
+        with contextlib.suppress(Unavailable):
+            asked = {one: numbered_chips(info)[one]} if not page.error_codes else {}
+            events = ask(host, options, "current-fault-event", asked, parse_fault_events).by_subject.get(one)
+            codes = tuple(dict.fromkeys(event.event_id for event in events.events)) if events is not None else ()
+            found |= {one: replace(page, error_codes=codes)} if codes else {}
+    return HealthPages({one: found[one] for one in sick if one in found})
 
 
 @record(frozen=True)
@@ -230,18 +266,20 @@ AT_WORK_FROM_PERCENT = 50
 
 @probe(of_the_moment=True)
 def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
-    """From `npu-smi info -t common`, only of chips at work: the clock of an idle one says nothing."""
-    places = chips(info)
-    busy = [chip for chip in info.npus if (chip.aicore_pct or 0) >= AT_WORK_FROM_PERCENT]
+    """From `npu-smi info -t common`, only of NPUs with a chip at work: the clock of an idle one says nothing."""
+    busy = {subject_of(chip, info.npus): chip for chip in info.npus if (chip.aicore_pct or 0) >= AT_WORK_FROM_PERCENT}
     if not busy:
         raise NotApplicable("all chips are idle; clock check applies under load only")
-    wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in busy)}
+    places = npus(info)
+    wanted = {f"npu:{chip.npu_id}": places[f"npu:{chip.npu_id}"] for chip in busy.values()}
     pages = ask(host, options, "common", wanted, parse_common)
     clocks: dict[str, tuple[int, int]] = {}
-    for subject, page in pages.by_subject.items():
-        for chip in page.chips:
-            if chip.aicore_freq_mhz and chip.aicore_cur_freq_mhz:
-                clocks.setdefault(subject, (chip.aicore_freq_mhz, chip.aicore_cur_freq_mhz))
+    for subject, chip in busy.items():
+        page = pages.by_subject.get(f"npu:{chip.npu_id}")
+        for one in page.chips if page is not None else ():
+            mine = one.chip_id == chip.chip_id or "/" not in subject
+            if mine and one.aicore_freq_mhz and one.aicore_cur_freq_mhz:
+                clocks.setdefault(subject, (one.aicore_freq_mhz, one.aicore_cur_freq_mhz))
     if not clocks:
         raise NotApplicable("npu-smi shows no AI Core clock on this product")
     return BusyClocks(clocks, pages.failed)

@@ -7,12 +7,15 @@ for the reason that it gives.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import TypeVar
 
 from npudoctor.facts import npu_smi
 from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
+from npudoctor.facts.npu_smi.failure import line_of_failure
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
 from npudoctor.records import record
 from npudoctor.sdk import (
@@ -27,6 +30,7 @@ from npudoctor.sdk import (
 )
 
 TOOL = "npu-smi"
+_UNFINISHED = "driver package may not be completely installed"
 
 
 @record(frozen=True, kw_only=True)
@@ -34,7 +38,8 @@ class NpuSmiAnswer:
     """How `npu-smi info` went. `reason` says in a clause why there is no table, None where there is one.
 
     `path` is where the tool lies; `seconds` is wall time; `limit_s` what it was given; `failure` is a message of the
-    tool that is known; `text` is all that it printed.
+    tool that is known; `text` is all that it printed; `warning` is what it prints below its table where the driver's
+    installer did not finish.
     """
 
     found: bool
@@ -48,6 +53,7 @@ class NpuSmiAnswer:
     text: str = ""
     failure: NpuSmiFailure | None = None
     info: NpuSmiInfo | None = None
+    warning: str | None = None
 
     @property
     def last_line(self) -> str:
@@ -99,6 +105,7 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         text=text,
         failure=failure,
         info=info,
+        warning=next((line.strip() for line in text.splitlines() if _UNFINISHED in line), None),
     )
 
 
@@ -128,7 +135,8 @@ def _why_cut(done: Completed, info: NpuSmiInfo) -> str:
 
 def _why_no_table(done: Completed, failure: NpuSmiFailure | None, problem: ParseError) -> str:
     if failure is not None:
-        return f"`npu-smi info` failed: {_last_line(done.stdout + done.stderr)}"
+        said = line_of_failure(done.stdout + done.stderr) or _last_line(done.stdout + done.stderr)
+        return f"`npu-smi info` failed: {said}"
     if done.truncated:
         return "`npu-smi info` printed more than 8 MiB, and no table of chips"
     if done.returncode is not None and done.returncode < 0:
@@ -159,21 +167,35 @@ def stopped_by_access(answer: NpuSmiAnswer, access: DeviceAccess | None) -> bool
     return refused or "ermission denied" in answer.text
 
 
-def _page(host: Host, options: Options, *words: str) -> str:
-    """What one more call of npu-smi prints; Unavailable with the reason where that is no answer."""
+P = TypeVar("P")
+
+
+def _page(host: Host, options: Options, parse: Callable[[str], P], *words: str) -> P:
+    """What one more call of npu-smi says; Unavailable with the reason where that is no answer."""
     done = host.run([TOOL, *words], timeout=options.tool_timeout_s)
-    return answer_of(done, " ".join((TOOL, *words)))
+    return page_of(done, " ".join((TOOL, *words)), parse)
 
 
-def answer_of(done: Completed, command: str) -> str:
-    """What a call of npu-smi printed; Unavailable with the reason where that is no answer."""
+def page_of(done: Completed, command: str, parse: Callable[[str], P]) -> P:
+    """What a call of npu-smi printed, as read; Unavailable with the reason where it is no answer.
+
+    The exit status says little: a page that is not supported ends with 0, one that has values may end with another.
+    """
     if done.timed_out:
         raise Unavailable(f"`{command}` did not answer within {done.seconds:.3g} s", because=Because.TIMED_OUT)
-    failure = npu_smi.parse_failure(done.stdout + done.stderr)
-    if failure is None:
-        return done.stdout
-    said = _last_line(done.stdout + done.stderr)
-    if failure.cause in ("not_supported", "not_supported_in_container", "command_not_understood"):
+    try:
+        return parse(done.stdout)
+    except ParseError as problem:
+        text = done.stdout + done.stderr
+        failure, said = npu_smi.parse_failure(text), line_of_failure(text)
+        if failure is None:
+            reason = f"`{command}` printed unexpected output: {problem}"
+            raise Unavailable(reason, because=Because.FAILED) from None
+    if failure.cause == "not_supported_in_container":
+        raise NotApplicable(f"`{command}` does not work in a container or a virtual machine: {said}")
+    if said is None:
+        raise Unavailable(f"`{command}` failed: it printed only its usage", because=Because.FAILED)
+    if failure.cause in ("not_supported", "command_not_understood"):
         raise NotApplicable(f"`{command}` is not supported by this product: {said}")
     raise Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)
 
@@ -181,7 +203,7 @@ def answer_of(done: Completed, command: str) -> str:
 @probe
 def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
     """From `npu-smi info -t topo`."""
-    found = npu_smi.parse_topology(_page(host, options, "info", "-t", "topo"))
+    found = _page(host, options, npu_smi.parse_topology, "info", "-t", "topo")
     rows = sum(1 for row in found.matrix if len(row) == len(found.devices))
     if rows < len(found.devices):
         problem = f"its matrix has {rows} whole rows for {len(found.devices)} devices"
@@ -192,13 +214,13 @@ def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
 @probe(of_the_moment=True)
 def npu_list(host: Host, options: Options, _: NpuSmiInfo) -> NpuList:
     """From `npu-smi info -l`."""
-    return npu_smi.parse_list(_page(host, options, "info", "-l"))
+    return _page(host, options, npu_smi.parse_list, "info", "-l")
 
 
 @probe(of_the_moment=True)
 def npu_map(host: Host, options: Options, _: NpuSmiInfo) -> NpuMap:
     """From `npu-smi info -m`."""
-    return npu_smi.parse_map(_page(host, options, "info", "-m"))
+    return _page(host, options, npu_smi.parse_map, "info", "-m")
 
 
 @record(frozen=True)
@@ -211,4 +233,4 @@ class NpuSmiVersion:
 @probe
 def npu_smi_version(host: Host, options: Options, _: NpuSmiInfo) -> NpuSmiVersion:
     """From `npu-smi -v`."""
-    return NpuSmiVersion(npu_smi.parse_tool_version(_page(host, options, "-v")).version)
+    return NpuSmiVersion(_page(host, options, npu_smi.parse_tool_version, "-v").version)

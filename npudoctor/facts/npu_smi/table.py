@@ -21,6 +21,7 @@ from npudoctor.facts.npu_smi.columns import (
     implied_upper,
     values_of,
 )
+from npudoctor.facts.npu_smi.failure import not_a_page
 from npudoctor.records import record
 
 
@@ -126,8 +127,9 @@ class _Table:
         whole = {npu_id for npu_id, _, complete in self._chips if complete}
         chips = tuple(chip for (npu_id, _, complete), chip in self._chips.items() if complete or npu_id not in whole)
         if not chips and (self._unread or not self._upper):
-            problem = "no row of a chip is understood" if self._unread else "this is not a table of npu-smi info"
-            raise refusal(problem, lines, self._unread)
+            if self._unread:
+                raise refusal("no row of a chip is understood", lines, self._unread)
+            raise not_a_page("this is not a table of npu-smi info", "\n".join(lines))
         busy = {process.npu_id for process in self._processes.values()}
         return NpuSmiInfo(
             tool_version=self._versions[0],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from npudoctor.facts.cells import lines_of, refusal, word
+from npudoctor.facts.cells import lines_of, word
+from npudoctor.facts.npu_smi.failure import not_a_page
 from npudoctor.records import record
 
 _LABEL = re.compile(r"(?:NPU|Phy-ID|NIC)[0-9]{1,9}")
@@ -19,8 +20,8 @@ class Topology:
 
     `matrix` has a row for each device, in their order: X for itself, HCCS, HCCS_SW, SIO, PIX, PXB, PHB, SYS, UB, NA, or
     what a newer tool prints. Rows that a cut text lacks at its end are missing; one that it lacks in between is empty.
-    `cpu_affinity` holds ranges as printed (`0-63,128-191`); None where the tool shows none, as on A3. Network cards,
-    which the newest tools add as rows and columns, are left out.
+    `cpu_affinity` holds ranges as printed (`0-63,128-191`), at most 31 characters of them; None where the tool shows
+    none, as on an A3 with Arm processors. Network cards, which the newest tools add as rows and columns, are left out.
     """
 
     devices: tuple[str, ...]
@@ -57,7 +58,7 @@ def parse_topology(text: str) -> Topology:
     while matrix and not matrix[-1]:
         matrix.pop()
     if not matrix:
-        raise refusal("there is no matrix of devices", lines)
+        raise not_a_page("there is no matrix of devices", text)
     return Topology(devices, tuple(matrix), {key: near[key] for key in devices if key in near} or None)
 
 

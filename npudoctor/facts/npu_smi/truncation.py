@@ -8,6 +8,7 @@ from npudoctor.facts.cells import lines_of
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
 
 _BORDER = re.compile(r"(?=[|\s]*[+=\-─━═])[+|=\-─━═\s]*")
+_IN_TABLE = re.compile(r"[|│┃｜+=\-─━═]")
 _SHOWS_PROCESSES_FROM = 23
 """From this major version on every npu-smi ends with a table of processes."""
 
@@ -15,15 +16,16 @@ _SHOWS_PROCESSES_FROM = 23
 def is_cut(text: str, info: NpuSmiInfo) -> bool:
     """Whether the output ends before its table does: without its last border, or with a piece of it.
 
-    A text that was copied without its last line, and speaks of the processes on every NPU, is whole.
+    What stands around the table, as messages of the driver do, is no part of it. A text that was copied without its
+    last line, and speaks of the processes on every NPU, is whole.
     """
-    lines = [line.strip() for line in lines_of(text) if line.strip()]
+    lines = [row for line in lines_of(text) if _IN_TABLE.match(row := line.strip())]
     if not lines:
         return False
     borders = [line for line in lines if _BORDER.fullmatch(line)]
     if _BORDER.fullmatch(lines[-1]) and len(lines[-1]) >= len(borders[0]):
         return False
-    if info.idle_npus is None or not lines[-1].endswith("|"):
+    if info.idle_npus is None or lines[-1][-1] not in "|│┃｜":
         return True
     told_of = {*info.idle_npus, *(process.npu_id for process in info.processes)}
     return any(chip.npu_id not in told_of for chip in info.npus)
