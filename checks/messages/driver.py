@@ -100,7 +100,6 @@ UNFINISHED = Message(
     hint="Read the installer's log, /var/log/ascend_seclog/ascend_install.log, and reinstall the driver of the same "
     "HDK release as the firmware.",
     severity=Severity.WARNING,
-    pitfall="P068",
 )
 MODULES_NOT_LOADED = Message(
     "driver.installed/not-loaded",

@@ -102,7 +102,7 @@ class Commands(Mapping[str, Completed]):
             return Completed(returncode=None, seconds=NEVER_S, timed_out=True)
         if said.fault == "crash":
             return Completed(returncode=-signal.SIGSEGV, seconds=0.2)
-        if words != ["-v"] and (failure := self._npu_smi_failure()):
+        if failure := self._npu_smi_failure():
             return _said(failure, "npu-smi")
         seconds = said.slow_s if said.fault == "slow" else SECONDS["npu-smi"]
         text = _npu_smi_text(node, words)
@@ -182,15 +182,25 @@ def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
     if words == ["info", "-m"]:
         return npu_smi_pages.mapping(node)
     if words == ["info", "-t", "topo"]:
-        return npu_smi_pages.unsupported("topo") if node.product.family == "310P" else npu_smi.topology(node)
+        return _topology(node)
     options = dict(zip(words[1::2], words[2::2], strict=False))
     kind, npu, chip = options.get("-t", ""), options.get("-i", ""), options.get("-c")
     if words[:1] != ["info"] or not kind or not npu.isdecimal() or not (chip or "0").isdecimal():
         return npu_smi_pages.UNKNOWN_OPTION
     if int(npu) not in node.cards():
         return npu_smi_pages.INVALID_CARD
-    page = npu_smi_pages.page(node, kind, int(npu), None if chip is None else int(chip))
-    return npu_smi_pages.unsupported(kind) if page is None else page
+    return npu_smi_pages.page(node, kind, int(npu), None if chip is None else int(chip))
+
+
+def _topology(node: Node) -> str | tuple[str, int]:
+    """The matrix, or what one lost card, or /sys without PCI devices, makes of it; an A3 leaves a lost card out."""
+    if node.product.family == "310P":
+        return npu_smi_pages.unsupported("topo")
+    if node.scenario.topology.form == "unreadable":
+        return npu_smi_pages.refused("")
+    if node.lost() and node.product.family != "A3":
+        return npu_smi_pages.NO_TOPOLOGY
+    return npu_smi.topology(node)
 
 
 def _said(answer: tuple[str, int], tool: str, seconds: float | None = None) -> Completed:

@@ -140,10 +140,11 @@ def firmware_info(node: Node) -> str:
 def install_info(node: Node) -> str:
     """The record of the driver's installer."""
     for_all = "yes" if node.scenario.driver.for_all else "no"
+    finished = "Driver_Install_Status=complete\n" if node.scenario.driver.finished else ""
     return (
         "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nFirmware_Install_Type=full\n"
         f"Firmware_Install_Path_Param={PREFIX}\nDriver_Install_Type=full\nDriver_Install_Path_Param={PREFIX}\n"
-        f"Driver_Install_For_All={for_all}\nDriver_Install_Mode=normal\n"
+        f"Driver_Install_For_All={for_all}\nDriver_Install_Mode=normal\n{finished}"
     )
 
 

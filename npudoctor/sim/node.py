@@ -60,6 +60,7 @@ class Chip:
     pcie_fatal: int = 0
     net_health: str = "Success"
     tls: int = 0
+    silent: bool = False
     missing: frozenset[str] = frozenset()
 
 
@@ -129,6 +130,9 @@ class Node:
     def seen(self, where: str) -> list[Chip]:
         """The chips that are seen at a place: pci, npu-smi or device-node; a container has what is passed into it."""
         chips = [chip for chip in self.chips if where not in chip.missing]
+        if where == "npu-smi" and self.product.family == "A3":  # a card that has lost a die has lost both
+            whole = self.product.chips_per_card
+            chips = [chip for chip in chips if sum(one.npu == chip.npu for one in chips) == whole]
         box = self.scenario.container
         if box is None or box.devices == "all" or where == "pci":
             return chips
@@ -140,6 +144,15 @@ class Node:
         for chip in self.seen(where):
             cards.setdefault(chip.npu, []).append(chip)
         return cards
+
+    def lost(self) -> list[int]:
+        """The cards that the driver has on the bus and npu-smi does not show."""
+        there = self.cards()
+        return list(dict.fromkeys(chip.npu for chip in self.seen("pci") if chip.npu not in there and self._here(chip)))
+
+    def _here(self, chip: Chip) -> bool:
+        box = self.scenario.container
+        return box is None or box.devices == "all" or chip.phy_id in box.devices
 
     def holders(self, chip: Chip) -> list[tuple[Running, int]]:
         """The processes on a chip with the memory that they hold there in MB, by pid."""

@@ -10,6 +10,11 @@ from npudoctor.sim.node import Chip, Node
 from npudoctor.sim.releases import release_of
 
 _HUGEPAGES = "Hugepages-Usage(page)"
+UNFINISHED = (
+    "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
+    "Please reinstall it."
+)
+"""What stands below the table of cards with HBM, outside of a container."""
 
 
 @record(frozen=True, kw_only=True)
@@ -87,6 +92,8 @@ def info(node: Node) -> str:
     if node.scenario.driver.processes and release_of(node.driver.version) >= (23,):
         lines += [""] if layout.blank_before_processes else []
         lines += [rule, *_process_table(node, layout, inner)]
+    if not (node.scenario.driver.finished or node.scenario.container or layout is DDR_ONLY):
+        lines.append(UNFINISHED)
     return "\n".join(lines) + "\n"
 
 
@@ -119,22 +126,23 @@ def _titles(node: Node, layout: Layout) -> tuple[str, str]:
 
 
 def _card_row(node: Node, layout: Layout, chip: Chip) -> str:
-    used, total = node.product.hugepages
-    power = ("-" if chip.chip else "NA") if chip.power_w is None else f"{chip.power_w:.1f}"
+    used, total = (0, 0) if chip.silent else node.product.hugepages
+    power = ("-" if chip.chip else "NA") if chip.power_w is None else f"{0.0 if chip.silent else chip.power_w:.1f}"
     power = "NA" if node.product.family == "310P" and chip.power_w is None else power
     return _row(
         layout,
         f"{chip.npu:<{layout.id}}{node.product.chip}",
-        chip.health,
-        f"{power:<{layout.load}}{chip.temp_c:<{layout.middle}}{used:<{layout.used}}/ {total}",
+        "OK" if chip.silent else chip.health,
+        f"{power:<{layout.load}}{0 if chip.silent else chip.temp_c:<{layout.middle}}{used:<{layout.used}}/ {total}",
     )
 
 
 def _chip_row(node: Node, layout: Layout, chip: Chip) -> str:
     number = str(chip.phy_id) if node.product.family in ("A3", "310P") else ""
-    memory = f"{node.mem_used_mb(chip):<5}/ {chip.mem_total_mb}"
-    load = f"{node.aicore_pct(chip):<{layout.load}}{memory:<{layout.middle}}"
-    hbm = "" if layout is DDR_ONLY else f"{node.hbm_used_mb(chip):<5}/ {chip.hbm_total_mb}"
+    answers = not chip.silent
+    memory = f"{answers * node.mem_used_mb(chip):<5}/ {answers * chip.mem_total_mb}"
+    load = f"{answers * node.aicore_pct(chip):<{layout.load}}{memory:<{layout.middle}}"
+    hbm = "" if layout is DDR_ONLY else f"{answers * node.hbm_used_mb(chip):<5}/ {answers * chip.hbm_total_mb}"
     return _row(layout, f"{chip.chip:<{layout.id}}{number}", chip.bus_id.upper(), load + hbm)
 
 
@@ -181,7 +189,7 @@ def topology(node: Node) -> str:
     lines = ["", title.rstrip()] if said.form == "pasted" else ["\t   " + title.rstrip()]
     for chip, name in zip(chips, names, strict=True):
         cells = [name, *(link(node, chip, other) for other in chips)]
-        lines.append(("".join(f"{cell:<11}" for cell in cells) + (chip.affinity or "")).rstrip())
+        lines.append(("".join(f"{cell:<11}" for cell in cells) + (chip.affinity or "")[:31]).rstrip())
     lines += ["", "", "Legend:"] if said.form == "pasted" else ["", "Legend:", ""]
     legend = [*_LEGEND[:-1], *(_LEGEND_A3 if node.product.family == "A3" else ()), _LEGEND[-1]]
     lines += [f"  {word:<4} = {meaning}" for word, meaning in legend]

@@ -19,17 +19,44 @@ DEVICE_USED = (
     172,
 )
 BOARD_TYPE = ("npu get board type failed. ret is -9005\n", 211)
-UNKNOWN_OPTION = ("Command or option is not found.\n", 1)
-INVALID_CARD = (
-    "Invalid card id.\nError parameter of -i\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n",
-    1,
+USAGE = """\
+Usage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]
+
+Commands:
+       watch          Show all device's status in scrolling format
+       proc           Show device's matrix process status in scrolling format
+       -h, --help     Show this help text and exit
+       -m             Show all device's mapping information
+       -l             Show all device's topology information
+       -t type        Show information for type
+
+Options:
+       -i %d          Card ID
+       -c %d          Chip ID
+       -p %d          Chip Physical ID
+"""
+UNKNOWN_OPTION = (
+    "Command or option is not found.\nUsage: npu-smi <Command|-h|-v> [Options...]\n\nnpu-smi Command:\n"
+    "\t-h            This command's help information\n\tinfo          Show hardware details\n",
+    211,
 )
+NO_TOPOLOGY = ('Failed to query "topo" info.\nFailed to execute npu-smi info. ret is -8001.\n', 191)
+"""What one lost card makes of the matrix of all."""
+
+
+def refused(said: str) -> tuple[str, int]:
+    """What a question with wrong words gets: a line, the usage, and the low byte of -9001."""
+    return said + USAGE, 215
+
+
+INVALID_CARD = refused("Invalid card id.\nError parameter of -i\n")
+INVALID_CHIP = refused("Invalid chip id.\nError parameter of -c\n")
 """Text and exit status of npu-smi's failures; the status is the return code cut to a byte."""
 
 
 def unsupported(what: str) -> tuple[str, int]:
-    """What a product says to a question that it does not know."""
-    return f"This device does not support querying {what}.\n", 1
+    """What a product says to a question that it does not know; that is no failure of npu-smi."""
+    return f"This device does not support querying {what}.\n", 0
 
 
 def version(node: Node) -> str:
@@ -38,10 +65,11 @@ def version(node: Node) -> str:
 
 
 def listing(node: Node) -> str:
-    """`npu-smi info -l`."""
+    """`npu-smi info -l`: a lost card is counted and has no number."""
     cards = node.cards()
-    blocks = [_page([("Total Count", len(cards))])]
+    blocks = [_page([("Total Count", len(cards) + len(node.lost()))])]
     blocks += [_page([("NPU ID", npu), ("Chip Count", len(chips))]) for npu, chips in cards.items()]
+    blocks += [_page([("NPU ID", -1), ("Chip Count", 0)]) for _ in node.lost()]
     return "\n".join(blocks)
 
 
@@ -58,32 +86,64 @@ def mapping(node: Node) -> str:
             lines.append("\t" + "".join(f"{number:<31}" for number in numbers) + name)
             logic += 1
         if node.product.has_mcu:
-            words = [str(npu), str(len(chips)), "-", *(["-"] if with_phy else [])]
-            lines.append("\t" + "".join(f"{word:<31}" for word in words) + f"{'Mcu':<30}")
+            lines.append(_mcu_row(npu, len(chips), with_phy))
+    lines += [_mcu_row(-1, 0, with_phy) for _ in node.lost()]
     return "\n".join(lines) + "\n"
 
 
-def page(node: Node, kind: str, npu: int, chip: int | None) -> str | None:
-    """`npu-smi info -t KIND -i NPU [-c CHIP]`; None for a kind, a card or a chip that there is not."""
-    chips = node.cards().get(npu)
-    if chips is None or (chip is not None and chip not in {one.chip for one in chips}):
-        return None
-    chosen = [one for one in chips if chip in (None, one.chip)]
+def _mcu_row(npu: int, chip: int, with_phy: bool) -> str:
+    words = [str(npu), str(chip), "-", *(["-"] if with_phy else [])]
+    return "\t" + "".join(f"{word:<31}" for word in words) + f"{'Mcu':<30}"
+
+
+def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
+    """`npu-smi info -t KIND -i NPU [-c CHIP]`, of a card that there is: its text and exit status."""
+    chips = node.cards()[npu]
+    one = next((one for one in chips if one.chip == chip), None)
+    if chip is not None and one is None:
+        return INVALID_CHIP
     if kind == "board":
-        return _page(_card_board(node, chips)) if chip is None else _page(_chip_board(node, chosen[0]))
-    if kind == "proc-mem":
-        return "".join(_process_memory(node, one) for one in chosen)
-    if kind == "pcie-err":
-        return _page([("NPU ID", npu), *((f"{name} Count", 0) for name in _PCIE_ERRORS), ("Chip ID", chosen[0].chip)])
-    per_chip = _PER_CHIP.get(kind)
-    if per_chip is None:
-        return None
-    width = 40 if kind == "ecc" else 30
-    head: list[Pair] = [("NPU ID", npu), ("Chip Count", len(chips))]
-    blocks = [_page(head, width)] if chip is None and kind != "health" else []
-    with_chip = chip is None or kind != "health"
-    blocks += [_page(per_chip(node, one, with_chip), width) for one in chosen]
-    return "\n".join(blocks)
+        return _page(_card_board(node, chips) if one is None else _chip_board(node, one)), 0
+    if kind == "common":
+        if one is not None:
+            return refused('Error parameter in querying chip info, type: "common".\n')
+        return _common_page(node, chips), 0
+    if kind not in _PER_CHIP or (kind in _OF_A3 and node.product.family != "A3"):
+        return unsupported(kind)
+    if one is not None:
+        return _of_chip(node, kind, one)
+    if kind in _OF_A_CHIP:
+        return refused("Must input parameter of chip id.\n")
+    return _of_card(node, kind, chips)
+
+
+def _of_chip(node: Node, kind: str, chip: Chip) -> tuple[str, int]:
+    """A page of one chip, without its number."""
+    if chip.silent:
+        return f'Failed to query "{kind}" result.\n', 210
+    return _block(node, "diagnosis" if kind == "health" else kind, chip), 0
+
+
+def _of_card(node: Node, kind: str, chips: list[Chip]) -> tuple[str, int]:
+    """A page of a card: the number of a chip stands behind its values, or before the failure; the MCU is the last."""
+    width = _WIDTH.get(kind, 30)
+    text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))], width) + "\n"
+    status = 0
+    for chip in chips:
+        if kind == "power" and node.product.family == "310P":
+            continue
+        text += ("" if chip.silent else _block(node, kind, chip)) + _page([("Chip ID", chip.chip)], width)
+        text += f"Failed to query npu chip: {chip.chip} info.\n\n" if chip.silent else "\n"
+        status = 210 if chip.silent else 0
+    if node.product.has_mcu and kind in _MCU:
+        text += _MCU[kind] + _page([("Chip Name", "MCU")]) + "\n"
+        status = 0
+    return text + (f'Failed to query "{kind}" info.\n' if status else ""), status
+
+
+def _block(node: Node, kind: str, chip: Chip) -> str:
+    made = _PER_CHIP[kind](node, chip)
+    return made if isinstance(made, str) else _page(made, _WIDTH.get(kind, 30))
 
 
 def _page(pairs: Iterator[Pair] | list[Pair], width: int = 30) -> str:
@@ -95,8 +155,11 @@ def _card_board(node: Node, chips: list[Chip]) -> Iterator[Pair]:
     yield from [("NPU ID", first.npu), ("Product Name", "IT21DMDA"), ("Model", "NA"), ("Manufacturer", "Huawei")]
     yield "Serial Number", f"1023C3{digest(node.scenario.hostname + first.bus_id) % 10**6:06}"
     yield from [("Software Version", node.driver.version), ("Firmware Version", node.firmware_version)]
-    yield "Compatibility", "OK" if node.scenario.firmware.fits else "NOT OK"
-    yield from [("Board ID", node.product.board_id), ("PCB ID", "A"), ("BOM ID", 1)]
+    verdict = node.scenario.firmware.says or ("OK" if node.scenario.firmware.fits else "NOK")
+    yield "Compatibility", "NOT SUPPORT" if node.user.uid else verdict
+    yield "Board ID", node.product.board_id
+    yield from [("Main Board ID", "0x1c")] if node.product.family == "A3" else []
+    yield from [("PCB ID", "A"), ("BOM ID", 1)]
     yield from [("PCIe Bus Info", first.bus_id.upper()), ("Slot ID", first.npu), ("Class ID", "NA")]
     yield from [("PCI Vendor ID", "0x19E5"), ("PCI Device ID", _hex(node.product.device_id))]
     yield from [("Subsystem Vendor ID", "0x19E5"), ("Subsystem Device ID", _hex(node.product.subsystem_id))]
@@ -118,64 +181,120 @@ def _hex(number: str) -> str:
     return "0x" + number[2:].upper()
 
 
-def _health(_: Node, chip: Chip, with_chip: bool) -> Iterator[Pair]:
-    yield "Health Status", chip.health
-    yield "Error Code", " ".join(code.removeprefix("0x") for code in chip.codes) or "NA"
-    yield "Error Information", "; ".join(f"fault {code} is active" for code in chip.codes) or "NA"
-    if with_chip:
-        yield "Chip ID", chip.chip
+def _health(_: Node, chip: Chip) -> Iterator[Pair]:
+    yield "Health", chip.health
 
 
-def _ecc(_: Node, chip: Chip, __: bool) -> Iterator[Pair]:
-    for memory in ("DDR", "HBM"):
-        single, double = (chip.ecc_single, chip.ecc_double) if (memory == "HBM") == bool(chip.hbm_total_mb) else (0, 0)
-        yield from [(f"{memory} Single Bit Error Count", single), (f"{memory} Double Bit Error Count", double)]
+def _diagnosis(_: Node, chip: Chip) -> str:
+    """Codes stand in one line; each has a line of words, blank lines between them."""
+    codes = [code.removeprefix("0x").upper() for code in chip.codes]
+    words = [f"node type=SoC, sensor type=Fault, event state={code}" for code in codes]
+    health = chip.health if codes or chip.health == "UNKNOWN" else "OK"  # so the tool words a state without a code
+    text = _page([("Health Status", health), ("Error Code", " ".join(codes) or "NA")])
+    text += _page([("Error Information", words[0] if words else "NA")])
+    return text + "".join("\n" + _page([("", word)]) for word in words[1:])
+
+
+def _ecc(node: Node, chip: Chip) -> Iterator[Pair]:
+    memories = {"910": ("DDR", "HBM"), "310P": ("DDR",)}.get(node.product.family, ("HBM",))
+    for memory in memories:
         mine = (memory == "HBM") == bool(chip.hbm_total_mb)
+        single, double = (chip.ecc_single, chip.ecc_double) if mine else (0, 0)
+        yield from [(f"{memory} Single Bit Error Count", single), (f"{memory} Double Bit Error Count", double)]
         yield f"{memory} Single Bit Aggregate Total Err Cnt", single
         yield f"{memory} Double Bit Aggregate Total Err Cnt", double + (chip.ecc_double_old if mine else 0)
         yield f"{memory} Single Bit Isolated Pages Count", 0
         yield f"{memory} Double Bit Isolated Pages Count", chip.ecc_isolated_pages if mine else 0
-    yield "Chip ID", chip.chip
+        if node.product.family != "910":
+            yield f"{memory} Single Bit Next-Isolated Pages Count", 0
+            yield f"{memory} Double Bit Next-Isolated Pages Count", 0
 
 
-def _usages(node: Node, chip: Chip, _: bool) -> Iterator[Pair]:
+def _usages(node: Node, chip: Chip) -> Iterator[Pair]:
+    family = node.product.family
     used, total = node.product.hugepages
+    busy = node.aicore_pct(chip)
     yield from [("DDR Capacity(MB)", chip.mem_total_mb), ("DDR Usage Rate(%)", _ddr_pct(node, chip))]
     yield from [("DDR Hugepages Total(page)", total), ("DDR Hugepages Usage Rate(%)", 100 * used // (total or 1))]
-    yield from [("HBM Capacity(MB)", chip.hbm_total_mb), ("HBM Usage Rate(%)", _hbm_pct(node, chip))]
-    yield "Aicore Usage Rate(%)", node.aicore_pct(chip)
-    if node.product.family != "910":
-        yield "Aivector Usage Rate(%)", node.aicore_pct(chip) // 2
+    if chip.hbm_total_mb:
+        yield from [("HBM Capacity(MB)", chip.hbm_total_mb), ("HBM Usage Rate(%)", _hbm_pct(node, chip))]
+    yield "Aicore Usage Rate(%)", busy
+    if family in ("A2", "A3"):
+        yield "Aivector Usage Rate(%)", busy // 2
     yield from [("Aicpu Usage Rate(%)", 0), ("Ctrlcpu Usage Rate(%)", 1)]
-    yield from [("DDR Bandwidth Usage Rate(%)", 0), ("HBM Bandwidth Usage Rate(%)", node.aicore_pct(chip) // 3)]
-    yield "Chip ID", chip.chip
+    if family == "310P":
+        yield "Vectorcore Usage Rate(%)", 0
+    yield "DDR Bandwidth Usage Rate(%)", 0
+    if chip.hbm_total_mb:
+        yield "HBM Bandwidth Usage Rate(%)", busy // 3
+    if family == "310P":
+        parts = ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")
+        yield from ((f"DVPP {part} Usage Rate(%)", 0) for part in parts)
+    if family in ("A2", "A3"):
+        yield "NPU Utilization(%)", busy
 
 
-def _common(node: Node, chip: Chip, _: bool) -> Iterator[Pair]:
+def _common_page(node: Node, chips: list[Chip]) -> str:
+    """Of a card alone: the number of a chip stands before its values, which are zeros for one that does not answer."""
+    text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))])
+    for chip in chips:
+        pairs = [("Chip ID", chip.chip), *((key, 0 if chip.silent else value) for key, value in _common(node, chip))]
+        text += "\n" + _page(pairs)
+    return text + ("\n" + _page([("Chip Name", "mcu"), ("Temperature(C)", 38)]) if node.product.has_mcu else "")
+
+
+def _common(node: Node, chip: Chip) -> Iterator[Pair]:
     busy = node.aicore_pct(chip)
-    yield from [("Chip ID", chip.chip), ("Memory Usage Rate(%)", _ddr_pct(node, chip))]
-    yield from [("HBM Usage Rate(%)", _hbm_pct(node, chip)), ("Aicore Usage Rate(%)", busy)]
-    yield "Aicore Freq(MHZ)", node.product.aicore_mhz[0]
+    yield "Memory Usage Rate(%)", _ddr_pct(node, chip)
+    if chip.hbm_total_mb:
+        yield "HBM Usage Rate(%)", _hbm_pct(node, chip)
+    yield from [("Aicore Usage Rate(%)", busy), ("Aicore Freq(MHZ)", node.product.aicore_mhz[0])]
     at_work = node.product.aicore_mhz[0] if chip.busy_mhz is None else chip.busy_mhz
     yield "Aicore curFreq(MHZ)", (max(chip.aicore_mhz, at_work) if busy else chip.aicore_mhz)
-    yield from [("Aicore Count", node.product.aicore_count), ("Temperature(C)", chip.temp_c)]
-    yield "NPU Real-time Power(W)", "NA" if chip.power_w is None else f"{chip.power_w:.1f}"
+    if chip.hbm_total_mb:
+        yield "Aicore Count", node.product.aicore_count
+    yield "Temperature(C)", chip.temp_c
+    if chip.hbm_total_mb:
+        yield "NPU Real-time Power(W)", _power(chip)
 
 
-def _memory(_: Node, chip: Chip, __: bool) -> Iterator[Pair]:
+def _power(chip: Chip) -> str:
+    return "0.0" if chip.power_w is None else f"{chip.power_w:.1f}"
+
+
+def _memory(_: Node, chip: Chip) -> Iterator[Pair]:
     yield from [("DDR Capacity(MB)", chip.mem_total_mb), ("DDR Clock Speed(MHz)", 2400 if chip.mem_total_mb else 0)]
     if chip.hbm_total_mb:
         yield from [("HBM Capacity(MB)", chip.hbm_total_mb), ("HBM Clock Speed(MHz)", 1600)]
         yield from [("HBM Temperature(C)", chip.hbm_temp_c), ("HBM Manufacturer ID", "0x56")]
-    yield "Chip ID", chip.chip
 
 
 def _process_memory(node: Node, chip: Chip) -> str:
     rows = [
-        f"\tProcess id:{process.pid}  Process name:{process.name:<18}Process memory(MB):{memory}\n"
+        f"\tProcess id:{process.pid:<7} Process name:{process.name:<17} Process memory(MB):{memory}\n"
         for process, memory in node.holders(chip)
     ]
-    return _page([("NPU ID", chip.npu), ("Chip ID", chip.chip)]) + "".join(rows)
+    return "".join(rows) or "\tNo process in device.\n"
+
+
+def _temperature(_: Node, chip: Chip) -> Iterator[Pair]:
+    yield "NPU Temperature (C)", chip.temp_c
+
+
+def _sensors(node: Node, chip: Chip) -> Iterator[Pair]:
+    yield "Soc Max Temperature (C)", chip.temp_c
+    if node.product.family != "310P":
+        yield from [("SFP Temperature (C)", "NA"), ("NDIE Temperature (C)", chip.temp_c)]
+        yield "HBM Temperature (C)", chip.hbm_temp_c
+
+
+def _superpod(_: Node, chip: Chip) -> Iterator[Pair]:
+    yield from [("SDID", 131072 * chip.npu + chip.chip), ("Super Pod Size", 384)]
+    yield from [("Super Pod ID", 0), ("Server Index", 0)]
+
+
+def _pcie_errors(_: Node, __: Chip) -> Iterator[Pair]:
+    yield from ((f"{name} Count", 0) for name in ("TX Error", "RX Error", "Lcrc Error", "Ecrc Error", "Retry"))
 
 
 def _hbm_pct(node: Node, chip: Chip) -> int:
@@ -186,13 +305,28 @@ def _ddr_pct(node: Node, chip: Chip) -> int:
     return 100 * node.mem_used_mb(chip) // chip.mem_total_mb if chip.mem_total_mb else 0
 
 
-_PCIE_ERRORS = ("TX Error", "RX Error", "Lcrc Error", "Ecrc Error", "Retry")
-
-_PER_CHIP: dict[str, Callable[[Node, Chip, bool], Iterator[Pair]]] = {
+_PER_CHIP: dict[str, Callable[[Node, Chip], Iterator[Pair] | str]] = {
     "health": _health,
+    "diagnosis": _diagnosis,
     "ecc": _ecc,
     "usages": _usages,
-    "common": _common,
     "memory": _memory,
+    "proc-mem": _process_memory,
+    "pcie-err": _pcie_errors,
+    "temp": _temperature,
+    "power": lambda _, chip: iter([("NPU Real-time Power(W)", _power(chip))]),
+    "volt": lambda _, __: iter([("Voltage(V)", "0.86")]),
+    "sensors": _sensors,
+    "sys-time": lambda _, __: iter([("System Time(local)", "Sat Nov 21 10:10:44 2026")]),
+    "sio-info": lambda _, __: "\tTX Error Count : 0\n\tRX Error Count : 0\n",
+    "spod-info": _superpod,
 }
-KINDS = ("board", *_PER_CHIP, "proc-mem")
+_WIDTH = {"ecc": 40}
+_MCU = {
+    "health": _page([("Health", "OK")]),
+    "temp": f"\t{'LM75_1':<8}{' (C)':<22} : 38\n\t{'LM75_2':<8}{' (C)':<22} : 36\n",
+    "power": _page([("Power Dissipation(W)", "168.4")]),
+}
+_OF_A_CHIP = ("sensors", "sys-time", "sio-info", "spod-info")
+_OF_A3 = ("sio-info", "spod-info")
+KINDS = ("board", "common", *(kind for kind in _PER_CHIP if kind != "diagnosis"))

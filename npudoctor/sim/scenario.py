@@ -36,7 +36,7 @@ class Driver:
     """The driver. `loaded` is the version of the modules that run, `tool` that of npu-smi; both default to `version`.
 
     `processes` tells whether npu-smi prints a process table. `fault` makes npu-smi fail; `slow_s` is what `slow` takes.
-    `hccn_for_all`: hccn_tool answers everybody, not only root.
+    `hccn_for_all`: hccn_tool answers everybody, not only root. `finished`: the installer noted that it has finished.
     """
 
     version: str | None = None
@@ -48,14 +48,19 @@ class Driver:
     fault: Fault = ""
     slow_s: float = 6.0
     hccn_for_all: bool = False
+    finished: bool = True
 
 
 @record(frozen=True, kw_only=True)
 class Firmware:
-    """The firmware; without a version the one of the driver's bundle. `fits` is what the board says of the pair."""
+    """The firmware; without a version the one of the driver's bundle. `fits` is what the board says of the pair.
+
+    `says` is its word where it is no verdict: UNKNOWN.
+    """
 
     version: str | None = None
     fits: bool = True
+    says: Literal["", "UNKNOWN"] = ""
 
 
 @record(frozen=True, kw_only=True)
@@ -93,7 +98,8 @@ class Chips:
 
     Powers are in W, temperatures in °C, memory in MB, frequencies in MHz: `aicore_mhz` when idle, `busy_mhz` at work.
     `link` is the state of the network port, `vnic` that of the port to the fabric of a SuperPoD; `link_falls` and
-    `roce_errors` are what the network port has counted. PCIe in GT/s and lanes; an empty `affinity` shows none.
+    `roce_errors` are what the network port has counted. PCIe in GT/s and lanes; an empty `affinity` shows none. The
+    driver's calls to a `silent` chip time out.
     """
 
     health: Health | tuple[Health, ...] | None = None
@@ -123,6 +129,7 @@ class Chips:
     pcie_gts: float | tuple[float, ...] | None = None
     pcie_width: int | tuple[int, ...] | None = None
     pcie_fatal: int | tuple[int, ...] | None = None
+    silent: bool | None = None
     missing: tuple[Place, ...] | None = None
 
 
@@ -210,9 +217,10 @@ class Box:
 
 @record(frozen=True, kw_only=True)
 class Topology:
-    """`form` pasted: a listing as in a web page, its header at the margin. `links` changes single pairs, "0-3"."""
+    """`form` pasted: a listing as in a web page, its header at the margin; unreadable: npu-smi cannot read the PCI
+    devices in /sys. `links` changes single pairs, "0-3"."""
 
-    form: Literal["tool", "pasted"] = "tool"
+    form: Literal["tool", "pasted", "unreadable"] = "tool"
     affinity: tuple[str, ...] | None = None
     links: dict[str, str] = field(default_factory=dict)
 

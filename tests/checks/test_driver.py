@@ -218,7 +218,7 @@ def test_boards_that_refuse_the_firmware_are_errors(node: Nodes) -> None:
     assert finding.summary == "driver and firmware are incompatible (npu-smi reports NOK)"
     key = "npu-smi info -t board -i 5"
     page = node().host.commands[key].stdout
-    odd = re.sub(r"(Compatibility\s*: )OK", r"\1NOT OK", page)
+    odd = re.sub(r"(Compatibility\s*: )OK", r"\1NOK", page)
     assert only(node(commands={key: {"stdout": odd}}).check("driver.firmware")).subject == "npu:5"
 
 

@@ -124,11 +124,17 @@ def test_two_missing_cards_are_two_findings(node: Nodes) -> None:
     assert [finding.subject for finding in node(card=cards).check("npu.count").findings] == ["npu:2", "npu:6"]
 
 
-@pytest.mark.parametrize("missing", ["npu-smi", "pci", "device-node"])
+@pytest.mark.parametrize("missing", ["pci", "device-node"])
 def test_one_of_two_chips_of_a_card_is_named_as_npu_smi_would(node: Nodes, missing: str) -> None:
     card = [{"id": 6, "chip": 1, "missing": [missing]}]
     finding = only(node(product="atlas-800t-a3", card=card).check("npu.count"))
     assert finding.subject == "npu:6/chip:1"
+
+
+def test_an_a3_that_lost_one_die_shows_neither(node: Nodes) -> None:
+    card = [{"id": 6, "chip": 1, "missing": ["npu-smi"]}]
+    findings = node(product="atlas-800t-a3", card=card).check("npu.count").findings
+    assert [finding.subject for finding in findings] == ["npu:6/chip:0", "npu:6/chip:1"]
 
 
 def test_both_chips_of_a_card_off_the_bus_are_named(node: Nodes) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GIVEN = {"NAME": "voltage", "QUERY": "voltage", "PRODUCT": "invented"}
-PARSER = '''"""What `npu-smi info -t voltage` says of a chip."""
+GIVEN = {"NAME": "humidity", "QUERY": "humidity", "PRODUCT": "invented"}
+PARSER = '''"""What `npu-smi info -t humidity` says of a chip."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from npudoctor.records import record
 
 
 @record(frozen=True, kw_only=True)
-class Voltage:
-    """A page of `-t voltage`, in millivolts."""
+class Humidity:
+    """A page of `-t humidity`, in percent."""
 
-    core_mv: int | None = None
+    core_pct: int | None = None
 
 
-def parse_voltage(text: str) -> Voltage:
-    """Read a page of `npu-smi info -t voltage`."""
+def parse_humidity(text: str) -> Humidity:
+    """Read a page of `npu-smi info -t humidity`."""
     page = dict(pairs_of(text))
-    if "corevoltage(mv)" not in page:
-        raise refusal("this is not a page of npu-smi info -t voltage", lines_of(text))
-    return Voltage(core_mv=integer(page["corevoltage(mv)"]))
+    if "corehumidity(%)" not in page:
+        raise refusal("this is not a page of npu-smi info -t humidity", lines_of(text))
+    return Humidity(core_pct=integer(page["corehumidity(%)"]))
 '''
-TEXT = "\tCore Voltage(mV)               : 812\n"
+TEXT = "\tCore Humidity(%)               : 812\n"
 USE = """
 from npudoctor import plugins
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import Options
 
-probe = next(one for one in plugins.load().probes.values() if one.name == "npu_smi.voltage")
-host = FakeHost(commands={"npu-smi info -t voltage -i 3": "\\tCore Voltage(mV) : 812\\n"})
-print(probe(host, Options(), NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0),))).by_subject["npu:3"].core_mv)
+probe = next(one for one in plugins.load().probes.values() if one.name == "npu_smi.humidity")
+host = FakeHost(commands={"npu-smi info -t humidity -i 3": "\\tCore Humidity(%) : 812\\n"})
+print(probe(host, Options(), NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0),))).by_subject["npu:3"].core_pct)
 """
 
 
@@ -71,17 +71,17 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parser, table, sample, expected = (folder / name for name in the_list())
     parser.write_text(PARSER)
     rows = table.read_text()
-    row = 'PAGES = (\n    Page("voltage", "voltage", chips, parse_voltage, Voltage),\n'
+    row = 'PAGES = (\n    Page("humidity", "humidity", chips, parse_humidity, Humidity),\n'
     assert rows.count("PAGES = (\n") == 1
     rows = rows.replace("PAGES = (\n", row)
     table.write_text(rows.replace("from npudoctor.facts.npu_smi.table", _IMPORT, 1))
     sample.parent.mkdir()
     sample.write_text(TEXT)
-    expected.write_text(json.dumps({"core_mv": 812}))
+    expected.write_text(json.dumps({"core_pct": 812}))
     return folder
 
 
-_IMPORT = "from npudoctor.facts.npu_smi.voltage import Voltage, parse_voltage\nfrom npudoctor.facts.npu_smi.table"
+_IMPORT = "from npudoctor.facts.npu_smi.humidity import Humidity, parse_humidity\nfrom npudoctor.facts.npu_smi.table"
 
 
 def said(folder: Path, *words: str, text: str = "") -> str:
@@ -98,8 +98,8 @@ def test_four_files_are_enough() -> None:
 
 
 def test_the_new_page_is_parsed_and_its_fact_is_known(copy: Path) -> None:
-    run = "import npudoctor, sys; from npudoctor.cli import main; sys.exit(main(['parse', 'npu-smi-voltage']))"
-    assert json.loads(said(copy, "-c", run, text=TEXT)) == {"core_mv": 812}
+    run = "import npudoctor, sys; from npudoctor.cli import main; sys.exit(main(['parse', 'npu-smi-humidity']))"
+    assert json.loads(said(copy, "-c", run, text=TEXT)) == {"core_pct": 812}
     assert said(copy, "-c", USE) == "812\n"
 
 
@@ -112,6 +112,6 @@ def test_the_new_page_passes_the_tests_of_all_pages(copy: Path) -> None:
         "no:cacheprovider",
         "tests/facts/test_samples.py",
         "-k",
-        "voltage or has_a_sample",
+        "humidity or has_a_sample",
     )
     assert " passed" in said(copy, *words)

@@ -226,3 +226,27 @@ def test_half_a_page_of_links_is_no_topology() -> None:
     with pytest.raises(Unavailable, match="an incomplete page: its matrix has 2 whole rows for 4 devices") as caught:
         topology(FakeHost(commands=commands), Options(), NpuSmiInfo())
     assert caught.value.because is Because.FAILED
+
+
+WARNING = (
+    "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
+    "Please reinstall it.\n"
+)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_message_around_a_table_does_not_make_it_a_cut_one(path: Path, end: str) -> None:
+    lines = path.read_text().replace("\n", end).splitlines(keepends=True)
+    whole = parse_info("".join(lines))
+    for place in range(len(lines) + 1):
+        text = "".join([*lines[:place], WARNING.replace("\n", end), *lines[place:], end * 3])
+        found = parse_info(text)
+        assert (found, is_cut(text, found)) == (whole, False), f"message before line {place + 1}"
+
+
+def test_a_cut_table_stays_one_with_a_message_below_it() -> None:
+    lines = (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text().splitlines(keepends=True)
+    for number in range(7, 12):
+        text = "".join(lines[:number]) + WARNING
+        assert is_cut(text, parse_info(text)) is ("|" in lines[number - 1])

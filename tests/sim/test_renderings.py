@@ -25,7 +25,12 @@ GOLDEN_COMMANDS = {
     "healthy-910a": ["npu-smi info", "npu-smi info -t topo", "npu-smi info -t board -i 0"],
     "duo-310p": ["npu-smi info", "npu-smi info -t memory -i 4", "npu-smi info -t topo"],
     "in-service": ["npu-smi info", "npu-smi info -t proc-mem -i 2", "lsmod", "hccn_tool -i 3 -link_stat -g"],
-    "sick-cards": ["npu-smi info", "npu-smi info -t health -i 2", "npu-smi info -t ecc -i 5 -c 0"],
+    "sick-cards": [
+        "npu-smi info",
+        "npu-smi info -t health -i 2",
+        "npu-smi info -t health -i 2 -c 0",
+        "npu-smi info -t ecc -i 5 -c 0",
+    ],
     "container-broken": ["npu-smi info"],
 }
 

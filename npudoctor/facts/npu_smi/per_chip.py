@@ -59,6 +59,7 @@ from npudoctor.facts.npu_smi.readings import (
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
 from npudoctor.records import record, replace
 from npudoctor.sdk import (
+    Because,
     Completed,
     Host,
     NotApplicable,
@@ -178,6 +179,7 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
     found: dict[str, P] = {}
     failed: dict[str, str] = {}
     apart: dict[str, Words] = {}
+    why = whole.why
     for subject, words in places.items():
         npu = subject.partition("/")[0]
         page: Any = whole.by_subject.get(npu)
@@ -185,14 +187,22 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
             failed[subject] = whole.failed[npu]
         elif subject == npu:
             found[subject] = page
-        elif (own := next((one for one in page.chips if str(one.chip_id) == words[-1]), None)) and not own.failure:
+        elif (own := next((one for one in page.chips if str(one.chip_id) == words[-1]), None)) is None:
+            apart[subject] = words
+        elif own.failure is None:
             found[subject] = own
         else:
-            apart[subject] = words
-    if not apart:
-        return PerChip(found, failed, whole.why)
-    alone = ask(host, options, query, apart, parse)
-    return PerChip({**found, **alone.by_subject}, {**failed, **alone.failed}, whole.why or alone.why)
+            failed[subject] = f"`{' '.join((TOOL, 'info', '-t', query, *words[:2]))}` failed: {own.failure}"
+            why = why or Unavailable(failed[subject], because=Because.FAILED)
+    if apart:
+        try:
+            alone = ask(host, options, query, apart, parse)
+        except Unavailable as reason:
+            alone = PerChip({}, dict.fromkeys(apart, reason.reason), reason)
+        found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, why or alone.why
+    if why is not None and not found:
+        raise why
+    return PerChip(found, failed, why)
 
 
 @record(frozen=True)
