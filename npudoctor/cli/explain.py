@@ -3,6 +3,7 @@
 examples:
   npudoctor explain hccl.ports-free            why it matters, how it is detected, how to fix it
   npudoctor explain EI0006 507033 -8005 P003   codes in any spelling, and known issues
+  npudoctor explain 'HcclAllReduce, ret: 0x13' a piece of a message, whose words choose among the meanings of a number
   npudoctor explain --log train.log            a log of torch, torch_npu, CANN or MindSpore, of any size
   npudoctor explain --log rank_*.log           one file for each rank
   python train.py 2>&1 | npudoctor explain --log -
@@ -51,16 +52,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain_topics(args: argparse.Namespace) -> int:
-    from npudoctor import knowledge
     from npudoctor.explain import documents, topics
 
     catalog = plugins.load()
     together = " ".join(args.ids)
-    names = [together] if knowledge.errors().code(together) else args.ids
     try:
-        found = [topics.find(name, catalog) for name in names]
+        found = [(name, one) for name in args.ids for one in topics.find_all(name, catalog)]
     except topics.Unknown as problem:
-        raise UsageError(str(problem)) from problem
+        found = [(together, one) for one in topics.codes(together)] if len(args.ids) > 1 else []
+        if not found:
+            raise UsageError(str(problem)) from problem
     document = documents.of_topics(found, catalog)
     if args.json:
         write_json(document)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,9 +31,12 @@ _HOW = {
 def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
     """The subject of an explanation."""
     page = _Page(no_color)
+    asked = Counter(topic["asked"] for topic in document["topics"])
     for number, topic in enumerate(document["topics"]):
         if number:
             page.blank()
+        if asked[topic["asked"]] > 1:
+            page.several(topic["asked"], asked.pop(topic["asked"]))
         {"check": page.check, "pitfall": page.pitfall, "code": page.code}[topic["kind"]](topic)
     return page.text()
 
@@ -57,6 +61,10 @@ class _Page:
 
     def blank(self) -> None:
         self._console.print()
+
+    def several(self, name: str, count: int) -> None:
+        self._console.print(f"{name!r} has {count} meanings; the component that prints it tells which.", soft_wrap=True)
+        self.blank()
 
     def _title(self, text: str, aside: str = "", style: str = "bold") -> None:
         self._console.print(Text(text, style=style) + Text(f"  {aside}" if aside else "", style="dim"), soft_wrap=True)
@@ -128,13 +136,21 @@ class _Page:
 
     def code(self, code: Mapping[str, Any]) -> None:
         self._title(code["code"], code["name"] or "")
-        self._item("means", code["meaning"])
+        self._item("of", code["component"])
+        self._item("means", code["meaning"] or "no meaning of this code is published")
         if code["wraps_many_causes"]:
             self._item("", "This code wraps many causes; see the lines next to it in the log.")
+        self._item("surfaces as", ", ".join(code["surfaces_as"]))
         self._item("check", code["look"])
+        if code["next_step"]:
+            self._item("next", f"{code['next_step']} ({code['next_step_source']})")
+        elif not (code["look"] or code["pitfalls"]):
+            self._item("next", "no source names a next step for this code; the lines before it in the log may")
         self._item("newer", code["newer_code"])
         for pitfall in code["pitfalls"]:
             self._item("issue", f"{pitfall['id']} {pitfall['title']}")
+            if code["wraps_many_causes"]:
+                continue
             self._fix_steps(pitfall["mend"], root=_root(pitfall), indent=4)
         self._detected_by(code["foreseen_by"])
         self._sources(code)
@@ -227,7 +243,8 @@ class _Page:
         return ", ".join(filter(None, parts))
 
     def _code_seen(self, code: Mapping[str, Any]) -> None:
-        meaning = code["meaning"] or f"unknown to npudoctor; a code of {code['of']}"
+        unknown = "no meaning is published" if code["known"] else "unknown to npudoctor"
+        meaning = code["meaning"] or f"{unknown}; a code of {code['component'] or code['of']}"
         look = f"; check {code['look']}" if code["look"] else ""
         self._item(code["code"], f"{meaning}{look} ({code['count']} ×, {self._where(code['first'])})")
 

@@ -13,6 +13,7 @@ from npudoctor.explain.lines import Source, source_of_file
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
 from npudoctor.explain.scoring import STRONG, Suspect, Times, is_generic, suspects
+from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.records import record, replace
 
@@ -25,13 +26,14 @@ _REPORTED = 0.8
 
 @record(frozen=True)
 class CodeSeen:
-    """A code in the log: its row where it is known, else the component that prints such codes."""
+    """A code in the log: its row of errors.json, that of codes.json, else the component that prints such codes."""
 
     spelled: str
     code: ErrorCode | None
     family: str | None
     count: int
     first: Sighting
+    row: Code | None = None
 
 
 @record(frozen=True)
@@ -66,7 +68,7 @@ class Diagnosis:
     def knows(self) -> bool:
         """Whether any known error was found."""
         own = self.answer is not None and self.answer.kind is AnswerKind.JOB_TOO_LARGE
-        return bool(own or self.suspects or self.messages or any(seen.code for seen in self.codes))
+        return bool(own or self.suspects or self.messages or any(seen.code or seen.row for seen in self.codes))
 
 
 def diagnose(scanner: Scanner) -> Diagnosis:
@@ -142,13 +144,20 @@ def _times(seen: Sequence[Sighting]) -> Times:
 
 
 def _codes(seen: Iterable[Sighting], scanner: Scanner) -> tuple[CodeSeen, ...]:
-    errors = knowledge.errors()
+    errors, table = knowledge.errors(), knowledge.codes()
     firsts: dict[str, Sighting] = {}
     for one in seen:
         if one.found.kind is Kind.CODE:
             firsts.setdefault(one.found.what, one)
     return tuple(
-        CodeSeen(spelled, errors.code(spelled), errors.family(spelled), scanner.counts[Kind.CODE, spelled], first)
+        CodeSeen(
+            spelled,
+            errors.code(spelled),
+            errors.family(spelled),
+            scanner.counts[Kind.CODE, spelled],
+            first,
+            table.of_id(spelled),
+        )
         for spelled, first in firsts.items()
     )
 

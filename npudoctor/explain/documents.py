@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from npudoctor import __version__, knowledge
-from npudoctor.explain import advice, topics
+from npudoctor.explain import advice, next_steps, topics
 from npudoctor.explain.answers import Answer
 from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
+from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode
 from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.plugins import Catalog
@@ -18,21 +19,29 @@ from npudoctor.sdk import Check
 
 TOPICS = "npudoctor.explain/1"
 LOG = "npudoctor.explain-log/1"
+_SEVERITIES = {
+    **dict.fromkeys(("major", "critical", "emergency"), "error"),
+    **dict.fromkeys(("minor", "warning"), "warning"),
+    "notice": "info",
+}
 _EVIDENCE = 5
 _LIKELY = 0.25
 
 Document = dict[str, Any]
 
 
-def of_topics(found: Iterable[topics.Topic], catalog: Catalog) -> Document:
-    """The subject of an explanation."""
-    return {"schema": TOPICS, "tool_version": __version__, "topics": [_topic(one, catalog) for one in found]}
+def of_topics(found: Iterable[tuple[str, topics.Topic]], catalog: Catalog) -> Document:
+    """The subjects of an explanation, each with the name that was asked for."""
+    told = [{"asked": name, **_topic(one, catalog)} for name, one in found]
+    return {"schema": TOPICS, "tool_version": __version__, "topics": told}
 
 
 def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
     if isinstance(topic, Check):
         return of_check(topic, catalog)
-    return _pitfall(topic, catalog) if isinstance(topic, Pitfall) else _code(topic, catalog)
+    if isinstance(topic, Pitfall):
+        return _pitfall(topic, catalog)
+    return _code(topic, catalog) if isinstance(topic, ErrorCode) else _plain_code(topic)
 
 
 def of_check(check: Check, catalog: Catalog) -> Document:
@@ -82,11 +91,12 @@ def _pitfall(pitfall: Pitfall, catalog: Catalog) -> Document:
 
 def _code(code: ErrorCode, catalog: Catalog) -> Document:
     found = topics.pitfalls_of(code)
+    row = knowledge.codes().of_id(code.code)
     return {
         "kind": "code",
         "code": code.code,
         "of": code.kind,
-        "name": code.name,
+        "name": code.name or (row.symbol if row else None),
         "meaning": code.meaning,
         "look": code.look,
         "severity": code.severity,
@@ -95,8 +105,43 @@ def _code(code: ErrorCode, catalog: Catalog) -> Document:
         "confidence": code.confidence,
         "pitfalls": [_pitfall(pitfall, catalog) for pitfall in found],
         "foreseen_by": [check.id for check in topics.foreseeing(found, catalog.checks)],
-        "sources": list(code.sources),
+        "sources": list(dict.fromkeys([*code.sources, *(row.sources if row else ())])),
         "as_of": knowledge.errors().as_of,
+        **_more(row),
+        **({"next_step": None, "next_step_source": None} if code.look else {}),
+    }
+
+
+def _plain_code(code: Code) -> Document:
+    return {
+        "kind": "code",
+        "code": code.id,
+        "of": code.kind,
+        "name": code.symbol,
+        "meaning": code.meaning,
+        "look": None,
+        "severity": _SEVERITIES.get(code.severity or ""),
+        "wraps_many_causes": code.generic,
+        "newer_code": None,
+        "confidence": code.confidence,
+        "pitfalls": [],
+        "foreseen_by": [],
+        "sources": list(code.sources),
+        "as_of": knowledge.codes().as_of,
+        **_more(code),
+    }
+
+
+def _more(code: Code | None) -> Document:
+    """What codes.json adds to a code; nothing known for a code that only errors.json has."""
+    step = next_steps.of_code(code) if code else None
+    return {
+        "component": code.component if code else None,
+        "next_step": step.step if step else None,
+        "next_step_source": step.source if step else None,
+        "surfaces_as": list(code.maps_to) if code else [],
+        "fault_class": code.action if code else None,
+        "fault_severity": code.severity if code else None,
     }
 
 
@@ -160,13 +205,14 @@ def _suspect(suspect: Suspect, names: list[str], checks: Mapping[str, Check]) ->
 
 
 def _code_seen(seen: CodeSeen, names: list[str]) -> Document:
-    code = seen.code
+    code, row = seen.code, seen.row
     return {
         "code": seen.spelled,
-        "known": code is not None,
-        "meaning": code.meaning if code else None,
+        "known": (code or row) is not None,
+        "meaning": code.meaning if code else row.meaning if row else None,
         "look": code.look if code else None,
-        "of": seen.family or (code.kind if code else None),
+        "of": seen.family or (code.kind if code else row.kind if row else None),
+        "component": row.component if row else None,
         "pitfalls": list(code.pitfalls) if code else [],
         "count": seen.count,
         "first": _sighting(seen.first, names),

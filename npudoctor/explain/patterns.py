@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 
 from npudoctor import knowledge
+from npudoctor.explain import code_forms
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalised, spelled_in
 from npudoctor.records import record
@@ -14,17 +15,45 @@ from npudoctor.records import record
 _CODE = re.compile(r"(?:\\b)?(?:error code is )?(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6}|0x[0-9A-F]{8})(?:\\b)?")
 """A symptom that is only a code: codes are searched anyway."""
 
-_CODE_WORDS = ("ror Code", "etCode", "hcclRet -> ")
+_CODE_WORDS = (
+    *("ror Code", "etCode", "rorCode", "rrCode", "nnerCode", "rrcode", "rror code", "rror_code", "drvRet", "drv ret"),
+    *("hcclRet -> ", "cqe status", "_ERROR_", "_ERR_", "HCCL_E_", "ErrorCode::", "hccn_tool"),
+    *("fault code", "fault_code", "faultCode", "FaultCode", "Fault code", "ealth code", "xception code", "xit code"),
+)
+
+
+def _behind(sign: str) -> str:
+    """The number behind a label of codes and a sign, without the sign itself."""
+    labels = ("ret", "ret ", "esult", "esult ", "tatus", "rror", "rrno", "rc", "err")
+    return f"(?:{'|'.join(f'(?<={label}{sign})' for label in labels)})" r" ?-?(?:0x[\da-fA-F]|\d)"
+
+
 _CODE_FORMS = (
     ("E", r"[A-Z]\d{4}|RR\d{5}|\d{5}|\d[A-F]\d{3}"),
     ("C", r"[\dBF][\dA-F]{4}"),
-    ("x", r"8[01C]"),
-    ("c", r"ode(?: is | ?[=:\[])"),
-    ("f", r"ailed: -?\d"),
+    ("M", r"IE\d\d[EWI]"),
+    ("I", r"D(?:=0x|\":\")[\dA-Fa-f]{8}\b"),
+    ("N", r"o\[0x0{6}"),
+    ("[", r"(?<=[rR][nN]o\[)\d|(?<=[Rr]et\[)\d|(?<=[Rr]et \[)\d|(?<=ault \[)\d{8}"),
+    ("=", _behind("=")),
+    (":", _behind(":")),
+    ("-", r"(?<=[ =:\[(]-)[89]\d{3,4}\b"),
+    ("W", r"[A-Z\d]\d{4}\b"),
+    ("x", r"[024689AaBb][\dA-Fa-f]{7}\b"),
+    ("c", r"ode(?: is | ?[=:\[(])"),
+    ("f", r"ailed: -?\d|aults?:? \d{8}"),
     (",", r" (?:runtime )?(?:ret(?:\[| is| ?=|:)|result =)"),
     (".", r" ret is"),
+    ("U", r"DA_[A-Z]{3}"),
+    ("F", r"ault \[?\d{8}"),
 )
-_MAYBE_CODE = re.compile(r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|ret|esult|failed|hcclRet")
+_MAYBE_CODE = re.compile(
+    r"E[A-Z]?R?\d{4}|[\dA-Fa-f]{8}|[Cc]ode|[Rr]et|esult|failed|hcclRet|MIE\d|W[A-Z\d]\d{4}|rrno|rrNo|err|tatus|rror"
+    r"|[A-Z]_E|[Ff]ault|alarmID|0x|rc=|UDA_"
+)
+_MEANINGS = 3
+"""The most meanings of one number that a log lists."""
+
 _PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
 _WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
@@ -146,9 +175,14 @@ def _compiled(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Ph
 def _codes(line: str) -> Iterator[Found]:
     if not _MAYBE_CODE.search(line):
         return
+    places = set()
     for start, spelled in spelled_in(line):
         if _meant(spelled):
+            places.add(start)
             yield Found(Kind.CODE, normalised(spelled), normalised(spelled), start)
+    for reading in code_forms.codes_in(line):
+        for code in reading.codes[:_MEANINGS] if reading.start not in places else ():
+            yield Found(Kind.CODE, code.id, code.id, reading.start)
 
 
 def _raised(line: str) -> Iterator[Found]:

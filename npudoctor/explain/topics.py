@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 
 from npudoctor import knowledge
+from npudoctor.explain import code_forms
+from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
 from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
 
-Topic = Check | Pitfall | ErrorCode
+Topic = Check | Pitfall | ErrorCode | Code
 
 _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
+_CODE_LIKE = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}")
 
 
 class Unknown(Exception):
@@ -21,12 +24,21 @@ class Unknown(Exception):
 
 
 def find(name: str, catalog: Catalog) -> Topic:
-    """The check, known issue or code of this name, in any usual spelling; raises Unknown."""
+    """The check, known issue or code of this name, in any usual spelling; the first meaning of a code that has several.
+
+    Raises Unknown.
+    """
+    return find_all(name, catalog)[0]
+
+
+def find_all(name: str, catalog: Catalog) -> tuple[Topic, ...]:
+    """The same with every meaning of a number that several components share; raises Unknown."""
     text = name.strip()
-    known = catalog.checks.get(text.partition("/")[0]) or _pitfall(text) or code(text)
-    if known is None:
+    known = catalog.checks.get(text.partition("/")[0]) or _pitfall(text)
+    found = (known,) if known else codes(text)
+    if not found:
         raise Unknown(_nearest(text, catalog))
-    return known
+    return found
 
 
 def _pitfall(text: str) -> Pitfall | None:
@@ -35,23 +47,39 @@ def _pitfall(text: str) -> Pitfall | None:
 
 
 def code(text: str) -> ErrorCode | None:
-    """A code by its number, its symbol, or a piece of a message that contains it."""
+    """A frequent code by its number, its symbol, or a piece of a message that contains it."""
+    return next((one for one in codes(text) if isinstance(one, ErrorCode)), None)
+
+
+def codes(text: str) -> tuple[ErrorCode | Code, ...]:
+    """Every meaning of a code, by its number, its symbol, or a piece of a message whose words choose among them.
+
+    A code of both tables is the row of errors.json.
+    """
     errors = knowledge.errors()
     by_symbol = (row for row in errors.codes if row.name and row.name.upper() == text.upper())
-    known = errors.code(text) or next(by_symbol, None) or errors.code(f"-{text}")
-    return known or next((row for _, spelled in spelled_in(text) if (row := errors.code(spelled))), None)
+    own = errors.code(text) or next(by_symbol, None)
+    every = knowledge.codes().spelled(text) or (() if own else code_forms.meanings(text))
+    found = [own, *(errors.code(one.id) or one for one in every)]
+    if not any(found):
+        found = [errors.code(spelled) for _, spelled in spelled_in(text)]
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _nearest(text: str, catalog: Catalog) -> str:
+    """What is unknown, and for a word the nearest known spelling; another number is another code."""
     import difflib
 
-    errors, pitfalls = knowledge.errors(), knowledge.pitfalls()
-    names = [*catalog.checks, *(row.id for row in pitfalls.rows), *(row.code for row in errors.codes)]
-    folded = {each.lower(): each for each in names}
-    near = [folded[each] for each in difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.5)]
-    family = errors.family(text)
-    said = f"unknown code {text!r} of {family}" if family else f"unknown name {text!r}"
-    return f"{said}; {f'did you mean {near[0]}?' if near else 'see `npudoctor list`'}"
+    family = knowledge.errors().family(text)
+    if family or _CODE_LIKE.fullmatch(text):
+        of = f" of {family}" if family else ""
+        return f"unknown code {text!r}{of}; the line that prints it says more: explain the whole line, or --log FILE"
+    near = None
+    for names in ([*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], sorted(knowledge.codes().symbols)):
+        folded = {each.lower(): each for each in names}
+        near = near or next(iter(difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.5)), None)
+        near = folded.get(near, near) if near else None
+    return f"unknown name {text!r}; {f'did you mean {near}?' if near else 'see `npudoctor list`'}"
 
 
 def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # each table brings its module with it only when somebody asks
     from npudoctor.knowledge.tables.baselines import Baselines
+    from npudoctor.knowledge.tables.codes import Codes
     from npudoctor.knowledge.tables.combinations import Combinations
     from npudoctor.knowledge.tables.compatibility import Compatibility
     from npudoctor.knowledge.tables.environment import Environment
@@ -78,6 +79,14 @@ def errors() -> Errors:
 
 
 @cache
+def codes() -> Codes:
+    """All codes of all components, and their printed forms; errors() says what to check for the frequent ones."""
+    from npudoctor.knowledge.tables import codes as table
+
+    return table.load()
+
+
+@cache
 def hccl() -> Hccl:
     """HCCL's ports, times, buffers and choice of interface, and what hccn_tool answers when all is well."""
     from npudoctor.knowledge.tables import hccl as table
@@ -103,6 +112,7 @@ def stacks() -> Stacks:
 
 __all__ = [
     "baselines",
+    "codes",
     "combinations",
     "compatibility",
     "environment",

@@ -53,7 +53,7 @@ def test_topics_as_json(npudoctor: Command) -> None:
 
 
 BAD = {
-    ("EI0099",): "unknown code 'EI0099' of HCCL; did you mean EI0",
+    ("EI0099",): "unknown code 'EI0099' of HCCL; the line that prints it says more",
     ("hccl.port-free",): "did you mean hccl.ports-free?",
     ("P003", "--log", "x"): "--log cannot be combined with an ID",
     (): "nothing to explain",

@@ -1,0 +1,192 @@
+"""Codes in any printed form, chosen by the words around them; and numbers that are no codes.
+
+data/codes.tsv has for each kind of codes at least ten lines: kind, code, line. The surroundings are those of plog,
+torch_npu, npu-smi, containers and the device plug-in, the codes those of the public tables, and none is read from
+npudoctor's own. data/codes-none.txt are lines of normal work.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from npudoctor import knowledge, plugins
+from npudoctor.explain import documents, next_steps, topics
+from npudoctor.explain.code_forms import codes_in, meanings
+from npudoctor.explain.patterns import Kind, Sought
+from npudoctor.explain.scan import Scanner
+from npudoctor.knowledge.tables.codes import Code
+from npudoctor.knowledge.tables.errors import ErrorCode
+
+DATA = Path(__file__).parent / "data"
+LINES = [line.split("\t") for line in (DATA / "codes.tsv").read_text(encoding="utf-8").splitlines()]
+NO_CODES = (DATA / "codes-none.txt").read_text(encoding="utf-8").splitlines()
+CATALOG = plugins.load()
+SOUGHT = Sought()
+IDS = {(code.kind, code.code): code.id for code in knowledge.codes().rows}
+
+
+def seen_in(line: str) -> list[str]:
+    scanner = Scanner(SOUGHT)
+    scanner.read("log", [f"{line}\n".encode()])
+    return [one.found.what for one in scanner.sightings if one.found.kind is Kind.CODE]
+
+
+@pytest.mark.parametrize(("kind", "code", "line"), LINES, ids=range(len(LINES)))
+def test_a_code_is_recognised_in_a_line(kind: str, code: str, line: str) -> None:
+    assert (kind, code) in [(one.kind, one.code) for reading in codes_in(line) for one in reading.codes]
+    assert IDS[kind, code] in seen_in(line)
+
+
+def test_every_kind_has_ten_lines() -> None:
+    counts = Counter(kind for kind, _, _ in LINES)
+    assert set(counts) == {code.kind for code in knowledge.codes().rows}
+    assert min(counts.values()) >= 10
+
+
+@pytest.mark.parametrize("line", NO_CODES)
+def test_a_number_of_normal_work_is_no_code(line: str) -> None:
+    assert codes_in(line) == ()
+    assert seen_in(line) == []
+
+
+def test_there_are_a_hundred_numbers_that_are_no_codes() -> None:
+    assert len(NO_CODES) >= 100
+    assert all(re.search(r"\d", line) for line in NO_CODES)
+
+
+SPELLED = [
+    ("207001", "207001"),
+    ("0x32899", "207001"),
+    ("error code is 207004", "207004"),
+    ("ERRNO[161001]", "161001"),
+    ("[ERROR] ACL call ended, errno[161001]", "161001"),
+    ("retCode=0x7020010", "0x7020010"),
+    ("0x07150026", "0x7150026"),
+    ("7150026", "0x7150026"),
+    ("117571619", "0x7020023"),
+    ("-8005", "-8005"),
+    ("4294959291", "-8005"),
+    ("0xFFFFE0BB", "-8005"),
+    ("8005", "-8005"),
+    ("0x80C98009", "80C98009"),
+    ("80c98009", "80C98009"),
+    ("2160689161", "80C98009"),
+    ("-2134278135", "80C98009"),
+    ("0x8C2FA009", "8C2FA009"),
+    ("0x68020002", "0x68020002"),
+    ("ei0002", "EI0002"),
+    ("EZ1008", "EZ1008"),
+    ("W11001", "W11001"),
+    ("Title(EL0009)", "EL0009"),
+    ("MIE01E000502", "MIE01E000502"),
+    ("hccl 19", "HCCL 19"),
+    ("HcclCommPrepare fail, ret: 0x13", "HCCL 19"),
+    ("HCCL_E_NETWORK", "HCCL 19"),
+    ("drvRetCode=6", "driver 6"),
+    ("driver 6", "driver 6"),
+    ("DRV_ERROR_NO_DEVICE", "driver 1"),
+    ("cqe status: 0x15", "CQE 0x15"),
+    ("retCode=0x26, [aicore exception]", "TS 0x26"),
+    ("errNo[0x0000000005000006]", "HCCL 6"),
+    ("errcode:(0, 0, 0x100000)", "AICore (0, 0, 0x100000)"),
+    ("ACL_ERROR_RT_CONTEXT_NULL", "107002"),
+    ("adxl::TIMEOUT", "103901"),
+    ("ErrorCode::INTERNAL_ERROR", "Mooncake-store -1"),
+    ("[0x00f1fef5,155912,cpu,na]", "[0x00f1fef5,155912,cpu,na]"),
+    ("010001001", "010001001"),
+    ("1343225856", "1343225856"),
+    ("0x50100000", "1343225856"),
+    ("1343270913", "0x5010B001"),
+    ("hccn_tool 0x400D", "hccn_tool 0x400D"),
+]
+
+
+@pytest.mark.parametrize(("text", "id"), SPELLED)
+def test_a_code_is_found_in_every_printed_form(text: str, id: str) -> None:
+    first = topics.find(text, CATALOG)
+    assert isinstance(first, (Code, ErrorCode))
+    assert (first.id if isinstance(first, Code) else first.code) == id
+
+
+def test_each_collected_code_is_found_by_its_number_by_its_symbol_and_by_its_id(shared: Path) -> None:
+    table = knowledge.codes()
+    collected = json.loads((shared / "knowledge" / "codes.json").read_text(encoding="utf-8"))["codes"]
+    assert len(collected) == len(table.rows) > 3900
+    for row in collected:
+        wanted = (row["kind"], row["code"])
+        for text in filter(None, (row["code"], row["symbol"], IDS[wanted])):
+            found = [one for one in table.spelled(text) if (one.kind, one.code) == wanted]
+            assert found, text
+            assert (found[0].meaning, found[0].generic, list(found[0].sources)) == (
+                row["meaning"],
+                row["is_generic"],
+                row["sources"],
+            )
+
+
+def test_a_number_of_several_components_has_every_meaning_and_the_text_chooses() -> None:
+    assert {one.kind for one in knowledge.codes().spelled("7")} >= {"hccl-return", "driver", "atb", "aoe"}
+    assert [one.id for one in meanings("HcclGetRootInfo(&id), error code is 7")] == ["HCCL 7"]
+    assert [one.id for one in meanings("atb Setup failed, ret=7")] == ["ATB 7"]
+    assert len(meanings("ret: 7")) >= 4, "no word chooses"
+
+
+def test_several_bits_of_an_error_word_are_several_faults() -> None:
+    found = knowledge.codes().spelled("(0x3, 0, 0x1)")
+    assert [one.code for one in found] == ["(0x1, 0, 0)", "(0x2, 0, 0)", "(0, 0, 0x1)"]
+
+
+def test_an_exit_code_of_hccn_tool_is_the_low_byte_of_its_code() -> None:
+    assert "hccn_tool 0x400D" in {one.id for one in meanings("hccn_tool -i 0 -ip -g: exit code 13")}
+
+
+@pytest.mark.parametrize(
+    "text", ["EI0099", "507999", "-8999", "0x80FFFFFF", "ERR77777", "561999", "MIE04E0FFFFF", "9753"]
+)
+def test_an_unknown_code_is_not_explained_by_another(text: str) -> None:
+    with pytest.raises(topics.Unknown) as problem:
+        topics.find(text, CATALOG)
+    assert "did you mean" not in str(problem.value)
+    assert str(problem.value).startswith(f"unknown code '{text}'")
+
+
+def test_a_misspelled_word_is_followed_by_the_near_one() -> None:
+    with pytest.raises(topics.Unknown, match="did you mean ACL_ERROR_RT_CONTEXT_NULL"):
+        topics.find("ACL_ERROR_RT_CONTXT_NULL", CATALOG)
+
+
+def test_the_next_step_follows_from_class_severity_and_kind_and_names_its_source() -> None:
+    steps = {code.id: next_steps.of_code(code) for code in knowledge.codes().rows}
+    for id, words in {
+        "80E18402": "",
+        "81078603": "needs no handling",
+        "8F180203": "take this NPU out of use",
+        "40F84E00": "reset the NPU",
+        "8C2FA009": "no action",
+        "W11001": "warning",
+        "EH9999": "lines beside it",
+        "EI0006": "Solution:",
+        "107002": "caller",
+        "207001": "resource",
+        "507015": "inner error",
+    }.items():
+        if words:
+            step = steps[id]
+            assert step and words in step.step and step.source, id
+    assert steps["driver 9"] is None or steps["driver 9"].source
+    unknown = documents.of_topics([("AOE 2", knowledge.codes().spelled("AOE 2")[0])], CATALOG)["topics"][0]
+    assert unknown["next_step"] is None and unknown["sources"]
+
+
+def test_a_check_does_not_load_the_codes() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "npudoctor", "check", "--simulate", "healthy-a3", "--json"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert "npudoctor.engine" in loaded
+    assert "npudoctor.knowledge.tables.codes" not in loaded
