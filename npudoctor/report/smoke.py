@@ -10,7 +10,8 @@ from rich.text import Text
 
 from npudoctor.findings import Finding, Result, Severity, Status
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
-from npudoctor.smoke.events import Bandwidth, RankReport, SmokeReport
+from npudoctor.smoke.coverage import coverage
+from npudoctor.smoke.events import Bandwidth, Excluded, RankReport, SmokeReport
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.,-~=*#"
@@ -49,12 +50,57 @@ def time_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"
 
 
-def _passed(report: SmokeReport) -> str:
-    """The headline of a run without a finding: how many ranks and stages passed."""
-    ranks = report.plan.world_size if report.plan is not None else len(report.ranks)
-    skipped = sum(result.status is Status.SKIPPED for result in report.results)
-    stages = f"{len(report.results) - skipped} of {len(report.results)} stages"
-    return f"PASS: {ranks} rank{'s' * (ranks != 1)}, {stages}"
+def headline(report: SmokeReport) -> str:
+    """The first line: PASS, FAIL or INCOMPLETE, how many NPUs were tested, which were not and why, and what failed.
+
+    PASS stands for exit code 0 alone.
+    """
+    word = {0: "PASS", 3: "INCOMPLETE"}.get(report.exit_code, "FAIL")
+    tested = _tested(report)
+    passed = word == "PASS"
+    if report.plan is not None and report.plan.chosen_by is not None and report.plan.device == "npu":
+        tested += f" ({report.plan.chosen_by})"
+    parts = [tested if passed or report.plan is None or report.plan.device == "cpu" else f"{tested} tested"]
+    plan = report.plan
+    named = [one for one in plan.excluded if plan.chosen_by is None or one.check is not None] if plan else []
+    parts += [f"{npus} excluded ({reason})" for npus, reason in _alike(named)]
+    parts += [f"{npus} unhealthy ({reason})" for npus, reason in _alike(report.unhealthy)]
+    text = f"{word}: {', '.join(parts)}"
+    worst = [
+        finding
+        for severity in (Severity.ERROR, Severity.WARNING)
+        for result in report.results
+        for finding in result.open_findings
+        if finding.severity is severity
+    ]
+    if worst:
+        return f"{text}; {worst[0].summary}"
+    if report.complete and report.exit_code == 3:
+        return f"{text}; could not determine whether this node can train"
+    return text
+
+
+def _tested(report: SmokeReport) -> str:
+    """How many NPUs, or ranks on the CPU."""
+    if report.plan is None or report.plan.device == "cpu":
+        ranks = report.plan.world_size if report.plan is not None else len(report.ranks)
+        skipped = sum(result.status is Status.SKIPPED for result in report.results)
+        return f"{_many(ranks, 'rank')}, {len(report.results) - skipped} of {len(report.results)} stages"
+    found = coverage(report.plan)
+    if found.of_npus is None:
+        return _many(found.npus, "NPU")
+    text = f"{found.npus} of {_many(found.of_npus, 'NPU')}"
+    return text if found.of_chips == found.of_npus else f"{text} ({found.chips} of {found.of_chips} chips)"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _alike(excluded: Sequence[Excluded]) -> list[tuple[str, str]]:
+    """The NPUs with the same reason together."""
+    reasons = dict.fromkeys(one.reason for one in excluded)
+    return [(" and ".join(one.npu for one in excluded if one.reason == reason), reason) for reason in reasons]
 
 
 def _why_skipped(result: Result) -> str:
@@ -74,9 +120,10 @@ class _Page:
 
     def render(self, report: SmokeReport) -> str:
         self._last = list(report.plan.deadlines_s)[-1] if report.plan else None
+        self._unhealthy = {one.npu: one.reason for one in report.unhealthy}
         self._headline(report)
         self._table(
-            ["rank", "card", "reached", "start", "step", "alone", "loss", ""],
+            ["rank", "NPU", "reached", "start", "step", "alone", "loss", ""],
             map(self._rank, report.ranks),
             right=(3, 4, 5),
         )
@@ -96,6 +143,9 @@ class _Page:
             self._result(results)
         for note in report.notes:
             self._line("  i ", note)
+        named = (*(report.plan.excluded if report.plan else ()), *report.unhealthy)
+        if checks := sorted({one.check for one in named if one.check}):
+            self._line("  i ", f"what is wrong with these NPUs: npudoctor check {' '.join(checks)}")
         if report.logs:
             self._line("  i ", f"logs and stacks: {report.logs}")
         text = self._out.getvalue()
@@ -109,17 +159,7 @@ class _Page:
 
     def _headline(self, report: SmokeReport) -> None:
         kind, plan = report.verdict.value, report.plan
-        worst = [
-            finding
-            for severity in (Severity.ERROR, Severity.WARNING)
-            for result in report.results
-            for finding in result.findings
-            if finding.severity is severity
-        ]
-        said = worst[0].summary if worst else _passed(report)
-        if not worst and report.verdict.value == "undetermined":
-            said = "could not determine whether this node can train"
-        self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(said, style="bold"))
+        self._line("", Text(f"{self._glyphs[kind]} ", style=STYLES[kind]) + Text(headline(report), style="bold"))
         if plan is not None:
             ranks = "1 rank" if plan.world_size == 1 else f"{plan.world_size} ranks"
             ranks = f"simulated: {ranks}" if plan.simulated else ranks
@@ -141,10 +181,12 @@ class _Page:
             self._console.print(line, soft_wrap=True)
 
     def _rank(self, rank: RankReport) -> list[Text]:
-        kind = "error" if rank.first else "ok" if rank.reached == self._last else "skipped"
+        sick = self._unhealthy.get(rank.card or "")
+        kind = "error" if rank.first or sick else "ok" if rank.reached == self._last else "skipped"
         glyph, style = self._glyphs[kind], STYLES[kind]
         loss = "-" if rank.last_loss is None else f"{rank.first_loss:.3f} to {rank.last_loss:.3f}"
         state = f"failed in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
+        state = state or (f"unhealthy: {sick}" if sick else "")
         return [
             Text(f"{glyph} {rank.rank}", style=style),
             Text(rank.card or rank.device),

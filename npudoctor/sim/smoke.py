@@ -18,13 +18,16 @@ from npudoctor.sim.node import Chip, Node
 STEPS = 30
 STAGE_S = 2.0
 _SIZES = tuple(8 << (2 * power) for power in range(13))
+HOT_C = 95
+"""Chips at or above this temperature in degrees Celsius are not used."""
+
 _TAKEN_MB = 940
 _OF_310P = ("launch", "rendezvous", "collectives", "memory-seen")
 
 
 def answer(node: Node, import_error: str | None) -> Completed:
     """What `npudoctor smoke --format jsonl` would print there, where `import torch_npu` ends with this error."""
-    chips = [chip for chip in node.seen("npu-smi") if chip.health in ("OK", "Warning")]
+    chips = [chip for chip in node.seen("npu-smi") if _is_healthy(node, chip)]
     held = {card for process in node.processes.values() for card, _, _ in process.holds}
     free = [chip for chip in chips if chip.npu not in held]
     if not free:
@@ -33,6 +36,12 @@ def answer(node: Node, import_error: str | None) -> Completed:
     events = sorted(_events(node, free, import_error), key=lambda event: float(event["at_s"]))
     lines = [json.dumps(event) + "\n" for event in events]
     return Completed(returncode=1 if import_error else 0, stdout="".join(lines), seconds=20.0)
+
+
+def _is_healthy(node: Node, chip: Chip) -> bool:
+    """Whether npudoctor would use this chip: nothing on the node shows that it is broken or gone."""
+    there = "device-node" not in chip.missing and ("pci" not in chip.missing or node.scenario.container is not None)
+    return there and chip.health in ("OK", "Warning") and chip.temp_c < HOT_C and not chip.ecc_double
 
 
 def _events(node: Node, chips: list[Chip], import_error: str | None) -> Iterator[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ class Outcome(str, Enum):
 
 
 class Cause(str, Enum):
-    """What ended a rank: an exception, a signal, an exit, a deadline; or it was healthy and waited for another."""
+    """What ended a rank: an exception, a signal, an exit, a deadline, its launcher; or it only waited for another."""
 
     EXCEPTION = "exception"
     SIGNAL = "signal"
@@ -35,7 +35,31 @@ class Cause(str, Enum):
     HANG = "hang"
     WORLD_SIZE = "world-size"
     NO_START = "no-start"
+    ENDED = "ended"
     WAITED = "waited"
+
+
+class Absence(str, Enum):
+    """Why an NPU takes no part: a check calls it unhealthy or missing, a process holds it, an environment variable
+    hides it, or it was not selected."""
+
+    UNHEALTHY = "unhealthy"
+    MISSING = "missing"
+    BUSY = "busy"
+    HIDDEN = "hidden"
+    NOT_SELECTED = "not-selected"
+
+
+class Excluded(Model):
+    """An NPU that takes no part, or that took part though it is unhealthy; `reason` is a few words.
+
+    `check` names the check that calls it unhealthy or missing.
+    """
+
+    npu: Line
+    cause: Absence
+    reason: Line
+    check: Line | None = None
 
 
 class RankPlan(Model):
@@ -51,7 +75,9 @@ class RankPlan(Model):
 class Planned(Model):
     """The run has been planned and starts. `notes` are clauses on what is tested and what is not.
 
-    `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name.
+    `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name. `chips`
+    are all chips known on this node, `excluded` those that take no part. `chosen_by` is the option that selected the
+    NPUs; None for a run on all that can be used.
     """
 
     event: Literal["planned"] = "planned"
@@ -73,6 +99,9 @@ class Planned(Model):
     master: str | None = None
     deadlines_s: dict[str, float]
     notes: tuple[Line, ...] = ()
+    chips: tuple[Line, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+    chosen_by: Line | None = None
     simulated: bool = False
 
 
@@ -225,7 +254,10 @@ class RankReport(Model):
 
 
 class SmokeReport(Model):
-    """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step."""
+    """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step.
+
+    `complete` is whether every NPU was tested that should be; `unhealthy` are NPUs of the run that a check calls so.
+    """
 
     schema_: str = Field(default="npudoctor.smoke/1", alias="schema")
     tool_version: Line
@@ -237,6 +269,8 @@ class SmokeReport(Model):
     exit_code: int
     fail_on: Severity = Severity.ERROR
     interrupted: bool = False
+    complete: bool = True
+    unhealthy: tuple[Excluded, ...] = ()
     summary: dict[str, int]
     ranks: tuple[RankReport, ...] = ()
     loss: tuple[float | None, ...] = ()

@@ -20,7 +20,9 @@ from npudoctor.facts.npu_smi import Topology
 from npudoctor.findings import Result, Severity
 from npudoctor.host import User
 from npudoctor.records import field, record, replace
-from npudoctor.smoke.events import STAGES, Planned, RankPlan
+from npudoctor.smoke import coverage
+from npudoctor.smoke.coverage import VISIBLE
+from npudoctor.smoke.events import STAGES, Absence, Excluded, Planned, RankPlan
 from npudoctor.smoke.request import LAUNCHERS as LAUNCHERS
 from npudoctor.smoke.request import SIZES as SIZES
 from npudoctor.smoke.request import Misused as Misused
@@ -58,7 +60,7 @@ _CPU_DTYPES = ("fp32", "fp16", "bf16", "int8", "int32", "int64")
 class Known:
     """Facts of the node before the run; None means unknown.
 
-    `health` are the results of the check of the chips' health. `user` is the user that root runs the ranks as; None
+    `health` are the results of the checks of the chips. `user` is the user that root runs the ranks as; None
     where npudoctor does not run as root.
     """
 
@@ -100,11 +102,16 @@ def make(request: Request, known: Known) -> Plan:
         notes.append(f"the ranks run as {known.user.name}, the owner of their Python or its environment")
         if request.device == "npu" and (reason := cannot_reach_cards(known.user, known.nodes)):
             raise Refused(reason)
-    devices = _cards(request, known, notes) if request.device == "npu" else tuple(range(request.ranks or 2))
+    excluded: list[Excluded] = []
+    devices = _cards(request, known, notes, excluded) if request.device == "npu" else tuple(range(request.ranks or 2))
     family = known.cards.family if known.cards and request.device == "npu" else None
     sliced = request.device == "npu" and _is_sliced(known)
     if sliced:
         _must_fit_a_slice(request)
+        excluded += [
+            Excluded(npu=_subject(known, number), cause=Absence.NOT_SELECTED, reason="test it with --cards")
+            for number in devices[1:]
+        ]
         devices = devices[:1]
         notes.append("vNPUs do not support HCCL: training with one rank")
     world = len(devices) * request.nnodes
@@ -140,6 +147,9 @@ def make(request: Request, known: Known) -> Plan:
         master=f"{master_addr}:{master_port}",
         deadlines_s=deadlines,
         notes=tuple(notes),
+        chips=tuple(chip.subject for chip in known.cards.chips) if known.cards and request.device == "npu" else (),
+        excluded=tuple(excluded),
+        chosen_by=_chosen_by(request),
     )
     return Plan(
         planned=planned,
@@ -175,73 +185,80 @@ def _must_fit(request: Request, family: str | None, world: int) -> None:
 # Cards
 
 
-def _cards(request: Request, known: Known, notes: list[str]) -> tuple[int, ...]:
-    """The devices to use, by torch_npu's numbers on the whole node."""
+def _chosen_by(request: Request) -> str | None:
+    if request.cards is not None:
+        return "--cards"
+    return "--ranks" if request.ranks else None
+
+
+def _subject(known: Known, number: int) -> str:
+    chips = known.cards.chips if known.cards else ()
+    return chips[number].subject if number < len(chips) else f"npu:{number}"
+
+
+def _cards(request: Request, known: Known, notes: list[str], excluded: list[Excluded]) -> tuple[int, ...]:
+    """The devices to use, by torch_npu's numbers on the whole node; adds the others to `excluded`."""
     chips = known.cards.chips if known.cards else ()
     if not chips:
         if request.cards or request.ranks:
             notes.append("no NPU is known here; the named devices are passed to torch_npu")
             return request.cards or tuple(range(request.ranks or 1))
         raise Refused("no NPU found on this node; --device cpu tests torch and gloo without one")
-    visible = _visible(known.environ, len(chips))
+    visible = coverage.visible(known.environ, len(chips))
     wanted = request.cards if request.cards is not None else visible
     for number in wanted:
         if number >= len(chips):
             raise Misused(f"--cards {number}: this node has devices 0 to {len(chips) - 1}")
         if number not in visible:
-            raise Refused(f"--cards {number}: hidden by ASCEND_RT_VISIBLE_DEVICES={known.environ[_VISIBLE]}")
-    reasons = {number: reason for number in wanted if (reason := _why_not(number, known))}
+            raise Refused(f"--cards {number}: hidden by ASCEND_RT_VISIBLE_DEVICES={known.environ[VISIBLE]}")
+    assert known.cards is not None
+    absent = {
+        number: reason
+        for number in range(len(chips))
+        if (reason := coverage.why_not(number, known.cards, known.health, known.holders))
+    }
+    reasons = {number: _clause(absent[number]) for number in wanted if number in absent}
     if reasons and request.force:
-        notes += [f"npu:{number} {reason}; used because of --force" for number, reason in reasons.items()]
+        notes += [f"{reason}; used because of --force" for reason in reasons.values()]
     elif reasons:
-        listed = ", ".join(f"npu:{number} {reason}" for number, reason in reasons.items())
+        listed = ", ".join(reasons.values())
         if request.cards is not None or len(reasons) == len(wanted):
             raise Refused(f"{listed}; --force uses it anyway and may disturb running jobs")
-        notes.append(f"not used: {listed}")
         wanted = tuple(number for number in wanted if number not in reasons)
     for number in wanted:
         for problem in chip_problems.problems(known.health, chips[number].subject):
             if problem.severity is not Severity.ERROR:
-                notes.append(f"chip {number}: {problem.text}; it is still used")
+                notes.append(f"{chips[number].subject}: {problem.text}; it is still used")
     if request.ranks:
         if request.ranks > len(wanted):
             raise Misused(f"--ranks {request.ranks}: only {len(wanted)} devices can be used, one rank on each")
         wanted = wanted[: request.ranks]
+    for number, chip in enumerate(chips):
+        if number in wanted:
+            continue
+        other = Excluded(npu=chip.subject, cause=Absence.NOT_SELECTED, reason=f"not selected by {_chosen_by(request)}")
+        if number not in visible:
+            other = Excluded(npu=chip.subject, cause=Absence.HIDDEN, reason=f"hidden by {VISIBLE}")
+        excluded.append(absent.get(number, other))
+    excluded += coverage.missing(known.cards, known.health)
     return tuple(sorted(wanted))
 
 
-_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
-
-
-def _visible(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
-    text = environ.get(_VISIBLE, "").strip()
-    if not text:
-        return tuple(range(count))
-    numbers = [int(part) for part in text.split(",") if part.strip().isdigit()]
-    return tuple(number for number in numbers if number < count)
-
-
-def _why_not(number: int, known: Known) -> str | None:
-    """Why a device is not used, as the rest of a clause; None where it may be used."""
-    card = known.cards.chips[number] if known.cards else None
-    if card is None or card.npu_id is None:
-        return None
-    if known.holders is not None and (held := known.holders.on(card.npu_id, card.chip_id)):
-        names = ", ".join(f"{one.row.name or 'a process'} ({one.row.pid})" for one in held[:3])
-        return f"held by {names}"
-    worst = next(iter(chip_problems.problems(known.health, card.subject)), None)
-    return f"unhealthy: {worst.text}" if worst and worst.severity is Severity.ERROR else None
+def _clause(absent: Excluded) -> str:
+    """Why a chip is not used, as a clause."""
+    if absent.cause is Absence.UNHEALTHY:
+        return f"{absent.npu} unhealthy: {absent.reason} ({absent.check})"
+    return f"{absent.npu} {absent.reason}"
 
 
 def _ranks(
     request: Request, known: Known, devices: Sequence[int], first: int, notes: list[str]
 ) -> tuple[RankPlan, ...]:
     ranks = []
-    chips = known.cards.chips if known.cards else ()
     for place, device in enumerate(devices):
         on_card = request.device == "npu"
         cpus = _affinity(known.topology, device) if on_card else None
-        subject = (chips[device].subject if device < len(chips) else f"npu:{device}") if on_card else None
+        subject = _subject(known, device) if on_card else None
         name = f"npu:{place}" if on_card else "cpu"
         ranks.append(RankPlan(rank=first + place, local_rank=place, device=name, card=subject, cpus=cpus))
     if request.device == "npu" and not any(one.cpus for one in ranks):
@@ -293,7 +310,7 @@ def _environ(request: Request, known: Known, devices: Sequence[int], notes: list
             environ["GLOO_SOCKET_IFNAME"] = "lo"
         return environ
     environ["HCCL_DETERMINISTIC"] = "true"
-    environ[_VISIBLE] = ",".join(map(str, devices))
+    environ[VISIBLE] = ",".join(map(str, devices))
     if moved := _base_port_beside_a_job(known):
         environ[hccl.BASE_PORT] = str(moved)
         notes.append(

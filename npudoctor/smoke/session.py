@@ -19,19 +19,20 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
-from npudoctor.findings import HostSummary, Result, Severity, count, judge
+from npudoctor.findings import HostSummary, Result, Severity, Verdict, count, judge
 from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable
 from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
 from npudoctor.sdk import Options, Probe
 from npudoctor.selection import Selection
-from npudoctor.smoke import history, plan, runner
+from npudoctor.smoke import coverage, history, plan, runner
 from npudoctor.smoke.events import (
     Bandwidth,
     Done,
     Ended,
     Event,
+    Excluded,
     Judged,
     Measured,
     Planned,
@@ -46,6 +47,9 @@ from npudoctor.smoke.plan import Known, Refused, Request
 
 LET_GO_S = 20.0
 """Seconds for the driver to free the memory of an ended process."""
+
+UNDETERMINED = 3
+"""The exit code of a run that did not test every NPU that it should."""
 
 HELD_MB = 100
 """The least memory of a process on an NPU, in MB."""
@@ -73,7 +77,8 @@ class Session:
     def run(self) -> Iterator[Event]:
         """All events; the last is `Done`. Raises Refused before anything is started."""
         started_at = clock.now().isoformat(timespec="seconds")
-        made = plan.make(self.request, self.look())
+        found = self.look()
+        made = plan.make(self.request, found)
         before = self._sample() if made.planned.device == "npu" else {}
         sample = self._sample if before else None
         seen: list[Event] = []
@@ -90,8 +95,10 @@ class Session:
         if sample is not None and (usual := history.usual_bus_gb_s(made.planned, folder)) is not None:
             yield (known := Measured(at_s=ended.at_s, name="earlier-bus-gb-s", value=usual))
             seen.append(known)
-        report = yield from self._judging(started_at, seen)
-        if sample is not None and report.exit_code == 0:
+        again = self._health(self.host.fresh()) if sample is not None and isinstance(self.host, MutableHost) else ()
+        sick = coverage.unhealthy(made.planned, found.health, again)
+        report = yield from self._judging(started_at, seen, sick)
+        if sample is not None and not sick and judge(report.results, fail_on=self.fail_on)[1] == 0:
             least = knowledge.baselines().smoke.min_judged_mib << 20
             history.remember(made.planned, report.bandwidth, folder, min_bytes=least)
         yield Done(at_s=ended.at_s, report=report)
@@ -112,18 +119,24 @@ class Session:
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
             raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}")
+        known = self.look()
+        planned = coverage.completed(seen[0], known.cards, known.health, known.holders)
+        seen[0] = planned
         yield from seen
-        report = yield from self._judging(self.host.about.recorded_at or "", seen)
+        sick = coverage.unhealthy(planned, known.health)
+        report = yield from self._judging(self.host.about.recorded_at or "", seen, sick)
         yield Done(at_s=report.duration_s, report=report)
 
-    def _judging(self, started_at: str, seen: Sequence[Event]) -> Generator[Event, None, SmokeReport]:
+    def _judging(
+        self, started_at: str, seen: Sequence[Event], sick: tuple[Excluded, ...]
+    ) -> Generator[Event, None, SmokeReport]:
         """Judge a finished run; its report."""
         ended = next(event for event in seen if isinstance(event, Ended))
         outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
         results = self.judged(outcome)
         for result in results:
             yield Judged(at_s=ended.at_s, result=result)
-        return self._report(started_at, ended, seen, outcome, results)
+        return self._report(started_at, ended, seen, outcome, results, sick)
 
     def look(self) -> Known:
         """The facts of the node that this run needs."""
@@ -143,7 +156,7 @@ class Session:
             user=user if self.host.user.uid == 0 else None,
             cards=values.get(Chips),
             nodes=values.get(DeviceNodes),
-            health=self._health() if values.get(NpuSmiInfo) else (),
+            health=self._health(self.host) if Chips in wanted else (),
             holders=values.get(CardHolders),
             topology=values.get(Topology),
             hccl_ports=values.get(HcclPorts),
@@ -154,17 +167,19 @@ class Session:
         """The results of the checks `smoke.*` for a run, regardless of other problems of the node."""
         own = self.catalog.alone(*(id for id, one in self.catalog.checks.items() if one.group == "smoke"))
         given = Probe(lambda: outcome, facts.SmokeRun)
-        results = self._results(replace(own, probes={facts.SmokeRun: given}), replace(self.options, profile="full"))
+        own = replace(own, probes={facts.SmokeRun: given})
+        results = self._results(own, self.host, replace(self.options, profile="full"))
         order = {f"smoke.{stage}": place for place, stage in enumerate(facts.STAGES)}
         return tuple(sorted(results, key=lambda result: order.get(result.check, len(order))))
 
-    def _health(self) -> tuple[Result, ...]:
-        """What the check of the chips' health says of them now."""
-        return self._results(self.catalog.alone(chip_problems.HEALTH_CHECK), self.options)
+    def _health(self, host: Host) -> tuple[Result, ...]:
+        """The results of the checks of the chips."""
+        own = self.catalog.alone(*chip_problems.CHIP_CHECKS)
+        return self._results(own, host, replace(self.options, profile="standard"))
 
-    def _results(self, catalog: Catalog, options: Options) -> tuple[Result, ...]:
+    def _results(self, catalog: Catalog, host: Host, options: Options) -> tuple[Result, ...]:
         selection = Selection(options=options, severities=self.severities, silenced=self.silenced)
-        for event in engine.run(catalog, self.host, selection):
+        for event in engine.run(catalog, host, selection):
             if isinstance(event, engine.Done):
                 return event.report.results
         return ()
@@ -198,9 +213,14 @@ class Session:
         seen: Sequence[Event],
         outcome: facts.SmokeRun,
         results: tuple[Result, ...],
+        sick: tuple[Excluded, ...],
     ) -> SmokeReport:
         verdict, exit_code = judge(results, fail_on=self.fail_on)
         planned = next(event for event in seen if isinstance(event, Planned))
+        if sick:
+            verdict, exit_code = Verdict.ERROR, 1
+        elif exit_code == 0 and not coverage.is_complete(planned):
+            verdict, exit_code = Verdict.UNDETERMINED, UNDETERMINED
         about = self.host.about
         alone, together = next(iter(outcome.of_all("alone_s").values()), None), outcome.of_all("together_s")
         efficiency = alone / max(together.values()) if alone and together else None
@@ -214,6 +234,8 @@ class Session:
             exit_code=exit_code,
             fail_on=self.fail_on,
             interrupted=ended.interrupted,
+            complete=coverage.is_complete(planned),
+            unhealthy=sick,
             summary=count(results),
             ranks=tuple(ranks_of(planned, seen, outcome)),
             loss=outcome.mean_losses(),

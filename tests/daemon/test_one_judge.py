@@ -93,7 +93,8 @@ def test_a_chip_has_one_state_everywhere(
     planned = plan.make(Request(), smoke.look()).planned
     assert (CHIP in {rank.card for rank in planned.ranks}) is (expected != "error")
     notes = [note for note in planned.notes if "npu.health" in note]
-    assert len(notes) == int(expected != "ok")
+    assert len(notes) == int(expected == "warning")
+    assert [one.npu for one in planned.excluded] == [CHIP] * (expected == "error")
 
 
 def test_a_silenced_check_colours_nothing(scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,12 @@ def test_cards_at_work_are_left_alone_unless_forced() -> None:
 
 def test_a_sick_card_is_left_alone_and_said() -> None:
     planned = made(known_of("sick-cards")).planned
-    assert any("not used" in note and "unhealthy" in note for note in planned.notes)
+    assert [(one.npu, one.cause.value, one.reason, one.check) for one in planned.excluded] == [
+        ("npu:2", "unhealthy", "Alarm", "npu.health"),
+        ("npu:5", "unhealthy", "dropped off the PCI bus", "npu.count"),
+    ]
+    assert [one.card for one in planned.ranks] == ["npu:0", "npu:1", "npu:3", "npu:4", "npu:6", "npu:7"]
+    assert any(note.startswith("npu:6: 910B3 at 86 °C") for note in planned.notes)
 
 
 def test_without_a_card_it_is_refused_with_what_to_do() -> None:

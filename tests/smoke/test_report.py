@@ -32,7 +32,7 @@ def test_the_page_has_a_row_a_rank_the_loss_and_the_bandwidth() -> None:
 
 def test_a_broken_run_names_the_rank_first() -> None:
     text = page.render(report_of("rank-exits.jsonl"), look=Look(width=100))
-    assert text.splitlines()[0].startswith("✖ rank 1 exited with status 3 in training")
+    assert " ".join(text.split()).startswith("✖ FAIL: 2 ranks, 5 of 9 stages; rank 1 exited with status 3 in training")
     assert "failed in training" in text
 
 

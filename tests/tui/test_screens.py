@@ -300,7 +300,7 @@ def test_a_report_is_saved_from_any_screen(tmp_path: Path, monkeypatch: pytest.M
 def test_a_simulated_node_plays_its_smoke_run() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "5", "g")
-        await until(pilot, lambda: "loss by step" in text(app) and "simulated: ok after 20 s" in text(app))
+        await until(pilot, lambda: "loss by step" in text(app) and "simulated: PASS: 8 of 8 NPUs" in text(app))
 
     play("healthy-a3", acts, size=(100, 40))
 

@@ -135,11 +135,13 @@ class SmokeRun:
         self.problems += [f"{about(finding)} ({event.result.check})" for finding in worth(event.result)]
 
     def _done(self, event: Any) -> None:
+        from npudoctor.report import smoke
+
         report = event.report
         self.state = {"ok": State.OK, "warning": State.WARNING, "error": State.ERROR}.get(
             report.verdict.value, State.CRASHED
         )
-        self.headline = f"{self._prefix}{report.verdict.value} after {report.duration_s:.0f} s"
+        self.headline = f"{self._prefix}{smoke.headline(report)}"
 
     def stopped(self) -> None:
         """Mark the run as stopped by the user."""
