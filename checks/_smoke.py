@@ -39,7 +39,9 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
     if not blamed:
         one = run.failures[0]
         everybody, place = messages.ALL_RANKS.text(), _place(one, stage)
-        if run.timed_out:
+        if run.nnodes > 1 or all(failure.cause == "ended" for failure in run.failures):
+            yield _nobody(run, stage, place)
+        elif run.timed_out:
             yield _finding(messages.RUN_TIMED_OUT[stage], run.failures, stage, place=place, more_time=True)
         elif one.since_s is not None and one.since_s < AT_WORK_S:
             message = messages.STAGE_TIMED_OUT[stage]
@@ -56,6 +58,19 @@ def _failures(run: SmokeRun, stage: str) -> Iterator[Finding]:
         ranks = _named(group) if len(group) < run.world_size or run.world_size == 1 else messages.ALL_RANKS.text()
         message, params = _what(group[0], stage)
         yield _finding(message, group, stage, waited=waited, ranks=ranks, **params)
+
+
+def _nobody(run: SmokeRun, stage: str, place: str) -> Finding:
+    """The finding where no rank of this node broke the run: its launcher, or another node, did."""
+    causes = {one.cause for one in run.failures}
+    ranks = _named([one for one in run.failures if one.cause != "waited"])
+    if run.nnodes == 1:
+        return _finding(messages.ENDED_BY_LAUNCHER[stage], run.failures, stage, unexplained=True, place=place)
+    checks = "npudoctor check hccl.hostname hccl.interface hccl.firewall"
+    if stage == "launch" and all(one.pid is None for one in run.failures):
+        return _finding(messages.NODES_NOT_MET, run.failures, stage, unexplained=True, command=checks)
+    message = messages.PEER_LOST if causes & {"exception", "ended"} else messages.NODE_AWAITED
+    return _finding(message[stage], run.failures, stage, unexplained=True, command=checks, ranks=ranks, place=place)
 
 
 def _named(group: Sequence[SmokeFailure]) -> list[str]:
@@ -124,11 +139,17 @@ def _finding(
     *,
     waited: Sequence[int] = (),
     more_time: bool = False,
+    unexplained: bool = False,
+    command: str | None = None,
     **params: Any,
 ) -> Finding:
-    """`more_time`: the message's own hint says how the run gets more time, which may be all that it lacks."""
+    """`more_time`: the message's own hint says how the run gets more time, which may be all that it lacks.
+
+    `unexplained`: this node's ranks did not break the run, so that what is known of their errors is no cause.
+    """
     one = group[0]
     known = [pitfall for id in one.pitfalls if (pitfall := knowledge.pitfalls().pitfall(id)) is not None]
+    known = [] if unexplained else known
     rank = one.rank
     told = one.message is not None and params.get("error") == one.message
     evidence = [
@@ -154,12 +175,12 @@ def _finding(
         evidence.append(Evidence(source=messages.WAITING.text(), actual=", ".join(map(str, sorted(waited)))))
     foreseen = list(dict.fromkeys(id for pitfall in known for id in pitfall.foreseen_by))
     foreseen = [id for id in foreseen if not id.startswith("smoke.")]
-    commands = (f"npudoctor check {' '.join(foreseen[:3])}",) if foreseen else ()
-    detail = "; ".join(one.codes) or (None if told else one.message)
+    commands = (f"npudoctor check {' '.join(foreseen[:3])}",) if foreseen else (command,) if command else ()
+    detail = "; ".join(one.codes) or (None if told or unexplained else one.message)
     return message.finding(
         subject=one.card if one.card and len(group) == 1 else "host",
         detail=messages.KNOWN_ISSUE.text(title=known[0].title, cause=known[0].cause) if known else detail,
-        hint=None if more_time else known[0].fix[0] if known and known[0].fix else _advice(one),
+        hint=None if more_time or unexplained else known[0].fix[0] if known and known[0].fix else _advice(one),
         commands=(*commands, "npudoctor smoke --keep-logs ./smoke-logs"),
         evidence=tuple(evidence),
         pitfall=known[0].id if known else None,

@@ -37,6 +37,19 @@ STAGE_TIMED_OUT = _per_stage(
     "time limit exceeded in {place} while {ranks} were working",
     "Allow more time for the stage with --deadline {stage}=SECONDS.",
 )
+_OTHER_NODE = (
+    "Read the reports of the other nodes: the one that blames a rank has the cause. If none does, check the network "
+    "between the nodes."
+)
+PEER_LOST = _per_stage("peer-lost", "{ranks} lost the ranks of another node in {place}", _OTHER_NODE)
+NODE_AWAITED = _per_stage(
+    "waited-for-node", "{ranks} waited for another node in {place} until the time limit", _OTHER_NODE
+)
+ENDED_BY_LAUNCHER = _per_stage(
+    "ended-by-launcher",
+    "ranks ended by their launcher in {place}",
+    "Read the launcher's log (--keep-logs), and find out what ended the launcher.",
+)
 RUN_TIMED_OUT = _per_stage(
     "run-timed-out",
     "time limit of the smoke run exceeded in {place}",
@@ -79,6 +92,12 @@ FAILED_BEFORE = Sentence("run failed in {stage}")
 ENDED_EARLY = Message("smoke.launch/ended-early", summary="{ranks} ended before reporting in {place}", hint=_LOGS)
 ENDED_EARLY_WITH_ERROR = Message(
     "smoke.launch/ended-early-with-error", summary="{ranks} ended before reporting in {place}: {error}", hint=_LOGS
+)
+NODES_NOT_MET = Message(
+    "smoke.launch/nodes-not-met",
+    summary="no rank started: the launcher did not meet the other nodes",
+    hint="Start the run on all nodes within the same minutes, with the same --nnodes and --rdzv-endpoint. "
+    "The first node, --node-rank 0, must be reachable from the others at the endpoint's port.",
 )
 LEFT_BEHIND = Message(
     "smoke.launch/left-behind",

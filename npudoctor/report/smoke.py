@@ -11,7 +11,7 @@ from rich.text import Text
 from npudoctor.findings import Finding, Result, Severity, Status
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
 from npudoctor.smoke.coverage import coverage
-from npudoctor.smoke.events import Bandwidth, Excluded, RankReport, SmokeReport
+from npudoctor.smoke.events import Bandwidth, Cause, Excluded, RankReport, SmokeReport
 
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.,-~=*#"
@@ -123,7 +123,7 @@ class _Page:
         self._unhealthy = {one.npu: one.reason for one in report.unhealthy}
         self._headline(report)
         self._table(
-            ["rank", "NPU", "reached", "start", "step", "alone", "loss", ""],
+            ["rank", "device", "reached", "start", "step", "alone", "loss", ""],
             map(self._rank, report.ranks),
             right=(3, 4, 5),
         )
@@ -185,7 +185,8 @@ class _Page:
         kind = "error" if rank.first or sick else "ok" if rank.reached == self._last else "skipped"
         glyph, style = self._glyphs[kind], STYLES[kind]
         loss = "-" if rank.last_loss is None else f"{rank.first_loss:.3f} to {rank.last_loss:.3f}"
-        state = f"failed in {rank.failed}" if rank.first else f"waited in {rank.failed}" if rank.failed else ""
+        how = "failed" if rank.first else "ended" if rank.cause is Cause.ENDED else "waited"
+        state = f"{how} in {rank.failed}" if rank.failed else ""
         state = state or (f"unhealthy: {sick}" if sick else "")
         return [
             Text(f"{glyph} {rank.rank}", style=style),

@@ -1,4 +1,10 @@
-"""Finds the rank that broke a smoke run, as opposed to ranks that only waited for it or failed later."""
+"""Finds the rank that broke a smoke run, as opposed to ranks that only waited for it or failed later.
+
+How: a rank whose error is about a peer, or that its launcher ended, is never the first. Of the others the earliest is.
+With several nodes each node sees its own ranks alone, so a node where no rank is left after this blames none: the rank
+that broke is on another node, whose report names it. A rank that hangs is told from one that waits by its stack: the
+latter is inside torch.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,18 @@ _FOLLOWS = re.compile(
     r"onnection (closed|reset) by peer|ocket (closed|is closed|Timeout)|roken pipe|onnection refused"
     r"|recvValueWithTimeout|imed out (waiting|after)|wait timeout|Application timeout|store.{0,200}(closed|timed? ?out)"
     r"|heartbeat|remote process|EI0002|EI0006|DistStoreError|DistNetworkError.{0,200}(reset|closed)"
+    r"|error code is (9|13|14|21)\b"  # HCCL: time-out, TCP or RoCE transfer, completion queue
 )
+SILENT_S = 2.0
+"""A rank that was ended outside of torch, after it had been silent for so many seconds, hung."""
+
+_ON_CPU = frozenset({"P018", "P020", "P033", "P050", "P062", "P065", "P075", "P079", "P094"})
+"""Known issues that a run without an NPU can have: ports, torch, libgomp, host names, shared memory, disk, limits."""
+
+_EXIT_CODE = re.compile(r"exitcode\s{0,9}: (-?\d{1,3})\)?(?: local_rank: \d{1,5})? \(pid: (\d{1,9})\)")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _NOISE = re.compile(r"^(\s*$|\s+\^*$|\[W|Warning:|.*Warning: |Extension modules:|\s*warnings\.warn)")
+_CLOSING = re.compile(r"Sending process (\d{1,9}) closing signal")
 
 
 @record(frozen=True, kw_only=True)
@@ -40,9 +55,13 @@ def failed_ranks(states: Iterable[RankState], codes: Mapping[int | None, int | N
     return [
         state.rank
         for state in states
-        if state.failed is not None
-        or (state.gone_at is not None and not state.bye)
-        or (codes.get(state.rank) is not None and not state.bye)
+        if not state.bye
+        and (
+            state.failed is not None
+            or state.gone_at is not None
+            or state.terminated_at is not None
+            or codes.get(state.rank) is not None
+        )
     ]
 
 
@@ -61,25 +80,37 @@ def late(plan: Plan, states: Mapping[int, RankState], began: float) -> Late | No
     return None
 
 
-def hung_first(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Mapping[int, str]) -> frozenset[int]:
-    """The late ranks that the others wait for; empty where all are at the same place."""
-    if len(ranks) == 1:
+def hung_first(
+    ranks: Sequence[int],
+    states: Mapping[int, RankState],
+    stacks: Mapping[int, str],
+    *,
+    stage: str = "",
+    several_nodes: bool = False,
+) -> frozenset[int]:
+    """The late ranks that the others wait for; empty where all are at the same place.
+
+    With several nodes all ranks of this one may wait for another node, or be the ones that are waited for.
+    """
+    if len(ranks) == 1 and not several_nodes:
         return frozenset(ranks)
     mute = [rank for rank in ranks if states[rank].pid is None]
     if mute:
         return frozenset(mute if len(mute) < len(states) else ())
+    if several_nodes and stage == "launch":  # in which no rank waits for another
+        return frozenset(ranks)
     least = min(states[rank].number for rank in ranks)
     behind = frozenset(rank for rank in ranks if states[rank].number == least)
     if len(behind) < len(ranks):
         return behind
     held = frozenset(rank for rank in ranks if launch.state_of(states[rank].pid or 0) in ("T", "t", "D"))
-    if held and len(held) < len(ranks):
+    if held and (several_nodes or len(held) < len(ranks)):
         return held
-    apart = frozenset(rank for rank in ranks if rank not in held and not _in_torch(stacks.get(rank, "")))
-    return apart if 0 < len(apart) < len(ranks) else frozenset()
+    apart = frozenset(rank for rank in ranks if rank not in held and not in_torch(stacks.get(rank, "")))
+    return apart if several_nodes or 0 < len(apart) < len(ranks) else frozenset()
 
 
-def _in_torch(stack: str) -> bool:
+def in_torch(stack: str) -> bool:
     """Whether the main thread, listed last, is inside torch."""
     frame = _FRAME.search(main_thread(stack))
     return frame is not None and ("/torch/" in frame[1] or "/torch_npu/" in frame[1])
@@ -108,7 +139,9 @@ def describe(
     card = next((one.card for one in plan.planned.ranks if one.rank == state.rank), None)
     told = "\n".join(line for line in log[-3000:].splitlines() if not _NOISE.match(line))
     errors = plog_errors(folder, state.pid) if plan.planned.device == "npu" and state.pid else ()
-    codes, pitfalls = known_of("\n".join(errors[-40:]), "" if hung else message or told)
+    codes, pitfalls = known_of("\n".join(errors[-40:]), "" if hung or state.by_launcher else message or told)
+    if plan.planned.device == "cpu":
+        codes, pitfalls = (), tuple(one for one in pitfalls if one in _ON_CPU)
     return RankFailed(
         at_s=at_s,
         rank=state.rank,
@@ -119,7 +152,7 @@ def describe(
         pid=state.pid,
         doing=state.doing,
         since_s=round(time.monotonic() - state.heard, 2) if state.heard is not None else None,
-        signal=_signal_name(code),
+        signal="SIGTERM" if state.terminated_at is not None else _signal_name(code),
         exit_code=code if code is not None and code >= 0 and not hung else None,
         message=message,
         last_line=last_line(log),
@@ -183,6 +216,8 @@ def _cause(state: RankState, code: int | None, *, hung: bool) -> Cause:
         return Cause.HANG
     if state.failed is not None:
         return Cause.EXCEPTION
+    if state.terminated_at is not None:
+        return Cause.ENDED if state.by_launcher else Cause.SIGNAL
     if state.pid is None:
         return Cause.NO_START
     return Cause.SIGNAL if code is not None and code < 0 else Cause.EXIT
@@ -203,17 +238,53 @@ def last_line(log: str) -> str | None:
     return lines[-1][:300] if lines else None
 
 
+def exit_codes(log: str) -> dict[int, int]:
+    """The exit codes by pid that torchrun prints at its end; negative: a signal."""
+    return {int(pid): int(code) for code, pid in _EXIT_CODE.findall(log)}
+
+
+def ended_by_launcher(log: str) -> frozenset[int]:
+    """The pids that torchrun says it ended because another rank had failed."""
+    return frozenset(map(int, _CLOSING.findall(log)))
+
+
 def follows(state: RankState) -> bool:
-    """Whether a rank's error is that a peer has gone."""
-    return state.failed is not None and bool(_FOLLOWS.search(state.failed["message"]))
+    """Whether a rank's error is that a peer has gone, or its launcher has ended it."""
+    if state.failed is not None:
+        return bool(_FOLLOWS.search(state.failed["message"]))
+    return state.terminated_at is not None and state.by_launcher
 
 
-def firsts(ranks: Sequence[int], states: Mapping[int, RankState]) -> frozenset[int]:
-    """The rank that failed first on its own: the earliest whose error is not about a peer."""
-    causes = [rank for rank in ranks if not follows(states[rank])] or list(ranks)
+def hung_until_ended(ranks: Sequence[int], states: Mapping[int, RankState], stacks: Mapping[int, str]) -> list[int]:
+    """The ranks that hung when their launcher ended them: silent for long, and not waiting inside torch."""
+    return [
+        rank
+        for rank in ranks
+        if (state := states[rank]).failed is None
+        and state.terminated_at is not None
+        and state.by_launcher
+        and state.heard is not None
+        and state.terminated_at - state.heard > SILENT_S
+        and (stack := stacks.get(rank))
+        and not in_torch(stack)
+    ]
+
+
+def firsts(ranks: Sequence[int], states: Mapping[int, RankState], *, several_nodes: bool = False) -> frozenset[int]:
+    """The rank that failed first on its own: the earliest whose error is not about a peer.
+
+    Empty where the launcher ended all of them, or, with several nodes, where the error of each is about a peer.
+    """
+    causes = [rank for rank in ranks if not follows(states[rank])]
+    if not causes and not several_nodes:
+        causes = [rank for rank in ranks if states[rank].failed is not None]
+    if several_nodes and all(state.pid is None for state in states.values()):
+        return frozenset()  # the launcher did not meet those of the other nodes
+    if not causes:
+        return frozenset()
 
     def when(rank: int) -> float:
-        times = [states[rank].failed_at, states[rank].gone_at]
+        times = [states[rank].failed_at, states[rank].gone_at, states[rank].terminated_at]
         return min((one for one in times if one is not None), default=0.0)
 
     earliest = min(map(when, causes), default=0.0)

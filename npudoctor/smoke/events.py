@@ -246,6 +246,7 @@ class RankReport(Model):
     reached: Line | None = None
     failed: Line | None = None
     first: bool = False
+    cause: Cause | None = None
     first_loss: float | None = None
     last_loss: float | None = None
     step_s: float | None = None

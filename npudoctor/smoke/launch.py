@@ -11,10 +11,9 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from npudoctor.host import Unavailable
 from npudoctor.host.live import processes
@@ -208,14 +207,13 @@ def _log(plan: Plan, path: str) -> int:
 
 
 def _command(plan: Plan, folder: str, worker: str) -> list[str]:
-    """The launcher's command line for this job."""
+    """The launcher's command line for this job.
+
+    With several nodes torchrun's rendezvous is the static one: c10d numbers the ranks by the nodes' addresses and not
+    by their node rank, so that a report would name another node's rank.
+    """
     python, ranks, kind = plan.planned.python, str(len(plan.planned.ranks)), plan.request.launcher
     address = [f"--master_addr={plan.master_addr}", f"--master_port={plan.master_port}"]
-    if plan.planned.nnodes > 1:
-        endpoint = plan.request.rdzv_endpoint
-        address = ["--rdzv_backend=c10d", f"--rdzv_endpoint={endpoint}", "--rdzv_id=npudoctor"]
-        address += [f"--rdzv_conf=is_host={int(plan.planned.node_rank == 0)}"]
-        address += [f"--local_addr={own}"] if (own := _address_towards(plan.master_addr)) else []
     nodes = [f"--nnodes={plan.planned.nnodes}", f"--node_rank={plan.planned.node_rank}", f"--nproc_per_node={ranks}"]
     if kind in ("torchrun", "torch_npu_run", "torch.distributed.launch"):
         module = {"torchrun": "torch.distributed.run", "torch_npu_run": "torch_npu.distributed.run"}.get(kind, kind)
@@ -249,17 +247,6 @@ def _command(plan: Plan, folder: str, worker: str) -> list[str]:
     return ["bash", script]
 
 
-def _address_towards(host: str) -> str | None:
-    """This node's address on the route to another; nothing is sent. Its name may resolve differently on other nodes."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError:
-        return None
-
-
 def marked(mark: str) -> list[int]:
     """The processes, zombies aside, that carry the run's mark."""
     needle = f"{MARK}={mark}".encode()
@@ -272,6 +259,25 @@ def marked(mark: str) -> list[int]:
                 if ours and is_alive(int(entry)):
                     found.append(int(entry))
     return found
+
+
+class Work:
+    """Whether processes work: they run, wait for a disk, or have used processor time since the last question."""
+
+    def __init__(self) -> None:
+        self._ticks: dict[int, int] = {}
+
+    def goes_on(self, pids: Iterable[int]) -> bool:
+        """Whether any of them does."""
+        goes_on = False
+        for pid in pids:
+            fields = _fields_of(pid)
+            if fields is None:
+                continue
+            ticks = int(fields[11]) + int(fields[12])
+            goes_on |= fields[0] in ("R", "D") or ticks > self._ticks.get(pid, ticks)
+            self._ticks[pid] = ticks
+        return goes_on
 
 
 def is_of(pid: int, uid: int) -> bool:
@@ -303,8 +309,14 @@ def is_alive(pid: int) -> bool:
 
 def state_of(pid: int) -> str | None:
     """The kernel's letter for the state of a process: R, S, D, T, Z; None without one."""
+    fields = _fields_of(pid)
+    return fields[0] if fields else None
+
+
+def _fields_of(pid: int) -> list[str] | None:
+    """What the kernel says of a process, from its state on (proc_pid_stat(5)); None without one."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
+            return file.read().rpartition(")")[2].split() or None
+    except OSError:
         return None

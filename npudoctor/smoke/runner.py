@@ -44,10 +44,16 @@ SETTLE_FOLLOWING_S = 0.7
 """The same where ranks only reported a lost peer."""
 
 SETTLE_STARTING_S = 3.0
-"""The same while other ranks are starting: they wait for no peer, and may fail on their own."""
+"""The same while other ranks are starting, and do nothing: they wait for no peer, and may fail on their own."""
+
+SETTLE_NODES_S = 5.0
+"""The same with several nodes where ranks only lost a peer: the launcher ends the others, except one that hangs."""
 
 REAP_S = 0.5
 """Seconds for a disconnected process to end; it may be writing a core dump."""
+
+LAUNCHER_S = 2.0
+"""Seconds for a launcher to print with which status a rank ended."""
 
 QUIET_S = 15.0
 """A rank heard of within this many seconds before the run's time limit counts as working."""
@@ -144,6 +150,9 @@ class _Run:
         self._watch = Watch(plan, os.path.join(folder, "socket"))
         self._launched: launch.Launched | None = None
         self._before: Mapping[str, tuple[float, tuple[int, ...]]] = {}
+        self._several_nodes = plan.planned.nnodes > 1
+        self._work = launch.Work()
+        self._worked_at = 0.0
 
     def events(self) -> Iterator[Event]:
         yield self._plan.planned
@@ -165,24 +174,21 @@ class _Run:
         failed_at: float | None = None
         while True:
             yield from self._watch.wait(TICK_S)
+            codes, launcher_is_gone = self._codes(), self._launcher_is_gone()
+            yield from self._watch.drain()  # a process that has ended has said all that it will
             if all(state.bye for state in states.values()):
                 self._say_farewell()
                 return False
             if self._sample is not None or any(state.holding for state in states.values()):
                 yield from self._look_at_cards()
             now = time.monotonic()
-            failed = blame.failed_ranks(states.values(), self._codes())
-            if not failed and self._launcher_is_gone():
+            self._note_who_was_ended()
+            failed = blame.failed_ranks(states.values(), codes)
+            if not failed and launcher_is_gone:
                 failed = [state.rank for state in states.values() if not state.bye]
             if failed:
                 failed_at = failed_at or now
-                known = all(states[rank].gone_at or states[rank].failed for rank in failed)
-                following = all(blame.follows(states[rank]) for rank in failed)
-                settle = SETTLE_CARDS_S if self._plan.planned.device == "npu" else SETTLE_S
-                settle = max(settle, SETTLE_FOLLOWING_S) if following or not known else settle
-                starting = any("launch" not in state.ended and not state.over for state in states.values())
-                settle = SETTLE_STARTING_S if starting else settle
-                if now > failed_at + settle or len(failed) == len(states):
+                if len(failed) == len(states) or self._has_settled(failed, failed_at, now):
                     yield from self._failures(failed)
                     return False
                 continue
@@ -199,6 +205,38 @@ class _Run:
                 yield from self._hangs(blame.Late(stage="", ranks=waiting, limit_s=limit))
                 return True
 
+    def _note_who_was_ended(self) -> None:
+        """Tell the ranks that their launcher ended from those that somebody else did."""
+        ended = [state for state in self._watch.ranks.values() if state.terminated_at and not state.by_launcher]
+        if not ended or self._plan.request.launcher in ("direct", "shell"):
+            return
+        told = blame.ended_by_launcher(log_tail(self._folder, "launcher.log", limit=1 << 16))
+        for state in ended:
+            state.by_launcher = self._plan.request.launcher == "spawn" or state.pid in told
+
+    def _has_settled(self, failed: Sequence[int], failed_at: float, now: float) -> bool:
+        """Whether the ranks that have not failed had time to say so."""
+        states = self._watch.ranks
+        known = all(states[rank].gone_at or states[rank].failed for rank in failed)
+        following = all(blame.follows(states[rank]) for rank in failed)
+        settle = SETTLE_CARDS_S if self._plan.planned.device == "npu" else SETTLE_S
+        settle = max(settle, SETTLE_FOLLOWING_S) if following or not known else settle
+        if following and self._several_nodes:
+            settle = SETTLE_NODES_S
+        if any("launch" not in state.ended and not state.over for state in states.values()):
+            settle = SETTLE_STARTING_S
+            limit_s = self._plan.planned.deadlines_s["launch"]
+            if self._work.goes_on(self._processes_of(failed)) and now < self._watch.began + limit_s:
+                self._worked_at = now
+        return now > max(failed_at, self._worked_at) + settle
+
+    def _processes_of(self, failed: Sequence[int]) -> list[int]:
+        """The processes of the ranks that have not failed, heard of or not."""
+        assert self._launched is not None
+        over = {self._watch.ranks[rank].pid for rank in failed}
+        direct = {process.pid for rank, process in self._launched.processes.items() if rank is None or rank in failed}
+        return [pid for pid in launch.marked(self._launched.mark) if pid not in over | direct]
+
     def _codes(self) -> dict[int | None, int | None]:
         """Exit codes of ranks that are our children."""
         assert self._launched is not None
@@ -206,10 +244,16 @@ class _Run:
 
     def _final_codes(self, failed: Sequence[int]) -> dict[int | None, int | None]:
         """The same after disconnected ranks have ended: a dying process closes its files first."""
-        until = time.monotonic() + REAP_S
+        direct = self._plan.request.launcher == "direct"
+        until = time.monotonic() + (REAP_S if direct else LAUNCHER_S)
         while True:
             codes = self._codes()
-            going = [rank for rank in failed if self._watch.ranks[rank].gone_at and rank in codes]
+            if not direct:
+                told = blame.exit_codes(log_tail(self._folder, "launcher.log", limit=1 << 16))
+                pids = {rank: state.pid or 0 for rank, state in self._watch.ranks.items()}
+                codes |= {rank: told.get(pid) for rank, pid in pids.items()}
+            states = self._watch.ranks
+            going = [rank for rank in failed if states[rank].gone_at and not states[rank].failed and rank in codes]
             if time.monotonic() > until or all(codes[rank] is not None for rank in going):
                 return codes
             time.sleep(0.01)
@@ -246,7 +290,15 @@ class _Run:
 
     def _failures(self, failed: list[int]) -> Iterator[Event]:
         states, codes = self._watch.ranks, self._final_codes(failed)
-        first = blame.firsts(failed, states)
+        first = blame.firsts(failed, states, several_nodes=self._several_nodes)
+        stacks: dict[int, str] = {}
+        hung: list[int] = []
+        if not first:
+            running = [rank for rank, state in states.items() if not state.over and state.pid is not None]
+            deaf = [rank for rank in running if rank not in failed] if self._several_nodes else []
+            stacks = self._stacks((*failed, *deaf))
+            hung = [*blame.hung_until_ended(failed, states, stacks), *deaf]
+            first, failed = frozenset(hung), [*failed, *deaf]
         for rank in sorted(failed, key=lambda rank: (rank not in first, rank)):
             event = blame.describe(
                 self._plan,
@@ -255,6 +307,8 @@ class _Run:
                 at_s=self._watch.now(),
                 folder=self._folder,
                 code=codes.get(rank),
+                stack=stacks.get(rank) if rank in hung else None,
+                hung=rank in hung,
             )
             yield self._with_launcher_log(event)
         yield from self._waiting(failed)
@@ -267,14 +321,11 @@ class _Run:
                 yield blame.describe(self._plan, state, first=False, at_s=at_s, folder=self._folder, waited=True)
 
     def _with_launcher_log(self, event: RankFailed) -> RankFailed:
-        """With a launcher, its log may say how the rank ended."""
+        """With a launcher, its log may say how the rank ended; what is known of its lines is no cause of this rank."""
         if event.cause not in (Cause.NO_START, Cause.EXIT) or self._plan.request.launcher == "direct":
             return event
         log = log_tail(self._folder, "launcher.log")
-        update: dict[str, object] = {"last_line": event.last_line or blame.last_line(log)}
-        if not event.codes and not event.pitfalls:
-            update["codes"], update["pitfalls"] = blame.known_of("", log)
-        return event.model_copy(update=update)
+        return event.model_copy(update={"last_line": event.last_line or blame.last_line(log)})
 
     def _wrong_worlds(self, wrong: list[int]) -> Iterator[Event]:
         for rank in wrong:
@@ -289,7 +340,7 @@ class _Run:
         yield Said(at_s=self._watch.now(), text=f"{what} timed out after {over.limit_s:g} s; collecting stacks")
         states = self._watch.ranks
         stacks = self._stacks(over.ranks)
-        first = blame.hung_first(over.ranks, states, stacks)
+        first = blame.hung_first(over.ranks, states, stacks, stage=over.stage, several_nodes=self._several_nodes)
         if not over.stage:  # the run's time limit does not blame a rank that was working until then
             first = frozenset(rank for rank in first if self._silent_s(states[rank]) > QUIET_S)
         for rank in sorted(over.ranks, key=lambda rank: (rank not in first, rank)):

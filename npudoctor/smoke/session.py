@@ -290,6 +290,7 @@ def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -
             reached=next((stage for stage in reversed(list(planned.deadlines_s)) if stage in stages), None),
             failed=failure.stage if failure else None,
             first=failure.first if failure else False,
+            cause=failure.cause if failure else None,
             first_loss=losses[0] if losses else None,
             last_loss=losses[-1] if losses else None,
             step_s=steps[len(steps) // 2] if steps else None,

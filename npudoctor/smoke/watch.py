@@ -21,10 +21,16 @@ from npudoctor.smoke.plan import Plan
 LINE_LIMIT = 1 << 20
 """A rank that sends more bytes than this without a newline is rejected."""
 
+DRAIN_S = 0.5
+"""Seconds after which messages of busy ranks are left for later."""
+
 
 @record(kw_only=True)
 class RankState:
-    """The state of one rank. Times are of time.monotonic; `number` counts its operations."""
+    """The state of one rank. Times are of time.monotonic; `number` counts its operations.
+
+    `terminated_at` is when it reported SIGTERM, `by_launcher` whether that came from its launcher.
+    """
 
     rank: int
     pid: int | None = None
@@ -39,6 +45,8 @@ class RankState:
     failed_at: float | None = None
     bye: bool = False
     gone_at: float | None = None
+    terminated_at: float | None = None
+    by_launcher: bool = False
     holding: bool = False
 
     @property
@@ -84,6 +92,12 @@ class Watch:
             else:
                 yield from self._receive(key.data)
 
+    def drain(self) -> Iterator[Event]:
+        """What has been sent until now, such as the last words of a process that is known to have ended."""
+        until = time.monotonic() + DRAIN_S
+        while self._selector.select(0) and time.monotonic() < until:
+            yield from self.wait(0)
+
     def release(self) -> None:
         """Release the ranks that hold their memory."""
         for connection in list(self._connections):
@@ -128,7 +142,7 @@ class Watch:
 
     def _heard(self, state: RankState, said: dict[str, Any], one: _Connection) -> Iterator[Event]:
         kind, rank, at_s = said["k"], state.rank, self.now()
-        state.heard = time.monotonic()
+        state.heard = time.monotonic() if kind != "ended" else state.heard
         if kind == "hello":
             state.pid, state.world = one.pid() or (None if self._plan.user else said["pid"]), said.get("world")
             yield RankStarted(at_s=at_s, rank=rank, pid=state.pid or 0, host=said.get("host"))
@@ -151,6 +165,8 @@ class Watch:
                 yield RankStage(at_s=at_s, rank=rank, stage=state.stage, outcome=Outcome.FAILED)
         elif kind == "bye":
             state.bye = True
+        elif kind == "ended":
+            state.terminated_at = time.monotonic()
         else:
             if kind == "measured" and said["name"] == "holding":
                 state.holding = True

@@ -497,6 +497,7 @@ def main(local_rank=None):
     if mine.fault.kind == "world-size":
         os.environ["WORLD_SIZE"] = str(told["world_size"] + 1)
     mine.link.say("hello", pid=os.getpid(), host=socket.gethostname(), world=os.environ.get("WORLD_SIZE"))
+    report_termination(mine.link, stacks)
     try:
         mine.run()
     except BaseException as problem:
@@ -511,6 +512,37 @@ def main(local_rank=None):
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)
+
+
+def report_termination(link, stacks):
+    """Report SIGTERM, with the stack at that moment, and end: a rank that its launcher ends is not the one that failed.
+
+    The C handler of the signal writes to a pipe that a thread reads, even while the main thread is in a library. The
+    signal is not blocked, because processes that a library starts would inherit that.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def forget():
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def wait():
+        while signal.SIGTERM not in os.read(reading, 64):
+            pass
+        try:
+            faulthandler.dump_traceback(file=stacks, all_threads=True)
+            stacks.flush()
+            link.say("ended")
+        finally:
+            os._exit(128 + signal.SIGTERM)
+
+    os.register_at_fork(after_in_child=forget)
+    waiter = threading.Thread(target=wait)
+    waiter.daemon = True
+    waiter.start()
 
 
 def bind_to_parent():

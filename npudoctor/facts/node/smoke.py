@@ -80,6 +80,7 @@ class SmokeRun:
     dtype: str
     strategy: str
     launcher: str
+    nnodes: int = 1
     planned: tuple[str, ...]
     cards: Mapping[int, str]
     notes: tuple[str, ...] = ()
@@ -175,6 +176,7 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         dtype=plan["dtype"],
         strategy=plan["strategy"],
         launcher=plan["launcher"],
+        nnodes=plan.get("nnodes") or 1,
         planned=tuple(plan["deadlines_s"]),
         cards={one["rank"]: one["card"] for one in plan["ranks"] if one.get("card")},
         notes=tuple(plan.get("notes") or ()),
