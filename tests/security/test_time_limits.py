@@ -5,6 +5,7 @@ Finding 4 of the review: expressions that hold the interpreter for minutes made 
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -213,7 +214,9 @@ def test_a_run_that_is_not_stuck_prints_and_ends_as_ever(tmp_path: Path) -> None
     assert len(json.loads(done.stdout)["results"]) > 20
     usage = run("check", "no.such-check", "--simulate", "sick-cards")
     assert (usage.returncode, usage.stderr.count("\n")) == (2, 1)
-    closed = subprocess.run(f"{NPUDOCTOR[0]} -m npudoctor {' '.join(words)} | head -c 1", shell=True, check=True)
+    closed = subprocess.run(
+        f"{shlex.quote(NPUDOCTOR[0])} -m npudoctor {' '.join(words)} | head -c 1", shell=True, check=True
+    )
     assert closed.returncode == 0
 
 
