@@ -19,11 +19,6 @@ from ._causes import as_evidence
 from ._pairing import cuda_build, torch_needed
 from .messages import python as messages
 
-_CUDA_ONLY = {
-    "bitsandbytes": None,
-    "xformers": messages.PINS_TORCH,
-    "flash-attn": messages.CANN_HAS_FLASH_ATTENTION,
-}
 _TRITON_BESIDE_FROM = "3.2.1"
 """From here on triton-ascend depends on triton and takes over at run time."""
 
@@ -79,14 +74,15 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
     if cuda_build(python) is not None:
         raise Unavailable(messages.TORCH_IS_CUDA.text(), blocked_by="python.torch")
     yield from _triton(python)
-    for name, detail in _CUDA_ONLY.items():
+    for package in knowledge.layout().cuda_packages:
+        name = package.distribution
         if name in python.distributions:
             version = python.distributions[name].version
             yield messages.CUDA_ONLY.finding(
                 subject="python",
                 package=name,
                 version=version,
-                detail=detail.text() if detail is not None else None,
+                detail=messages.CUDA_ONLY_NOTE.text(note=package.note) if package.note else None,
                 commands=(f"{python.executable} -m pip uninstall {name}",),
                 evidence=(Evidence(source=python.executable, expected="not installed", actual=f"{name} {version}"),),
             )

@@ -200,8 +200,7 @@ CUDA_ONLY = Message(
     hint="Uninstall it, unless a program requires it and uses another implementation on the NPU.",
     severity=Severity.WARNING,
 )
-PINS_TORCH = Sentence("Its kernels run on CUDA only, and it requires a torch version of its own.")
-CANN_HAS_FLASH_ATTENTION = Sentence("Its kernels run on CUDA only. CANN has its own flash attention.")
+CUDA_ONLY_NOTE = Sentence("Its kernels run on CUDA only. {note}")
 OF_ANOTHER_TORCH = Message(
     "python.conflicts/another-torch",
     summary="{package} {version} requires torch {required}; found {torch}",

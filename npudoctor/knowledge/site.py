@@ -47,13 +47,13 @@ KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "logs": ("path",),
         "packages": ("name",),
         "compiler_packages": ("distribution",),
+        "cuda_packages": ("distribution",),
     },
     "pitfalls": {"pitfalls": ("id",)},
     "stacks": {
         "frameworks": ("name",),
         "releases": ("framework", "release"),
         "chips": ("package", "family"),
-        "cuda_packages": ("package",),
     },
 }
 """What tells the rows of a list apart. Other parts of the tables are not a site's to change."""

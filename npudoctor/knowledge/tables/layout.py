@@ -59,6 +59,15 @@ class CompilerPackage:
 
 
 @record(frozen=True, kw_only=True)
+class CudaPackage:
+    """A Python distribution whose kernels run on CUDA alone; `note` is a sentence: what is used on an NPU."""
+
+    distribution: str
+    note: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@record(frozen=True, kw_only=True)
 class Package:
     """The file name of an installer, with `<version>`, `<arch>` and `<chip>` to fill in."""
 
@@ -79,6 +88,7 @@ class Layout:
     device_nodes: tuple[DeviceNode, ...]
     mounts: tuple[Mount, ...]
     compiler_packages: tuple[CompilerPackage, ...]
+    cuda_packages: tuple[CudaPackage, ...]
     packages: tuple[Package, ...]
     device_group: str
     more: Mapping[str, Any]
@@ -99,6 +109,7 @@ def load() -> Layout:
         device_nodes=table.rows(DeviceNode, data.pop("device_nodes")),
         mounts=table.rows(Mount, data.pop("mounts")),
         compiler_packages=table.rows(CompilerPackage, data.pop("compiler_packages")),
+        cuda_packages=table.rows(CudaPackage, data.pop("cuda_packages")),
         packages=table.rows(Package, data.pop("packages")),
         device_group=data.pop("device_group"),
         more=data,

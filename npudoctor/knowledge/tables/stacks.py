@@ -56,15 +56,6 @@ class ChipSupport:
 
 
 @record(frozen=True, kw_only=True)
-class CudaPackage:
-    """A distribution that runs on CUDA alone; `note` says what is used on an NPU in its place."""
-
-    package: str
-    note: str | None = None
-    sources: tuple[str, ...] = ()
-
-
-@record(frozen=True, kw_only=True)
 class Stacks:
     """The whole table. The releases of a framework stand newest first."""
 
@@ -72,7 +63,6 @@ class Stacks:
     frameworks: tuple[Framework, ...]
     releases: tuple[FrameworkRelease, ...]
     chips: tuple[ChipSupport, ...]
-    cuda_packages: tuple[CudaPackage, ...]
 
     def framework(self, name: str) -> Framework:
         """The framework of this name; raises KeyError for one that is not listed."""
@@ -104,7 +94,6 @@ def load(combinations: Combinations) -> Stacks:
         frameworks=table.rows(Framework, data["frameworks"]),
         releases=(*_of_vllm_ascend(combinations), *table.rows(FrameworkRelease, data["releases"])),
         chips=table.rows(ChipSupport, data["chips"]),
-        cuda_packages=table.rows(CudaPackage, data["cuda_packages"]),
     )
 
 
