@@ -29,7 +29,7 @@ def devices_are_mapped(
     Device nodes are mapped when the container is created, and cannot be added later. Without them npu-smi fails with
     -8005, and torch finds no NPU.
     """
-    managers = _managers(pci)
+    managers = managers_of(pci)
     there = [node.path for node in nodes.managers]
     missing = [path for path in managers if path not in there]
     usable = (*nodes.cards, *nodes.slices)
@@ -64,7 +64,7 @@ def devices_are_mapped(
         )
 
 
-def _managers(pci: PciCards | None) -> tuple[str, ...]:
+def managers_of(pci: PciCards | None) -> tuple[str, ...]:
     """The manager nodes that the family needs; those of most families where it is not known."""
     families = {card.family for card in pci.cards} if pci else set()
     known = knowledge.hardware().families

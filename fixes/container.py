@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.records import record
 from npudoctor.sdk import Note, Parameters, Refused, Step, fix
 
@@ -16,16 +18,29 @@ from . import messages
 @record(frozen=True)
 class RunCommand(Parameters):
     """`devices` are the device nodes to pass in, empty for all of this host; `image` what to start, `command` what to
-    run in it, `group` the number of the nodes' group for an image whose user is not root."""
+    run in it, `group` the number of the nodes' group for an image whose user is not root. `purpose` is `one-node`,
+    `several-nodes` or `inference`; the last two add /etc/hccn.conf, hccn_tool and the network of the host. Without it,
+    the job's variables, the installed packages and the name of the image decide."""
 
     devices: tuple[str, ...] = ()
     image: str = "IMAGE"
     command: tuple[str, ...] = ()
     group: str = ""
+    purpose: str = ""
+
+
+_PURPOSES = ("", "one-node", "several-nodes", "inference")
+_INFERENCE = ("vllm", "vllm-ascend", "sglang", "mindie", "mindie-llm")
 
 
 @fix("container.run-command", resolves=("container.devices",))
-def run_command(asked: RunCommand, nodes: DeviceNodes | None, container: Container | None) -> Iterator[Step | Note]:
+def run_command(
+    asked: RunCommand,
+    nodes: DeviceNodes | None,
+    container: Container | None,
+    cluster: Cluster | None,
+    python: PythonEnvironment | None,
+) -> Iterator[Step | Note]:
     """Print the command that starts the container with its NPUs.
 
     For docker run, compose and Kubernetes. It changes nothing.
@@ -44,9 +59,28 @@ def run_command(asked: RunCommand, nodes: DeviceNodes | None, container: Contain
         raise Refused(messages.NOT_AN_IMAGE.text(name=asked.image))
     if asked.group and not re.fullmatch(r"[1-9]\d{0,9}", asked.group):
         raise Refused(messages.NOT_A_GROUP_ID.text(group=asked.group))
-    one = stanzas.stanza(devices, asked.image, group=asked.group or None, command=asked.command)
+    if asked.purpose not in _PURPOSES:
+        raise Refused(messages.NOT_A_PURPOSE.text(purpose=asked.purpose), instead="--set purpose=several-nodes")
+    one = stanzas.stanza(
+        devices,
+        asked.image,
+        group=asked.group or None,
+        command=asked.command,
+        several_nodes=_needs_network(asked, cluster, python),
+    )
+    if one.host_network and not asked.purpose:
+        yield Note(messages.WITH_NETWORK.text())
     yield Note(messages.PLAIN_DOCKER.text(text=stanzas.docker(one)))
     yield Note(messages.ASCEND_RUNTIME.text(text=stanzas.ascend_runtime(one)))
     yield Note(messages.COMPOSE.text(text=stanzas.compose(one)))
     yield Note(messages.ASCEND_COMPOSE.text(text=stanzas.ascend_compose(one)))
     yield Note(messages.KUBERNETES.text(text=stanzas.kubernetes(one)))
+
+
+def _needs_network(asked: RunCommand, cluster: Cluster | None, python: PythonEnvironment | None) -> bool:
+    """Whether the job spans nodes, or is an inference stack, which moves caches between NPUs over their network."""
+    if asked.purpose:
+        return asked.purpose != "one-node"
+    packages = python.distributions if python is not None else {}
+    named = any(name in asked.image.lower() for name in ("vllm", "sglang", "mindie"))
+    return named or (cluster is not None and cluster.several) or any(name in packages for name in _INFERENCE)

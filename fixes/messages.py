@@ -8,6 +8,11 @@ NAME_DEVICES = Sentence("no device given")
 NOT_A_DEVICE_NODE = Sentence("not a device node: {path!r}")
 NOT_AN_IMAGE = Sentence("not the name of an image: {name!r}")
 NOT_A_GROUP_ID = Sentence("not a group id: {group!r}. `stat -c %g /dev/davinci_manager` prints it")
+NOT_A_PURPOSE = Sentence("not a purpose: {purpose!r}; expected one-node, several-nodes or inference")
+WITH_NETWORK = Sentence(
+    "For a job on several nodes or an inference stack: with /etc/hccn.conf, hccn_tool and the network of the host "
+    "(`--set purpose=one-node` leaves them out)."
+)
 PLAIN_DOCKER = Sentence("with plain Docker:\n{text}")
 ASCEND_RUNTIME = Sentence("or with the Ascend runtime:\n{text}")
 COMPOSE = Sentence("or with compose:\n{text}")

@@ -100,3 +100,45 @@ DEVICES_MISMATCH = Message(
 CHANGED_LATER = Sentence(
     "The variable was changed after the container was created, or further devices were mapped into the container."
 )
+
+# containers.complete
+
+NO_NPU_IN = Message(
+    "containers.complete/no-device",
+    summary="driver files but no NPU device in {count} running {count:container|containers}: {names}",
+    detail="Device nodes are mapped when a container is created. Programs in {count:this container|these containers} "
+    "find no NPU.",
+    hint="Recreate {count:it|them} with device nodes, if {count:it is|they are} meant to use NPUs.",
+    severity=Severity.INFO,
+    pitfall="P009",
+)
+NO_MANAGER_IN = Message(
+    "containers.complete/no-manager",
+    summary="NPU manager devices missing in {count} running {count:container|containers}: {names}",
+    detail="Without the manager devices no NPU can be opened in {count:this container|these containers}.",
+    hint="Recreate {count:it|them} with all device nodes.",
+    severity=Severity.WARNING,
+    pitfall="P009",
+)
+NO_DRIVER_FILES_IN = Message(
+    "containers.complete/no-driver-files",
+    summary="driver files not mounted into {count} running {count:container|containers} with NPUs: {names}",
+    detail="Without the libraries of the host's driver no program in {count:this container|these containers} can use "
+    "an NPU. A copy in the image fails after the next driver upgrade.",
+    hint="Recreate {count:it|them} with the driver files mounted from their original paths.",
+    severity=Severity.WARNING,
+    pitfall="P009",
+)
+NO_NETWORK_FILES_IN = Message(
+    "containers.complete/no-network-files",
+    summary="{paths} not mounted into {count} running {count:container|containers} with NPUs: {names}",
+    detail="A job on several nodes, and an inference stack that moves data between NPUs, reads the addresses of the "
+    "NPUs there. Jobs on one node run without.",
+    hint="Recreate {count:it|them} with these files mounted, if {count:its|their} jobs span nodes.",
+    severity=Severity.INFO,
+    pitfall="P027",
+)
+MORE_CONTAINERS = Sentence("{count} more")
+PROCESS_OF = Sentence("{container} ({runtime}, pid {pid})")
+NOT_FOUND = Sentence("not in the container")
+NONE_RUNS = Sentence("no running container uses an NPU")

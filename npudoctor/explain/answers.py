@@ -88,7 +88,7 @@ def of_memory(memories: Sequence[Memory]) -> Answer | None:
         f"of {one.total:.2f} GiB the job itself holds {one.own:.2f} and {one.free:.2f} are free; "
         f"{one.others:.2f} GiB are held beside it, no more than the runtime needs for this job"
     )
-    steps = ["use a smaller batch, sequence length or share of memory for the cache, or more NPUs for the model"]
+    steps = ["Use a smaller batch, sequence length or share of memory for the cache, or more NPUs for the model."]
     if one.is_fragmented:
         steps.insert(0, "export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True")
     title = "The job needs more memory than the NPU has; no other process holds it"
@@ -101,7 +101,7 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
     if refused:
         title = "Not the environment: an operator refused an argument of the program"
         steps: tuple[str, ...] = (
-            "correct the data type or shape in the program, or use a release of the framework that does",
+            "Correct the data type or shape in the program, or use a release of the framework that does.",
         )
         return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, str(refused.beside), steps, refused)
     if exceptions and is_of_packages(exceptions[0].found.what):
@@ -113,14 +113,14 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
         )
         steps = (
             "pip check",
-            "compare the releases of the framework and of its plug-ins with the framework's own table",
+            "Compare the releases of the framework and of its plug-ins with the framework's own table.",
         )
         return Answer(AnswerKind.PROGRAM_OR_PACKAGES, title, because, steps, one)
     if exceptions and is_own(exceptions[0].found.what):
         one = exceptions[0]
         title = f"Not the environment: the first exception is {one.found.what}"
         because = "the exception comes from the program's code or data; nothing in it speaks of the NPU or its software"
-        steps = ("read the traceback above this line; the last frame in your own code or configuration is the place",)
+        steps = ("Read the traceback above this line; the last frame in your own code or configuration is the place.",)
         return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, because, steps, one)
     return None
 

@@ -17,7 +17,7 @@ from npudoctor.facts import npu_smi
 from npudoctor.facts.cann import elf, startup_files
 from npudoctor.facts.driver import next_boot
 from npudoctor.facts.network import hccl_whitelist, rank_table
-from npudoctor.facts.node import launch
+from npudoctor.facts.node import launch, running_containers
 from npudoctor.facts.node.environment import kept_variables
 from npudoctor.facts.system import processes
 from npudoctor.host import ParseError, Unavailable
@@ -37,6 +37,7 @@ PLENTY_OF_FILES = 1 << 20
 _FREE = {"free": ("total", PLENTY_OF_BYTES), "files_free": ("files_total", PLENTY_OF_FILES)}
 _AWAKE = ("running", "idle")
 _VARIABLES = re.compile(r"/proc/[0-9]+/environ")
+_MOUNTS = re.compile(r"/proc/[0-9]+/mountinfo")
 
 
 @record(frozen=True, kw_only=True)
@@ -151,6 +152,8 @@ def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
     if _VARIABLES.fullmatch(path):
         kept = launch.parse_variables(content.decode("utf-8", "replace"))
         return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"
+    if _MOUNTS.fullmatch(path):
+        return running_containers.reduced(content.decode("utf-8", "replace")).encode()
     source = recorded_sources.file(
         path,
         notes.asked.get(path, {path}),

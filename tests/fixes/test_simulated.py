@@ -277,6 +277,31 @@ def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
         assert planned(host, "container.run-command", {"devices": [bad]}).refused is not None
 
 
+@pytest.mark.parametrize(
+    ("said", "params", "network"),
+    [
+        ({}, {}, False),
+        ({}, {"purpose": "several-nodes"}, True),
+        ({}, {"purpose": "inference"}, True),
+        ({}, {"image": "quay.io/ascend/vllm-ascend:v0.9.1"}, True),
+        ({"python": {"packages": {"vllm": "0.9.1"}}}, {}, True),
+        ({"environ": {"SLURM_NNODES": "4"}}, {}, True),
+        ({"environ": {"SLURM_NNODES": "4"}}, {"purpose": "one-node"}, False),
+    ],
+)
+def test_a_container_for_several_nodes_or_inference_gets_the_network(
+    said: dict[str, Any], params: dict[str, Any], network: bool
+) -> None:
+    made = planned(node(**said), "container.run-command", {"devices": ["/dev/davinci0"], **params})
+    commands = [note for note in made.notes if "\n" in note]
+    assert len(commands) == 5
+    for text in commands:
+        found = [word in text for word in ("/etc/hccn.conf", "hccn_tool")]
+        assert all(found) if network else not any(found)
+        assert any(word in text for word in ("--network=host", "network_mode: host", "hostNetwork: true")) is network
+        assert "16g" in text or "16Gi" in text
+
+
 def test_the_list_of_a_job_is_printed_and_no_file_is_changed() -> None:
     said = {"ASCEND_RT_VISIBLE_DEVICES": "3,1"}
     host = node(environ=said, files={"/root/.profile": "export ASCEND_RT_VISIBLE_DEVICES=3,1\n"})

@@ -15,6 +15,8 @@ SHM = "16g"
 class Stanza:
     """What a container needs: device nodes, the host's files (read only), and shared memory (`shm`, None for Docker's).
 
+    `host_network`: it uses the network of its host, as a job on several nodes does.
+
     `group` is the number of the device nodes' group, for an image whose user is not root; `command` is what runs
     instead of the image's own.
     """
@@ -26,6 +28,7 @@ class Stanza:
     name: str = "train"
     group: str | None = None
     command: tuple[str, ...] = ()
+    host_network: bool = False
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -47,11 +50,29 @@ def stanza(
     name: str = "train",
     group: str | None = None,
     command: tuple[str, ...] = (),
+    several_nodes: bool = False,
 ) -> Stanza:
-    """The stanza for these device nodes, with the mounts that plain Docker needs."""
-    plain = [one for one in knowledge.layout().mounts if one.plain and not one.several_nodes]
-    mounts = tuple((one.host, one.container) for one in plain)
-    return Stanza(devices=devices, mounts=mounts, image=image, shm=shm, name=name, group=group, command=command)
+    """The stanza for these device nodes, with the mounts that plain Docker needs.
+
+    `several_nodes` adds what a job on several nodes and most inference stacks need: hccn_tool, /etc/hccn.conf, and the
+    network of the host.
+    """
+    plain = [one for one in knowledge.layout().mounts if one.plain and (several_nodes or not one.several_nodes)]
+    return Stanza(
+        devices=devices,
+        mounts=tuple((one.host, one.container) for one in plain),
+        image=image,
+        shm=shm,
+        name=name,
+        group=group,
+        command=command,
+        host_network=several_nodes,
+    )
+
+
+def _network_files() -> tuple[tuple[str, str], ...]:
+    """What the ascend runtime does not mount by itself."""
+    return tuple((one.host, one.container) for one in knowledge.layout().mounts if one.plain and one.several_nodes)
 
 
 def docker(one: Stanza) -> str:
@@ -66,12 +87,14 @@ def docker(one: Stanza) -> str:
 def ascend_runtime(one: Stanza) -> str:
     """`docker run` with the ascend runtime, which passes nodes and files in by itself."""
     words = ["docker", "run", "--rm", f"--runtime={_runtime()}", "-e", f"ASCEND_VISIBLE_DEVICES={one.cards}"]
+    words += [f"-v={host}:{inside}:ro" for host, inside in _network_files() if one.host_network]
     return f"{shlex.join(words)} \\\n  {shlex.join([*_limits(one), one.image, *one.command])}\n"
 
 
 def _limits(one: Stanza) -> list[str]:
     """What a job needs besides: shared memory and locked memory; a terminal, where no command is named."""
     words = [f"--group-add={one.group}"] if one.group else []
+    words += ["--network=host"] if one.host_network else []
     words += [f"--shm-size={one.shm}", "--ulimit=memlock=-1"] if one.shm else []
     return words if one.command else [*words, "-it"]
 
@@ -91,6 +114,8 @@ def compose(one: Stanza) -> str:
 def ascend_compose(one: Stanza) -> str:
     """A service of a compose file, with the ascend runtime."""
     lines = [*_service(one), f"    runtime: {_runtime()}"]
+    if one.host_network:
+        lines += ["    volumes:", *(f"      - {host}:{inside}:ro" for host, inside in _network_files())]
     lines += ["    environment:", f'      ASCEND_VISIBLE_DEVICES: "{one.cards}"']
     return "\n".join(lines) + "\n"
 
@@ -99,6 +124,7 @@ def _service(one: Stanza) -> list[str]:
     lines = ["services:", f"  {one.name}:", f"    image: {one.image}"]
     lines += [f"    command: {json.dumps(one.command)}"] if one.command else []
     lines += [f'    group_add: ["{one.group}"]'] if one.group else []
+    lines += ["    network_mode: host"] if one.host_network else []
     lines += [f"    shm_size: {one.shm}", "    ulimits:", "      memlock: -1"] if one.shm else []
     return lines
 
@@ -106,6 +132,8 @@ def _service(one: Stanza) -> list[str]:
 def kubernetes(one: Stanza, resource: str = "huawei.com/Ascend910") -> str:
     """A pod; the device plugin passes the nodes in, the runtime class the driver's files."""
     count = len(one.numbers) or 1
+    files = _network_files() if one.host_network else ()
+    names = [path.rpartition("/")[2].replace("_", "-").replace(".", "-") for path, _ in files]
     size = (one.shm or SHM).upper().replace("G", "Gi")
     return "\n".join(
         [
@@ -113,13 +141,23 @@ def kubernetes(one: Stanza, resource: str = "huawei.com/Ascend910") -> str:
             "kind: Pod",
             f"metadata: {{name: {one.name}}}",
             "spec:",
+            *(["  hostNetwork: true"] if one.host_network else []),
             "  containers:",
             f"    - name: {one.name}",
             f"      image: {one.image}",
             "      resources:",
             f"        limits: {{{resource}: {count}}}",
-            "      volumeMounts: [{name: shm, mountPath: /dev/shm}]",
+            "      volumeMounts:",
+            "        - {name: shm, mountPath: /dev/shm}",
+            *(
+                f"        - {{name: {name}, mountPath: {inside}, readOnly: true}}"
+                for name, (_, inside) in zip(names, files, strict=True)
+            ),
             "  volumes:",
+            *(
+                f"    - {{name: {name}, hostPath: {{path: {path}, type: File}}}}"
+                for name, (path, _) in zip(names, files, strict=True)
+            ),
             f"    - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: {size}}}}}",
             "",
         ]
