@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts.node.container import DEVICE_LIST, Container, DeviceRules
@@ -11,9 +11,13 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.sdk import HEALTH, Evidence, Finding, FixOffer, check
 
+from ._places import Change, Place, engine_of, place_of
 from .messages import container as messages
+from .messages import places
 
 VISIBLE = "ASCEND_VISIBLE_DEVICES"
+NODES = "kubectl describe nodes  # where kubectl is set up: what the device plugin offers (huawei.com/…)"
+CLASSES = "kubectl get runtimeclass  # where kubectl is set up"
 
 
 @check("container.devices", tags=(HEALTH,), fix="container.run-command")
@@ -38,12 +42,14 @@ def devices_are_mapped(
         yield _no_cards(container, nodes, pci, managers, asked)
         return
     paths = tuple(node.path for node in usable)
+    change = recreate(container, (*paths, *managers))
     if missing:
         yield messages.MANAGER_MISSING.finding(
             subject="container",
             paths=missing,
             count=len(missing),
-            commands=run_commands(container, (*paths, *managers)),
+            hint=change.hint,
+            commands=change.commands,
             evidence=(Evidence(source="/dev", expected=", ".join(managers), actual=", ".join(there) or "none"),),
             fix=_offer(paths, managers),
         )
@@ -52,7 +58,8 @@ def devices_are_mapped(
         yield messages.DENIED.finding(
             subject="container",
             paths=denied,
-            commands=run_commands(container, (*paths, *managers)),
+            hint=change.hint,
+            commands=change.commands,
             evidence=(
                 Evidence(
                     source=DEVICE_LIST,
@@ -91,38 +98,49 @@ def _no_cards(
         pitfall = "P061"
         evidence.append(Evidence(source=VISIBLE, actual=asked))
         details.append(messages.VARIABLE_WITHOUT_RUNTIME.text(variable=VISIBLE))
-    hint = None
-    if _in_kubernetes(container):
-        hint = messages.REQUEST_NPUS.text(resources=knowledge.layout().more["kubernetes"]["resources"][0])
+    change = recreate(container, (*cards, *managers))
     return messages.NO_DEVICE.finding(
         subject="container",
         detail=" ".join(details),
-        hint=hint,
-        commands=run_commands(container, (*cards, *managers)),
+        hint=change.hint,
+        commands=change.commands,
         evidence=tuple(evidence),
         fix=_offer(cards, managers),
         pitfall=pitfall,
     )
 
 
-def _in_kubernetes(container: Container) -> bool:
-    return container.orchestrator == "Kubernetes" or container.runtime == "kubernetes"
+def recreate(
+    container: Container, devices: Iterable[str], files: Sequence[str] = (), *, several_nodes: bool = False
+) -> Change:
+    """How this container is started with these devices, and with the driver's files; `files` are those that it lacks.
 
-
-def run_commands(container: Container, devices: Iterable[str]) -> tuple[str, ...]:
-    """The corrected `docker run`: with plain Docker, and with the ascend runtime."""
-    if _in_kubernetes(container):
-        return ("kubectl describe node  # what the device plugin offers: huawei.com/…",)
-    tool = "podman" if container.runtime == "podman" else "docker"
-    passed = [f"--device={path}" for path in devices]
-    mounted = [
-        f"-v {one.host}:{one.container}:ro" for one in knowledge.layout().mounts if one.plain and not one.several_nodes
-    ]
+    With Docker or podman the whole command, with the ascend runtime too; in a pod, and in a notebook, a sentence.
+    """
+    devices = tuple(devices)
+    place = place_of(container)
+    if place is Place.NOTEBOOK:
+        request = places.SEND_FILES.text(paths=files) if files else places.SEND_DEVICES.text(paths=devices)
+        return Change(places.ASK_THE_OPERATOR.text(request=request), ())
+    if place is Place.POD:
+        if files:
+            return Change(places.POD_FILES.text(paths=files), (CLASSES,))
+        count = sum(path.startswith("/dev/davinci") and path[12:].isdigit() for path in devices) or 1
+        resource = knowledge.layout().more["kubernetes"]["resources"][0]
+        return Change(messages.REQUEST_NPUS.text(resource=resource, count=count), (NODES,))
+    mounts = [one for one in knowledge.layout().mounts if one.plain and (several_nodes or not one.several_nodes)]
+    words = [f"--device={path}" for path in devices]
+    words += [f"-v {one.host}:{one.container}:ro" for one in mounts]
+    more = ["--network=host", "--shm-size=16g"] if several_nodes else []
     numbers = [path.removeprefix("/dev/davinci") for path in devices if path.removeprefix("/dev/davinci").isdigit()]
-    runtime = knowledge.layout().more["runtime_name"]
-    return (
-        " ".join([f"{tool} run", *passed, *mounted, "IMAGE"]),
-        f"{tool} run --runtime={runtime} -e {VISIBLE}={','.join(numbers) or '0'} IMAGE  # or with the ascend runtime",
+    runtime = [f"--runtime={knowledge.layout().more['runtime_name']}", "-e", f"{VISIBLE}={','.join(numbers) or '0'}"]
+    runtime += [f"-v {one.host}:{one.container}:ro" for one in mounts if one.several_nodes]
+    return Change(
+        None,
+        (
+            places.WITH_OTHER_OPTIONS.text(command=" ".join([engine_of(container), "run", *words, *more])),
+            places.WITH_ASCEND_RUNTIME.text(command=" ".join([engine_of(container), "run", *runtime, *more])),
+        ),
     )
 
 

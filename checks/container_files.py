@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts.driver.install import DriverInstall, LoadedModules
@@ -17,9 +17,11 @@ from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.versions import DriverVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
 
-from .container import VISIBLE, run_commands
+from ._places import Change
+from .container import VISIBLE, recreate
 from .messages import container as messages
 
+ON_HOST = "cat /etc/ascend_install.info  # on the host: where the driver is installed"
 _NOTHING = ("void", "none")
 
 
@@ -59,11 +61,14 @@ def driver_files_are_mounted(
         yield _of_another_driver(*other, driver, container, nodes)
     for_several = [mounted for mounted in lacking if mounted.mount.several_nodes]
     if for_several and plan is not None and plan.several:
+        paths = [mounted.mount.container for mounted in for_several]
+        change = _recreate(container, nodes, paths, several_nodes=True)
         yield messages.NETWORK_FILES.finding(
             subject="container",
-            paths=[mounted.mount.container for mounted in for_several],
+            paths=paths,
             count=len(for_several),
-            commands=_commands(container, nodes),
+            hint=change.hint,
+            commands=change.commands,
             evidence=(*_not_found(for_several), *_of_plan(plan)),
             fix=_offer(nodes),
         )
@@ -109,13 +114,21 @@ def _wrong_files(
     )
     detail = messages.ONLY_DCMI.text(count=len(bad)) if severity is not Severity.ERROR else None
     pitfall = "P060" if bad[0][0].is_misplaced else None
-    commands, fix = _commands(container, nodes), _offer(nodes)
+    fix = _offer(nodes)
+    change = _recreate(container, nodes, [mounted.mount.host for mounted, _ in bad])
+    hint, commands = change.hint, change.commands
+    misplaced = [mounted.mount.host for mounted, _ in bad if mounted.is_misplaced]
+    if misplaced and hint is None:
+        # The mount itself is the fault: the same command would make the same directory again.
+        hint = messages.FIND_ON_HOST.text(paths=misplaced, count=len(misplaced))
+        commands = (messages.LOOK_ON_HOST.text(paths=" ".join(misplaced)), ON_HOST, *commands)
     if all(mounted.kind is None for mounted, _ in bad):
         return messages.NOT_MOUNTED.finding(
             subject="container",
             severity=severity,
             paths=[mounted.path for mounted, _ in bad],
             detail=detail,
+            hint=hint,
             commands=commands,
             evidence=evidence,
             fix=fix,
@@ -126,6 +139,7 @@ def _wrong_files(
         files=[f"{mounted.path} ({why})" for mounted, why in bad],
         count=len(bad),
         detail=detail,
+        hint=hint,
         commands=commands,
         evidence=evidence,
         fix=fix,
@@ -170,11 +184,13 @@ def _of_another_driver(
     container: Container,
     nodes: DeviceNodes | None,
 ) -> Finding:
+    change = _recreate(container, nodes)
     return messages.OTHER_DRIVER.finding(
         subject="container",
         container=own,
         host=running,
-        commands=_commands(container, nodes),
+        hint=change.hint,
+        commands=change.commands,
         evidence=(
             Evidence(source=driver.path if driver is not None else "version.info", expected=running, actual=own),
             Evidence(source=f"/sys/module/{module}/version", actual=running),
@@ -183,8 +199,10 @@ def _of_another_driver(
     )
 
 
-def _commands(container: Container, nodes: DeviceNodes | None) -> tuple[str, ...]:
-    return run_commands(container, _devices(nodes))
+def _recreate(
+    container: Container, nodes: DeviceNodes | None, files: Sequence[str] = (), *, several_nodes: bool = False
+) -> Change:
+    return recreate(container, _devices(nodes), files or (LIBRARIES,), several_nodes=several_nodes)
 
 
 def _devices(nodes: DeviceNodes | None) -> list[str]:
@@ -212,13 +230,15 @@ def visible_devices_match(container: Container, nodes: DeviceNodes, environment:
     more, less = sorted(here - wanted), sorted(wanted - here)
     marker, _, value = str(knowledge.layout().more["runtime_marker"]).partition("=")
     in_force = environment.get(marker) == value
+    change = recreate(container, [*(f"/dev/davinci{number}" for number in sorted(wanted)), *_managers(nodes)])
     yield messages.DEVICES_MISMATCH.finding(
         subject="container",
         variable=VISIBLE,
         value=asked,
         count=len(here),
         detail=messages.CHANGED_LATER.text() if in_force else None,
-        commands=run_commands(container, [*(f"/dev/davinci{number}" for number in sorted(wanted)), *_managers(nodes)]),
+        hint=change.hint,
+        commands=change.commands,
         evidence=(
             Evidence(source=VISIBLE, actual=asked),
             Evidence(

@@ -9,13 +9,17 @@ from npudoctor.facts.driver.firmware_match import FirmwareMatch
 from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
 from npudoctor.facts.driver.version_files import InstallRecord
 from npudoctor.facts.node.container import Container
-from npudoctor.facts.node.container_mounts import NPU_SMI, ContainerMounts
+from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts
 from npudoctor.facts.node.context import CardPresence, DriverStack
 from npudoctor.facts.node.device_access import DeviceAccess
+from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
+from ._places import Place, place_of, start_again
+from .container import recreate
 from .messages import driver as messages
+from .messages import places
 
 SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")
 KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
@@ -103,12 +107,23 @@ def _missing(container: Container | None, mounts: ContainerMounts | None) -> Fin
             commands=(f"ls -l {' '.join(_PLACES)}", "find / -xdev -name npu-smi -type f 2>/dev/null"),
             evidence=evidence,
         )
-    mounted = (NPU_SMI, "/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
+    mounted = [NPU_SMI, "/usr/local/dcmi", LIBRARIES]
+    options = [f"-v {path}:{path}:ro" for path in mounted]
+    change = start_again(
+        container,
+        *options,
+        pod=places.POD_FILES.text(paths=mounted),
+        request=places.SEND_FILES.text(paths=mounted),
+    )
+    hint, commands = change.hint or messages.MOUNT_SMI.text(), change.commands
+    if is_folder and change.hint is None:
+        # The mount itself is the fault: the same command would make the same directory again.
+        hint = messages.FIND_SMI_ON_HOST.text(path=NPU_SMI)
+        place = f"-v $(command -v npu-smi):{NPU_SMI}:ro"
+        commands = start_again(container, place, *options[1:], pod="", request="").commands
+        commands = ("command -v npu-smi  # on the host", *commands)
     return messages.SMI_MISSING.finding(
-        detail=messages.SMI_OF_THE_HOST.text(),
-        hint=messages.MOUNT_SMI.text(),
-        commands=(" ".join(["docker run", *(f"-v {path}:{path}:ro" for path in mounted), "…"]),),
-        evidence=evidence,
+        detail=messages.SMI_OF_THE_HOST.text(), hint=hint, commands=commands, evidence=evidence
     )
 
 
@@ -116,10 +131,14 @@ def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None) -> 
     failure = answer.failure
     code = knowledge.errors().code(failure.ret) if failure and failure.ret is not None else None
     hint = None
-    commands = ("lsmod | grep drv_", KERNEL_LOG, "ls -l /dev/davinci*")
+    commands: tuple[str, ...] = ("lsmod | grep drv_", KERNEL_LOG, "ls -l /dev/davinci*")
     if container is not None:
         hint = messages.CHECK_ON_HOST.text()
-        commands = ("npu-smi info  # on the host", "docker ps  # on the host", "ls -l /dev/davinci*")
+        commands = ("npu-smi info  # on the host", "npudoctor check containers  # on the host, as root")
+        if place_of(container) is Place.NOTEBOOK:
+            hint = places.ASK_THE_OPERATOR.text(request=places.SEND_CHECK.text(reason=reason))
+            commands = ()
+        commands = (*commands, "ls -l /dev/davinci*")
     source = f"{answer.path or 'npu-smi'} info"
     evidence = (Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line),)
     pitfall = _PITFALLS.get(failure.cause if failure else "", "P009" if container else "P031")
@@ -147,6 +166,7 @@ def driver_is_installed_and_loaded(
     container: Container | None,
     cards: CardPresence,
     record: InstallRecord | None,
+    nodes: DeviceNodes | None,
 ) -> Iterator[Finding]:
     """Ascend driver installed and kernel modules loaded.
 
@@ -159,8 +179,11 @@ def driver_is_installed_and_loaded(
     folder = f"{driver.prefix}/driver/lib64"
     if container is not None:
         if not (driver.is_there or tool):
+            devices = [node.path for node in (*nodes.cards, *nodes.managers)] if nodes else ()
+            change = recreate(container, devices, [folder])
             yield messages.NOT_MOUNTED.finding(
-                commands=("docker run -v /usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64:ro …",),
+                hint=change.hint,
+                commands=change.commands,
                 evidence=(Evidence(source=folder, expected="libraries", actual="not found"),),
             )
     elif not (driver.is_there or loaded or works):
@@ -306,8 +329,13 @@ def _denied(access: DeviceAccess, record: InstallRecord | None, container: Conta
         hint = messages.MODE_DENIES.text(user=user.name, group=group)
         commands = ("ls -l /dev/davinci* /dev/devmm_svm /dev/hisi_hdc",)
     elif container is not None:
-        hint = messages.ADD_GROUP_IN_CONTAINER.text(gid=access.gid)
-        commands = (f"docker run --group-add {access.gid} …", f"supplementalGroups: [{access.gid}]  # Kubernetes")
+        change = start_again(
+            container,
+            f"--group-add={access.gid}",
+            pod=places.POD_GROUP.text(gid=access.gid),
+            request=places.SEND_GROUP.text(gid=access.gid),
+        )
+        hint, commands = change.hint or messages.ADD_GROUP_IN_CONTAINER.text(gid=access.gid), change.commands
     return messages.NO_ACCESS.finding(
         user=user.name,
         count=len(access.denied),

@@ -16,7 +16,9 @@ from npudoctor.facts.system.sysctl import LAST_FILE, Setting, SysctlFiles
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._owners import need_several
+from ._places import start_again
 from .messages import hccl as messages
+from .messages import places
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
@@ -147,9 +149,14 @@ def _unreserved(
     united = kernel.reserved | ports.possible
     commands: tuple[str, ...] = _reserve(united, files if container is None else None)
     hint = None
-    if own_network:
-        hint = messages.RESERVE_AT_START.text()
-        commands = (f"docker run --sysctl {KEY}={united} …",)
+    if container is not None and own_network:
+        change = start_again(
+            container,
+            f"--sysctl {KEY}={united}",
+            pod=places.POD_PORTS.text(key=KEY, value=united),
+            request=places.SEND_PORTS.text(key=KEY, value=united),
+        )
+        hint, commands = change.hint or messages.RESERVE_AT_START.text(), change.commands
     elif container is not None:
         hint = messages.RESERVE_ON_HOST.text()
     expected = ports.certain if certain else ports.possible

@@ -12,7 +12,9 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, Severity, check
 
+from ._places import Change, start_again
 from .messages import hccl as messages
+from .messages import places
 
 MASTER = "MASTER_ADDR"
 PLACES = ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID")
@@ -45,16 +47,24 @@ def own_name_leads_to_the_network(
             if one.up and not one.loopback and not one.virtual
             for address in one.of_family(4)
         ),
-        "<address>",
+        None,
     )
-    line = f"{own.line_number}s/^[^[:space:]]*/{reachable}/"
+    change = Change(None, ("ip -brief address",))
+    if reachable is not None:
+        line = f"{own.line_number}s/^[^[:space:]]*/{reachable}/"
+        change = Change(None, (f"sudo sed -i '{line}' {PATH}", f"getent hosts {own.name}"))
+        if container is not None:
+            change = start_again(
+                container,
+                f"--add-host {own.name}:{reachable}",
+                pod=places.POD_HOSTS.text(name=own.name, address=reachable),
+                request=places.SEND_HOSTS.text(name=own.name, address=reachable),
+            )
     yield messages.NAME_IS_LOOPBACK.finding(
         name=own.name,
         address=own.address,
-        commands=(
-            f"sudo sed -i '{line}' {PATH}" if container is None else f"docker run --add-host {own.name}:{reachable} …",
-            f"getent hosts {own.name}",
-        ),
+        hint=change.hint,
+        commands=change.commands,
         evidence=(
             Evidence(
                 source=f"{PATH}:{own.line_number}",
@@ -85,7 +95,7 @@ def _master_is_loopback(environment: JobEnvironment, cluster: Cluster) -> Iterat
         name=MASTER,
         value=named,
         severity=Severity.WARNING if place is None else None,
-        commands=(f"export {MASTER}=<address of rank 0's node>",),
+        commands=(f"export {MASTER}=ADDRESS  # ADDRESS: that of rank 0's node",),
         evidence=(
             Evidence(source=MASTER, expected=messages.REACHABLE_ADDRESS.text(), actual=named),
             _several(cluster),

@@ -10,6 +10,7 @@ from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Presence
+from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.limits import UNLIMITED, Limit, Limits
 from npudoctor.facts.system.memory import HugePages, Memory
@@ -27,7 +28,9 @@ from npudoctor.sdk import (
     check,
 )
 
+from ._places import Change, start_again
 from ._quantities import size_text
+from .messages import places
 from .messages import system as messages
 
 GIB = 1 << 30
@@ -147,12 +150,10 @@ def shared_memory_is_enough(
     if not shared.mounted:
         commands = (f"sudo mkdir -p {SHARED_MEMORY}", f"sudo mount -t tmpfs -o size=16g tmpfs {SHARED_MEMORY}")
     hint = None
-    if container is not None and (container.orchestrator == "Kubernetes" or container.runtime == "kubernetes"):
-        hint = messages.SHM_OF_POD.text()
-        commands = ()
-    elif container is not None:
-        hint = messages.SHM_OF_CONTAINER.text()
-        commands = (f"{'podman' if container.runtime == 'podman' else 'docker'} run --shm-size=16g …",)
+    if container is not None:
+        request = places.SEND_SHM.text(size=size_text(shared.total_bytes))
+        change = start_again(container, "--shm-size=16g", pod=places.POD_SHM.text(), request=request)
+        hint, commands = change.hint or messages.SHM_OF_CONTAINER.text(), change.commands
     severity = severity if _used_for_cards(found) else Severity.INFO
     expected = messages.SHM_SIZES.text(least=size_text(least), several=size_text(SHM_SEVERAL.of(options) * GIB))
     if not shared.mounted:
@@ -171,7 +172,7 @@ def shared_memory_is_enough(
         hint=hint,
         commands=commands,
         evidence=(Evidence(source=SHARED_MEMORY, expected=expected, actual=size_text(shared.total_bytes)),),
-        fix=FixOffer(id="system.shm", params={"size": "16g"}),
+        fix=FixOffer(id="system.shm", params={"size": "16g"}) if container is None else None,
     )
 
 
@@ -181,6 +182,7 @@ def limits_are_high_enough(
     cards: Chips | None,
     cluster: Cluster | None,
     container: Container | None,
+    user: Asker | None,
     found: Presence | None,
     options: Options,
 ) -> Iterator[Finding]:
@@ -194,33 +196,52 @@ def limits_are_high_enough(
     tasks = int(TASKS.of(options)) * max(1, cards.count if cards else 1)
     files, lockable = int(FILES.of(options)), int(LOCKED.of(options) * GIB)
     if limits.nofile is not None and not limits.nofile.allows(files):
-        yield _low(messages.NOFILE_LOW, "nofile", limits.nofile, files, worst, container)
+        yield _low(messages.NOFILE_LOW, "nofile", limits.nofile, files, worst, container, user)
     if limits.nproc is not None and not limits.nproc.allows(tasks):
-        yield _low(messages.NPROC_LOW, "nproc", limits.nproc, tasks, worst, container)
+        yield _low(messages.NPROC_LOW, "nproc", limits.nproc, tasks, worst, container, user)
     if limits.memlock is not None and not limits.memlock.allows(lockable):
-        yield _low(messages.MEMLOCK_LOW, "memlock", limits.memlock, lockable, locked, container)
+        yield _low(messages.MEMLOCK_LOW, "memlock", limits.memlock, lockable, locked, container, user)
     if limits.pids_max is not None and limits.pids_max < tasks:
         expected = messages.AT_LEAST.text(least=tasks)
+        change = Change(None, (messages.SERVICE_LIMIT.text(),))
+        if container is not None:
+            request = places.SEND_LIMIT.text(name="pids.max", value=tasks, limit=limits.pids_max)
+            change = start_again(container, "--pids-limit=-1", pod=places.POD_PIDS.text(), request=request)
         yield messages.PIDS_LOW.finding(
             limit=limits.pids_max,
             least=tasks,
             severity=worst,
-            commands=("docker run --pids-limit=-1 …",) if container is not None else (),
+            hint=change.hint,
+            commands=change.commands,
             evidence=(Evidence(source="pids.max", expected=expected, actual=str(limits.pids_max)),),
         )
 
 
 def _low(
-    message: Message, name: str, limit: Limit, wanted: int, severity: Severity, container: Container | None
+    message: Message,
+    name: str,
+    limit: Limit,
+    wanted: int,
+    severity: Severity,
+    container: Container | None,
+    user: Asker | None,
 ) -> Finding:
     in_bytes = name == "memlock"
     value = "unlimited" if in_bytes else str(1 << 20)
-    hint = None
+    # pam_limits(8): the line of `*` does not apply to root, who needs one of his own.
+    who = "root" if user is None or user.user.uid == 0 else "*"
+    change = Change(None, (f"echo '{who} - {name} {value}' | sudo tee -a {OUR_LIMITS}  # then log in again",))
     if container is not None:
-        hint = messages.RESTART_WITH_LIMIT.text()
-        command = f"docker run --ulimit {name}={UNLIMITED if in_bytes else value} …"
-    else:
-        command = f"echo '* - {name} {value}' | sudo tee -a {OUR_LIMITS}  # then log in again"
+        wanted_text = size_text(wanted) if in_bytes else str(wanted)
+        change = start_again(
+            container,
+            f"--ulimit {name}={UNLIMITED if in_bytes else value}",
+            pod=places.POD_LIMIT.text(setting=f"Limit{name.upper()}"),
+            request=places.SEND_LIMIT.text(
+                name=name, value=wanted_text, limit=size_text(limit.hard) if in_bytes else limit.hard
+            ),
+        )
+    hint = change.hint or (messages.RESTART_WITH_LIMIT.text() if container is not None else None)
     soft, hard, least = (size_text(number) if in_bytes else str(number) for number in (limit.soft, limit.hard, wanted))
     expected, actual = messages.AT_LEAST.text(least=least), messages.SOFT_AND_HARD.text(soft=soft, hard=hard)
     return message.finding(
@@ -228,9 +249,9 @@ def _low(
         least=least,
         severity=severity,
         hint=hint,
-        commands=(command,),
+        commands=change.commands,
         evidence=(Evidence(source=f"ulimit {name}", expected=expected, actual=actual),),
-        fix=FixOffer(id="system.limits", params={"limits": {name: value}}),
+        fix=FixOffer(id="system.limits", params={"limits": {name: value}}) if container is None else None,
     )
 
 

@@ -11,7 +11,7 @@ NO_DEVICE = Message(
     pitfall="P009",
 )
 REQUEST_NPUS = Sentence(
-    "Request NPUs for the pod (resources.limits: {resources}: 8); the device plugin maps them into it."
+    "Request NPUs for the pod (resources.limits: {resource}: {count}); the device plugin maps them into it."
 )
 MAPPED_AT_CREATION = Sentence("Device nodes are mapped when a container is created, and cannot be added later.")
 NODE_IS_A_DIRECTORY = Sentence(
@@ -56,6 +56,11 @@ WRONG_MOUNT = Message(
     hint="Recreate the container on the host with all driver files mounted from their original paths.",
     pitfall="P009",
 )
+FIND_ON_HOST = Sentence(
+    "The host has no {paths}, so that a directory was made in {count:its|their} place. Find the {count:file|files} on "
+    "the host first, and mount from there."
+)
+LOOK_ON_HOST = Sentence("ls -ld {paths}  # on the host")
 ONLY_DCMI = Sentence("npu-smi works without {count:it|them}. Programs that read the NPUs through DCMI do not.")
 DIRECTORY_FOR_FILE = Sentence("a directory: the host has nothing at the mounted path")
 FILE_FOR_DIRECTORY = Sentence("a file")

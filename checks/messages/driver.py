@@ -15,6 +15,10 @@ SMI_OF_THE_HOST = Sentence(
     "A container gets npu-smi from its host. Without it, the health, memory and processes of the NPUs are unknown."
 )
 MOUNT_SMI = Sentence("Recreate the container with npu-smi and the driver libraries mounted from the host.")
+FIND_SMI_ON_HOST = Sentence(
+    "The host has no {path}, so that Docker made a directory of this name. Find npu-smi on the host first, and mount "
+    "it from there."
+)
 SMI_IS_A_DIRECTORY = Sentence("{path} is a directory: on the host, npu-smi is at another path")
 SMI_NOT_EXECUTABLE = Message(
     "driver.npu-smi/not-executable",

@@ -51,7 +51,6 @@ SHM_NOT_MOUNTED = Message(
     hint="Mount a tmpfs on it. It uses memory only for what it contains.",
     pitfall="P062",
 )
-SHM_OF_POD = Sentence("Give the pod an emptyDir with medium: Memory on /dev/shm.")
 SHM_OF_CONTAINER = Sentence("Start the container again with more.")
 SHM_SIZES = Sentence("{least}; {several} for several NPUs")
 NOT_MOUNTED = Sentence("not mounted")
@@ -78,6 +77,7 @@ MEMLOCK_LOW = Message(
 )
 RESTART_WITH_LIMIT = Sentence("Start the container again with a higher limit.")
 SOFT_AND_HARD = Sentence("{soft} soft, {hard} hard")
+SERVICE_LIMIT = Sentence("systemctl status $$  # the service or slice of this shell; TasksMax= in it is the limit")
 PIDS_LOW = Message(
     "system.limits/pids",
     summary="Limit of the control group on processes and threads too low: {limit}, required {least}",

@@ -58,7 +58,7 @@ def test_a_variable_that_only_the_ascend_runtime_reads_is_the_clue() -> None:
 
 def test_a_pod_is_told_to_request_cards() -> None:
     finding = run({}, runtime="kubernetes").findings[0]
-    assert finding.hint is not None and "huawei.com/Ascend910: 8" in finding.hint
+    assert finding.hint is not None and "huawei.com/Ascend910: 2" in finding.hint
 
 
 def test_a_node_that_was_passed_as_a_volume_is_a_folder() -> None:

@@ -268,7 +268,7 @@ def test_a_stranger_is_told_the_group_and_the_command(node: Nodes) -> None:
 
 def test_in_a_container_the_number_of_the_group_counts(node: Nodes) -> None:
     finding = only(node(user=STRANGER, container={}).check("driver.access"))
-    assert "--group-add 1000" in finding.commands[0]
+    assert "--group-add=1000" in finding.commands[0]
 
 
 def test_a_member_whom_the_mode_keeps_out_is_told_of_the_mode(node: Nodes) -> None:

@@ -96,7 +96,7 @@ def test_shared_memory_is_judged_by_the_cards_that_need_it(gib: float, cards: in
 def test_a_container_is_given_more_at_its_start_and_a_pod_by_a_volume() -> None:
     inside = run("system.shm", mounts=shm(0.0625), container=IN_DOCKER).findings[0]
     assert inside.summary == "/dev/shm too small: 64 MiB"
-    assert inside.commands == ("docker run --shm-size=16g …",)
+    assert inside.commands == ("docker run --shm-size=16g IMAGE  # IMAGE and all other options as before",)
     pod = run("system.shm", mounts=shm(0.0625), container=IN_DOCKER, environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert pod.findings[0].hint is not None and "emptyDir" in pod.findings[0].hint
 

@@ -16,6 +16,9 @@ DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"
 MARKS = {"/run/.containerenv": "podman", "/.dockerenv": "docker"}
 """Files that a runtime leaves in its containers."""
 
+_NOTEBOOK_USERS = ("ma-user", "jovyan")
+"""The users that ModelArts and JupyterHub give to notebooks."""
+
 # Texts and not patterns: what a healthy node never needs is not compiled each time a check starts.
 _OF_ANY_NAMESPACE = "(lo|eth|net|tunl|sit|ip6tnl|ip6_vti|ip_vti|ip6gre|gretap|gre|erspan|dummy|ifb|teql)[0-9]*"
 """Names that an interface may have in a container's own network; any other belongs to a host."""
@@ -24,12 +27,14 @@ _OF_ANY_NAMESPACE = "(lo|eth|net|tunl|sit|ip6tnl|ip6_vti|ip_vti|ip6gre|gretap|gr
 @record(frozen=True, kw_only=True)
 class Container:
     """The container around this process. `cgroup` is v1 or v2; `host_network` is None where it cannot be told;
-    `orchestrator` is Kubernetes, Slurm, ModelArts or Volcano, None without one."""
+    `orchestrator` is Kubernetes, Slurm, ModelArts or Volcano, None without one; `notebook` tells whether a platform for
+    notebooks started it, whose user cannot change how."""
 
     runtime: str
     cgroup: str | None = None
     host_network: bool | None = None
     orchestrator: str | None = None
+    notebook: bool = False
 
 
 @record(frozen=True)
@@ -147,4 +152,5 @@ def container(host: Host, interfaces: Interfaces | None, environment: JobEnviron
             names, {name: host.read_link(f"/sys/class/net/{name}") for name in names}, hosts_file, host.about.hostname
         ),
         orchestrator=orchestrator_of(environment or {}),
+        notebook=host.user.name in _NOTEBOOK_USERS,
     )
