@@ -59,7 +59,7 @@ def ports_work_alike(fabric: CardFabric, options: Options) -> Iterator[Finding]:
 def _fec(fabric: CardFabric) -> Iterator[Finding]:
     counts = Counter(fabric.fec.values())
     for device, mode in fabric.fec.items():
-        off = mode.lower().startswith(("no ", "off", "none"))
+        off = mode.lower().startswith(("no ", "off", "none", "bypass"))
         usual = counts.most_common(1)[0][0]
         odd = 2 * counts[mode] < len(fabric.fec)
         if not (off or odd):

@@ -18,6 +18,8 @@ BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
 RECOVER = "hccn_tool -i {} -cfg recovery  # as root: apply /etc/hccn.conf again"
 
 _UNSET = ("Init",)
+_NO_VERDICT = ("Detect ip set", "Unknown")
+"""What a port says that has just been given a detect address, or that cannot tell."""
 """What net health says where no address to detect is set."""
 
 
@@ -168,7 +170,7 @@ def _odd_gateways(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
 
 
 def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> Iterator[Finding]:
-    odd = {device: status for device, status in health.statuses.items() if status != "Success"}
+    odd = {device: status for device, status in health.statuses.items() if status not in ("Success", *_NO_VERDICT)}
     everywhere = len(odd) == len(links.statuses) and len(set(odd.values())) == 1
     if not odd:
         return

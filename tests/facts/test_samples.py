@@ -111,6 +111,11 @@ INFERRED = {
     ("hccn-optical", "present"),
     ("hccn-route", "routes"),
     ("hccn-status", "link_detected"),
+    ("hccn-speed", "speed_mbps"),  # of 950, which prints Gbit/s
+    ("hccn-speed", "speeds_mbps"),
+    ("hccn-speed", "ports"),
+    ("hccn-link-stat", "records"),  # of 950, which prints LINK_UP
+    ("hccn-link-stat", "last_state"),
     ("hccn-conf", "cards"),  # a setting that comes twice is joined
 }
 

@@ -7,6 +7,8 @@ from npudoctor.facts.hccn.answers import Link as Link
 from npudoctor.facts.hccn.answers import NetDetect as NetDetect
 from npudoctor.facts.hccn.answers import NetHealth as NetHealth
 from npudoctor.facts.hccn.answers import Ping as Ping
+from npudoctor.facts.hccn.answers import PortFec as PortFec
+from npudoctor.facts.hccn.answers import PortSpeed as PortSpeed
 from npudoctor.facts.hccn.answers import Speed as Speed
 from npudoctor.facts.hccn.answers import Vnic as Vnic
 from npudoctor.facts.hccn.answers import parse_fec as parse_fec

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
-from npudoctor.facts.hccn.lines import is_elided, not_an_answer, pairs_of, parse_failure
+from npudoctor.facts.hccn.lines import is_elided, not_an_answer, pairs_of, parse_failure, rows_of
 from npudoctor.records import record
 
 _HEALTHY = "Success"
@@ -81,19 +81,46 @@ class NetDetect:
 
 
 @record(frozen=True, kw_only=True)
+class PortSpeed:
+    """One port of 950 by its die: Mbit/s, lanes that it has and uses (X4), `normal` or `downgraded`."""
+
+    npu: int | None = None
+    udie: int | None = None
+    port: int | None = None
+    speed_mbps: int | None = None
+    cap: str | None = None
+    width: str | None = None
+    status: str | None = None
+
+
+@record(frozen=True, kw_only=True)
 class Speed:
-    """`-speed` in Mbit/s; None where the tool does not know it."""
+    """`-speed` in Mbit/s; None where the tool does not know it. 950 has a row for each of its `ports`."""
 
     speed_mbps: int | None = None
     speeds_mbps: tuple[int | None, ...] | None = None
+    ports: tuple[PortSpeed, ...] | None = None
+
+
+@record(frozen=True, kw_only=True)
+class PortFec:
+    """One port of 950 by its die: its mode (Bypass, 128 T2, 128 T4), whether it changes by itself, its interleaving."""
+
+    npu: int | None = None
+    udie: int | None = None
+    port: int | None = None
+    rs_mode: str | None = None
+    auto_change_mode: str | None = None
+    itlv_mode: str | None = None
 
 
 @record(frozen=True, kw_only=True)
 class Fec:
-    """`-fec`: the error correction of the port as the tool words it: rs, no, auto FEC mode."""
+    """`-fec`: the error correction of the port as the tool words it: rs, no, auto FEC mode; of 950 its `ports`."""
 
     fec_mode: str | None = None
     fec_modes: tuple[str, ...] | None = None
+    ports: tuple[PortFec, ...] | None = None
 
 
 @record(frozen=True, kw_only=True)
@@ -224,24 +251,64 @@ def parse_netdetect(text: str) -> NetDetect:
     return NetDetect(address=found[0] if len(found) == 1 else None, addresses=found)
 
 
+_GIGABITS = 1000
+
+
+def _mbps(speed: str | None) -> int | None:
+    """A speed in Mbit/s from `400 G`, as 950 prints it."""
+    found = re.fullmatch(r"([0-9]{1,6})\s*G(?:bps|b/s)?", speed or "")
+    return int(found[1]) * _GIGABITS if found else None
+
+
 def parse_speed(text: str) -> Speed:
-    """Read `hccn_tool -speed -g`."""
+    """Read `hccn_tool -speed -g`, of 950 with `-u UDIE -p PORT`."""
+    ports = tuple(
+        PortSpeed(
+            npu=integer(row["npu"]),
+            udie=integer(row["udie"]),
+            port=integer(row["port"]),
+            speed_mbps=_mbps(row["speed"]),
+            cap=word(row.get("cap")),
+            width=word(row.get("width")),
+            status=word(row.get("status")),
+        )
+        for row in rows_of(text)
+        if "speed" in row
+    )
     found = [
         integer(value.removesuffix("Mb/s").rstrip())
         for value in _answers(text, "speed", r"[0-9]{1,9}\s*Mb/s|Unknown!?")
         if "Settings for" not in text
     ]
+    found += [port.speed_mbps for port in ports]
     if not found:
         raise not_an_answer("speed", text)
-    return Speed(speed_mbps=found[0]) if len(found) == 1 else Speed(speeds_mbps=tuple(found))
+    if len(found) == 1:
+        return Speed(speed_mbps=found[0], ports=ports or None)
+    return Speed(speeds_mbps=tuple(found), ports=ports or None)
 
 
 def parse_fec(text: str) -> Fec:
-    """Read `hccn_tool -fec -g`."""
+    """Read `hccn_tool -fec -g`, of 950 with `-u UDIE -p PORT`."""
+    ports = tuple(
+        PortFec(
+            npu=integer(row["npu"]),
+            udie=integer(row["udie"]),
+            port=integer(row["port"]),
+            rs_mode=word(row["rs_mode"]),
+            auto_change_mode=word(row.get("auto_change_mode")),
+            itlv_mode=word(row.get("itlv_mode")),
+        )
+        for row in rows_of(text)
+        if "rs_mode" in row
+    )
     found = _answers(text, "fec mode", r"\w[\w ()-]{0,40}")
-    if not found:
+    modes = [*found, *(port.rs_mode for port in ports if port.rs_mode)]
+    if not modes:
         raise not_an_answer("fec", text)
-    return Fec(fec_mode=found[0]) if len(found) == 1 else Fec(fec_modes=tuple(found))
+    if len(modes) == 1:
+        return Fec(fec_mode=modes[0], ports=ports or None)
+    return Fec(fec_modes=tuple(modes), ports=ports or None)
 
 
 _PACKETS = r"\s*([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) received,\s*([0-9.]{1,9})% packet loss\s*"

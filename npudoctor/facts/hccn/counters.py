@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from npudoctor.facts.cells import integer, lines_of, word
-from npudoctor.facts.hccn.lines import Pair, not_an_answer, pairs_of
+from npudoctor.facts.hccn.lines import Pair, not_an_answer, pairs_of, rows_of
 from npudoctor.records import record
 
 
 @record(frozen=True, kw_only=True)
 class LinkStat:
     """`-link_stat`: how often the link came up and went down, and when, the newest first; times as printed, local.
+
+    Changes are LINK UP and LINK DOWN, as 950 has them in a table, too.
 
     Where a text tells of several devices, each stands in `cards`.
     """
@@ -48,6 +50,12 @@ def parse_link_stat(text: str) -> LinkStat:
             if not found or found[-1]["devid"] != pair.device or field in found[-1]:
                 found.append({"devid": pair.device, "records": []})
             found[-1][field] = word(pair.value) if field == "current_time" else integer(pair.value)
+    changes = [row for row in rows_of(text) if {"link_status", "time_stamp"} <= row.keys()]
+    if changes and len(found) < 2:
+        found = found or [{"devid": None, "records": []}]
+        numbers = {integer(row["npu"]) for row in changes}
+        found[0]["devid"] = numbers.pop() if len(numbers) == 1 else None
+        found[0]["records"] += [(row["time_stamp"], row["link_status"].replace("_", " ")) for row in changes]
     stats = tuple(_link_stat(one) for one in found)
     if not stats:
         raise not_an_answer("link_stat", text)

@@ -75,6 +75,22 @@ def pairs_of(text: str) -> list[Pair]:
     return found
 
 
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of the tables that 950 draws, one for each port, by the titles of their columns in lower case."""
+    rows: list[dict[str, str]] = []
+    titles: list[str] = []
+    for line in lines_of(text):
+        row = line.strip()
+        if not (row.startswith("|") and row.endswith("|") and len(row) > 1):
+            continue
+        cells = [cell.strip() for cell in row[1:-1].split("|")]
+        if cells[:3] == ["NPU", "UDie", "Port"]:
+            titles = [cell.lower() for cell in cells]
+        elif len(cells) == len(titles):
+            rows.append(dict(zip(titles, cells, strict=True)))
+    return rows
+
+
 def is_elided(text: str) -> bool:
     """Whether somebody left out lines, so that the place of an answer no longer says whose it is."""
     return any(line.strip() in ("...", "…", "......") for line in lines_of(text))
