@@ -72,8 +72,8 @@ def _health_pairs(text: str) -> Iterator[tuple[str, str]]:
             continue
         if in_fault and line.lstrip().startswith(":"):
             value += "\n" + line.strip().removeprefix(":").strip()
-        elif in_fault and not found and indent > margin + 1:
-            value += " " + line.strip()
+        elif in_fault and not found:  # folded by who pasted it, or a message of the driver between two faults
+            value += f" {line.strip()}" if indent > margin + 1 else ""
         else:
             yield title, value
             title, value, margin = (normal(found[1]), found[2].rstrip(), indent) if found else ("", "", 0)
