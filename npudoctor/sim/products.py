@@ -181,6 +181,11 @@ _DUO = Product(
     has_nic=False,
 )
 
+_PRO_SEATS = (
+    Seat(bus_ids=("0000:3b:00.0",), numa_node=0, affinity=NUMA_2X48["0"]),
+    Seat(bus_ids=("0000:af:00.0",), numa_node=1, affinity=NUMA_2X48["1"]),
+)
+
 _BARE = Product(
     name="none",
     family="",
@@ -217,6 +222,7 @@ PRODUCTS = {
         _910A,
         replace(_910A, name="atlas-800-9000", machine="aarch64"),
         _DUO,
+        replace(_DUO, name="atlas-300i-pro", seats=_PRO_SEATS, slots=(2, 5), mem_total_mb=(21527,), board_id="0x1e"),
         _BARE,
     )
 }

@@ -15,11 +15,12 @@ Nodes = Callable[..., Node]
 A3 = "atlas-800t-a3"
 DUO = "atlas-300i-duo"
 CARDS = ("npu.count", "npu.health", "npu.temperature", "npu.uniform", "npu.topology")
-PRODUCTS = ("atlas-800t-a2-910b3", "atlas-800i-a2-910b4", A3, "atlas-800-9000", DUO)
+PRO = "atlas-300i-pro"
+PRODUCTS = ("atlas-800t-a2-910b3", "atlas-800i-a2-910b4", A3, "atlas-800-9000", DUO, PRO)
 PLAIN = {"name": "train", "uid": 1001, "groups": {"train": 1001, "HwHiAiUser": 1000}}
 
 
-@pytest.mark.parametrize("product", [product for product in PRODUCTS if product != DUO])
+@pytest.mark.parametrize("product", [product for product in PRODUCTS if product not in (DUO, PRO)])
 def test_an_installation_that_did_not_finish_is_a_finding_and_the_table_is_whole(node: Nodes, product: str) -> None:
     unfinished = node(product=product, driver={"finished": False})
     assert unfinished.host.run(["npu-smi", "info"]).stdout.splitlines()[-1].startswith("[WARNING]The driver package")
@@ -51,7 +52,7 @@ def test_a_container_is_not_told_of_the_installation(node: Nodes) -> None:
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_the_code_of_a_sick_chip_is_read_on_every_product(node: Nodes, product: str) -> None:
-    card = 4 if product == DUO else 3
+    card = {DUO: 4, PRO: 5}.get(product, 3)
     sick = node(product=product, card=[{"id": card, "chip": 0, "health": "Alarm", "codes": ["80E01801", "80CD8008"]}])
     finding = only(sick.check("npu.health"))
     assert "80E01801" in finding.summary
@@ -98,13 +99,14 @@ def test_without_a_verdict_and_a_range_the_pair_is_not_judged(node: Nodes, said:
 
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_a_chip_that_answers_nothing_is_an_error_though_its_row_says_ok(node: Nodes, product: str) -> None:
-    silent = node(product=product, card=[{"id": 4, "chip": 0, "silent": True}])
+    card = 5 if product == PRO else 4
+    silent = node(product=product, card=[{"id": card, "chip": 0, "silent": True}])
     rows = parse_info(silent.host.run(["npu-smi", "info"]).stdout).npus
-    row = next(chip for chip in rows if (chip.npu_id, chip.chip_id) == (4, 0))
+    row = next(chip for chip in rows if (chip.npu_id, chip.chip_id) == (card, 0))
     assert (row.health, row.temp_c, row.hbm_total_mb or row.mem_total_mb) == ("OK", 0, 0)
     finding = only(silent.check("npu.health"))
     assert (finding.code, finding.severity) == ("npu.health/no-answer", Severity.ERROR)
-    assert finding.subject == ("npu:4/chip:0" if product in (A3, DUO) else "npu:4")
+    assert finding.subject == (f"npu:{card}" + ("/chip:0" if product in (A3, DUO) else ""))
     assert "0 °C" in (finding.evidence[0].actual or "")
 
 
@@ -180,3 +182,16 @@ def test_the_simulator_fails_as_the_tool_does(node: Nodes, words: str, status: i
 def test_without_a_driver_not_even_the_version_is_told(node: Nodes, fault: str, status: int) -> None:
     done = node(driver={"fault": fault}).host.run(["npu-smi", "-v"])
     assert (done.returncode, "failed" in done.stdout) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("word", "codes"), [("Detect ip set", 0), ("Unknown", 0), ("Socket fail", 1), ("Time exceeded", 1), ("Success", 0)]
+)
+def test_a_word_of_net_health_that_is_no_verdict_is_no_finding(node: Nodes, word: str, codes: int) -> None:
+    result = node(card=[{"id": 5, "net_health": word}]).check("npu.network")
+    assert [finding.subject for finding in result.findings] == ["npu:5"] * codes
+
+
+def test_a_port_that_corrects_no_errors_is_named_in_the_words_of_950(node: Nodes) -> None:
+    finding = only(node(cards={"fec": "128 T4"}, card=[{"id": 1, "fec": "Bypass"}]).check("npu.fabric", profile="full"))
+    assert (finding.subject, finding.code) == ("npu:1", "npu.fabric/fec-off")

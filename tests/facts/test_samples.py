@@ -329,3 +329,29 @@ def test_a_damaged_text_is_refused_or_read_without_inventing(kind: str, data: st
     except ParseError:
         return
     assert invented(kind, found, text) == []
+
+
+def pages_of_cards() -> list[Sample]:
+    """The pages whose chips stand one after the other, and answered."""
+    return [sample for sample in OURS if len(sample.expected.get("chips", ())) > 1 and "fail" not in sample.name]
+
+
+@pytest.mark.parametrize("sample", pages_of_cards(), ids=lambda sample: f"{sample.kind}-{sample.name}")
+@pytest.mark.parametrize("blank", ["\n", ""])
+def test_a_chip_that_fails_leaves_the_others_as_they_were(sample: Sample, blank: str) -> None:
+    head, *blocks = re.split(r"\n[ \t]*\n", sample.text.rstrip("\n"))
+    chips = sample.expected["chips"]
+    numbers = [chip["chip_id"] for chip in chips if chip.get("chip_id") is not None]
+    assert len(blocks) == len(chips)
+    for place, number in enumerate(numbers if len(numbers) > 1 else ()):
+        failing = f"\tChip ID                        : {number}\nFailed to query npu chip: {number} info."
+        others = [failing if one == place else block for one, block in enumerate(blocks)]
+        text = ("\n" + blank).join([head, *others, f'Failed to query "{sample.kind[8:]}" info.']) + "\n"
+        found: Any = said(KINDS[sample.kind](text))
+        assert found["failure"] == f'Failed to query "{sample.kind[8:]}" info.'
+        assert [one for one in found["chips"] if one.get("chip_id") != number] == [
+            one for one in chips if one.get("chip_id") != number
+        ]
+        (silent,) = (one for one in found["chips"] if one.get("chip_id") == number)
+        assert silent["failure"] == f"Failed to query npu chip: {number} info."
+        assert not {"hbm_double", "ddr_usage_pct", "health", "temp_c", "power_w"} & silent.keys()

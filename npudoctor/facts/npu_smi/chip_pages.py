@@ -68,6 +68,12 @@ class Usages:
     ddr_bandwidth_pct: int | None = None
     hbm_bandwidth_pct: int | None = None
     npu_utilization_pct: int | None = None
+    vectorcore_pct: int | None = None
+    dvpp_vdec_pct: int | None = None
+    dvpp_vpc_pct: int | None = None
+    dvpp_venc_pct: int | None = None
+    dvpp_jpege_pct: int | None = None
+    dvpp_jpegd_pct: int | None = None
     failure: str | None = None
     chips: tuple[Usages, ...] = ()
 
@@ -171,6 +177,7 @@ def parse_ecc(text: str) -> Ecc:
     return _page(Ecc, text, _ECC, tuple(_ECC_TELLS), "ecc")
 
 
+_DVPP = ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")
 _USAGES = titles(
     {
         "DDR Capacity(MB)": "ddr_capacity_mb",
@@ -192,6 +199,8 @@ _USAGES = titles(
         "Memory Bandwidth Usage Rate(%)": "ddr_bandwidth_pct",
         "HBM Bandwidth Usage Rate(%)": "hbm_bandwidth_pct",
         "NPU Utilization(%)": "npu_utilization_pct",
+        "Vectorcore Usage Rate(%)": "vectorcore_pct",
+        **{f"DVPP {part} Usage Rate(%)": f"dvpp_{part.lower()}_pct" for part in _DVPP},
     }
 )
 _USAGES_TELLS = (
@@ -218,6 +227,7 @@ _MEMORY = {
             "Memory Capacity(MB)": "ddr_capacity_mb",
             "Capacity(MB)": "ddr_capacity_mb",
             "Total DDR Capacity(MB)": "total_ddr_capacity_mb",
+            "Total Capacity(MB)": "total_ddr_capacity_mb",
             "HBM Capacity(MB)": "hbm_capacity_mb",
             "HBM Temperature(C)": "hbm_temp_c",
         }
