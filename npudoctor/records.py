@@ -169,7 +169,10 @@ def _complete(self: Any, shape: _Shape, named: dict[str, Any]) -> None:
 
 
 def _compared(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, name) for name in self.__shape__.compared])
+    shape = self.__shape__
+    if shape.names is None:
+        shape.get_ready()
+    return tuple([getattr(self, name) for name in shape.compared])
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from npudoctor import plugins
+from npudoctor import data, plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.fixer import plan, runner
@@ -111,14 +111,9 @@ def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: 
 
 
 def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, object]:
-    """Lists where the fix wants lists: a,b becomes two entries."""
-    hints = {name: str(hint) for name, hint in catalog.fixes[id].parameters.__annotations__.items()}
-    return {
-        name: [part for part in value.split(",") if part]
-        if isinstance(value, str) and hints.get(name, "").startswith(("tuple", "list"))
-        else value
-        for name, value in given.items()
-    }
+    """The parameters of a fix as they were given on the command line."""
+    hints = data.hints_of(catalog.fixes[id].parameters)
+    return {name: data.of_text(hints.get(name), value) for name, value in given.items()}
 
 
 def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, plans: Sequence[FixPlan]) -> int:

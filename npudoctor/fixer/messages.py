@@ -14,9 +14,6 @@ NO_CHECK_VERIFIES = Sentence("no check verifies its effect")
 
 # parameters and steps as data
 
-UNKNOWN_FIELD = Sentence("{where} is not known; it takes {known}")
-INVALID_FIELD = Sentence("{where}: {problem}")
-NOTHING = Sentence("nothing")
 NOT_A_STEP = Sentence("{kind!r} is not a known step; known are {known}")
 NOT_JOURNALLED = Sentence("{kind} is not a step that can be journalled: {known}")
 

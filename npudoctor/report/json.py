@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from npudoctor import data, json_schema
 from npudoctor.control_characters import visible_json
 from npudoctor.findings import Report, Result
 
@@ -13,20 +14,21 @@ ID = "urn:npudoctor:report:1"
 
 def render(report: Report) -> str:
     """The whole report, indented."""
-    return visible_json(report.model_dump_json(by_alias=True, indent=2)) + "\n"
+    return visible_json(data.to_json(report, indent=2)) + "\n"
 
 
 def line(result: Result) -> str:
     """One result in one line, as soon as it is known."""
-    return json.dumps({"type": "result", **result.model_dump(mode="json")}) + "\n"
+    return json.dumps({"type": "result", **data.plain(result)}) + "\n"
 
 
 def last_line(report: Report) -> str:
     """The whole run in one line: the report without its results."""
-    return json.dumps({"type": "report", **report.model_dump(mode="json", by_alias=True, exclude={"results"})}) + "\n"
+    whole = {key: value for key, value in data.plain(report).items() if key != "results"}
+    return json.dumps({"type": "report", **whole}) + "\n"
 
 
 def schema() -> str:
     """The JSON Schema of the report."""
-    said = {"$schema": DIALECT, "$id": ID, **Report.model_json_schema(by_alias=True, mode="serialization")}
+    said = {"$schema": DIALECT, "$id": ID, **json_schema.of(Report)}
     return json.dumps(said, indent=2) + "\n"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from npudoctor import sim
+from npudoctor import data, sim
+from npudoctor.data import Model
 from npudoctor.findings import (
     Because,
     Finding,
-    Model,
     Report,
     Result,
     Severity,
@@ -90,13 +90,13 @@ def test_info_leaves_a_result_ok() -> None:
 
 
 def test_a_fix_is_named_by_its_id_alone() -> None:
-    finding = Finding.model_validate({"summary": "x", "fix": "hccl.reserve-ports"})
+    finding = data.read(Finding, {"summary": "x", "fix": "hccl.reserve-ports"})
     assert finding.fix is not None
-    assert finding.model_dump(mode="json")["fix"] == {"id": "hccl.reserve-ports", "params": {}}
+    assert data.plain(finding)["fix"] == {"id": "hccl.reserve-ports", "params": {}}
 
 
 def test_what_a_live_job_explains_stays_inside() -> None:
-    assert "of_live_job" not in Finding(summary="x", of_live_job=True).model_dump()
+    assert "of_live_job" not in data.plain(Finding(summary="x", of_live_job=True))
 
 
 def one_field_more(value: Any) -> Any:
@@ -108,7 +108,7 @@ def one_field_more(value: Any) -> Any:
 
 def test_a_report_of_a_later_version_is_read() -> None:
     report = run(sim.simulate("sick-cards"), "npu")
-    text = report.model_dump_json(by_alias=True)
+    text = data.to_json(report)
     later = one_field_more(json.loads(text))
     later["summary"].pop("of_a_later_version")  # keys of this object are words for statuses, not fields
     for result in later["results"]:
@@ -116,7 +116,7 @@ def test_a_report_of_a_later_version_is_read() -> None:
             finding["params"].pop("of_a_later_version", None)
             if finding["fix"]:
                 finding["fix"]["params"].pop("of_a_later_version", None)
-    assert Report.model_validate_json(json.dumps(later)) == Report.model_validate_json(text)
+    assert data.read_json(Report, json.dumps(later)) == data.read_json(Report, text)
 
 
 @pytest.mark.parametrize("model", [Finding, Result, Report])
