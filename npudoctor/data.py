@@ -8,10 +8,9 @@ a tuple, a list, a mapping, and another record or standard dataclass. A `Rule` b
 at_least(0)]`) judges or changes a value. A list becomes a tuple where a tuple is expected, a whole number does for a
 number. In data, a field has its name without a trailing underscore: `schema_` is `schema`.
 
-A `Model` is a record whose values are judged in the same way when it is made in code. An unknown field is refused, with
-one exception: a model that is read ignores it, because a later version may have written it; `strict=True` refuses it.
-
-This is as much of pydantic as npudoctor uses, whose import alone takes as long as a third of a check.
+A `Model` is a record whose values are judged in the same way when it is made in code. An unknown field is refused; only
+a model that is read ignores it, because a later version may have written it, unless it is made with `strict=True`.
+pydantic did this before: its import alone took as long as a third of a check.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     TypeVar,
     Union,
     get_args,
@@ -256,21 +256,41 @@ def _record_of(kind: Any, value: Any) -> Any:
     return made
 
 
+class _Field(NamedTuple):
+    name: str
+    key: str
+    read: Read
+    default: Any
+    factory: Any
+
+
+@functools.cache
+def _fields(kind: Any) -> list[_Field]:
+    hints = hints_of(kind)
+    return [
+        _Field(one.name, key_of(one.name), _reader(hints[one.name]), one.default, one.default_factory)
+        for one in dataclasses.fields(kind)
+    ]
+
+
 def _completed(kind: Any, given: Mapping[str, Any], *, data: bool) -> dict[str, Any]:
     """The values of all fields, read from these; raises InvalidData for one that is missing."""
     values = {}
-    for one in dataclasses.fields(kind):
-        if one.name in given:
-            place = key_of(one.name) if data else f"{kind.__name__}.{one.name}"
-            values[one.name] = _at(place, _reader(hints_of(kind)[one.name]), given[one.name])
-        elif one.default_factory is not dataclasses.MISSING:
-            values[one.name] = one.default_factory()
-        elif one.default is not dataclasses.MISSING:
-            values[one.name] = one.default
+    for name, key, reader, default, factory in _fields(kind):
+        if name in given:
+            try:
+                values[name] = reader(given[name])
+            except InvalidData as problem:
+                place = key if data else f"{kind.__name__}.{name}"
+                raise InvalidData(problem.reason, (place, *problem.path)) from None
+        elif factory is not dataclasses.MISSING:
+            values[name] = factory()
+        elif default is not dataclasses.MISSING:
+            values[name] = default
         elif data:
-            raise InvalidData("required key missing", (key_of(one.name),))
+            raise InvalidData("required key missing", (key,))
         else:
-            raise TypeError(f"{kind.__name__} requires {one.name!r}")
+            raise TypeError(f"{kind.__name__} requires {name!r}")
     return values
 
 
@@ -308,20 +328,6 @@ def _choice(values: Sequence[Any]) -> str:
     return "one of " + ", ".join(map(repr, values))
 
 
-def of_text(hint: Any, text: Any) -> Any:
-    """A value as it is written on a command line, for `read`: a,b is a list of two. What does not fit stays a text."""
-    if not isinstance(text, str):
-        return text
-    if get_origin(hint) in (tuple, list):
-        return [of_text(get_args(hint)[0], part) for part in text.split(",") if part]
-    if hint is bool:
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(text.lower(), text)
-    try:
-        return hint(text) if hint in (int, float) else text
-    except ValueError:
-        return text
-
-
 # Records that judge their values
 
 
@@ -354,14 +360,12 @@ def plain(value: Any, *, nulls: bool = True) -> Any:
 
     Without `nulls`, fields that are None are left out.
     """
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or type(value) in (str, int, bool):
         return value
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, (str, int, float)):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
     if isinstance(value, Mapping):
         return {str(plain(name)): plain(one, nulls=nulls) for name, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -90,15 +90,16 @@ def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     return assemble(found, broken)
 
 
-def _items(module: ModuleType) -> Iterator[object]:
+def _items(module: ModuleType) -> Iterator[Check | Probe | Fix | Message]:
     """What a module defines; of a tuple its items and of a public dictionary its values, since both are tables."""
+    kinds = (Check, Probe, Fix, Message)
     for name, value in list(vars(module).items()):
-        if isinstance(value, tuple):
-            yield from value
-        elif isinstance(value, dict) and not name.startswith("_"):
-            yield from value.values()
-        else:
+        if isinstance(value, kinds):
             yield value
+        elif isinstance(value, tuple):
+            yield from (item for item in value if isinstance(item, kinds))
+        elif isinstance(value, dict) and not name.startswith("_"):
+            yield from (item for item in value.values() if isinstance(item, kinds))
 
 
 def assemble(found: Iterable[object], broken: Iterable[Result] = ()) -> Catalog:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from npudoctor.privacy.credentials import masked
@@ -97,9 +97,10 @@ def _said(count: int, digest: str) -> str:
 
 @functools.cache
 def _key() -> bytes:
-    return secrets.token_bytes(32)
+    return os.urandom(32)
 
 
+@functools.lru_cache(maxsize=1024)  # a node has hundreds of processes of few programs
 def _may_be_shown(word: str) -> bool:
     """Whether a word looks like the name of a program, a file or a module, and not like a credential."""
     return len(word) <= LONGEST_WORD and _PATH.fullmatch(word) is not None and masked(word) == word

@@ -100,7 +100,7 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
 
 
 WRONG = {
-    "[daemon]\nquick = 1": "in [daemon]: unknown key 'quick'; known are counters_s",
+    "[daemon]\nquick = 1": "in [daemon]: quick: no such key; did you mean quick_s?",
     "[daemon]\nquick_s = 0": "in [daemon]: quick_s: expected a number of at least 1 and at most 604800, found 0",
     '[daemon]\nlisten = "0.0.0.0:9713"': "in [daemon]: listen: expected a loopback address",
     '[daemon]\nlisten = "[::]:9713"': "in [daemon]: listen: expected a loopback address",

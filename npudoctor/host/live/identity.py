@@ -15,7 +15,6 @@ import ctypes
 import errno
 import marshal
 import os
-import platform
 import posixpath
 import stat
 import sys
@@ -270,7 +269,7 @@ class _CapabilityHeader(ctypes.Structure):
 def _take_file_rights(user: User) -> None:
     """Give this thread the file-system ids and the groups of a user, and no capability; raises Unavailable."""
     refused = Unavailable(f"the rights of {user.name} cannot be taken on here", because=Because.NO_RIGHT)
-    number = _SETGROUPS.get(platform.machine())
+    number = _SETGROUPS.get(os.uname().machine)
     if os.geteuid() != 0 or number is None:
         raise refused
     libc = ctypes.CDLL(None, use_errno=True)

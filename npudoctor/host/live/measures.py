@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable, exhausted
-from npudoctor.host.live import accounts
+from npudoctor.host.live import proc
 from npudoctor.privacy.command_lines import reduced
 
 if TYPE_CHECKING:
@@ -169,21 +169,7 @@ def _sockets(_: LocalHost) -> list[dict[str, Any]]:
 
 
 def _processes(_: LocalHost) -> list[dict[str, Any]]:
-    import psutil
-
-    keys = ["pid", "ppid", "name", "uids", "status", "cmdline", "create_time"]
-    users: dict[int, str] = {}
-    rows = []
-    for process in psutil.process_iter(keys):
-        if process.pid == os.getpid():
-            continue
-        row = {key: value for key, value in process.info.items() if value is not None}
-        if uids := row.pop("uids", None):
-            if uids.real not in users:
-                users[uids.real] = accounts.user_name(uids.real)
-            row["username"] = users[uids.real]
-        rows.append({**row, "cmdline": list(reduced(row.get("cmdline", ())))})
-    return rows
+    return [{**row, "cmdline": list(reduced(row["cmdline"]))} for row in proc.processes()]
 
 
 def _limits(_: LocalHost) -> dict[str, list[int]]:
