@@ -85,9 +85,8 @@ def expected(what: str, found: Any) -> InvalidData:
 
 @record(frozen=True)
 class Rule:
-    """What stands beside a type. `before` changes a value before its type is judged, `after` judges and may change it
-    afterwards and raises ValueError with what was expected. `written` changes what is written as JSON.
-    """
+    """`before` changes a value before its type is judged; `after` judges it then, may change it, and raises ValueError
+    with what was expected; `written` changes what is written as JSON."""
 
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
@@ -133,15 +132,15 @@ def read_json(kind: type[T], text: str | bytes | bytearray) -> T:
     return read(kind, value)
 
 
-def hints_of(kind: Any) -> dict[str, Any]:
-    """The types of the fields of a record."""
-    return _hints_of(kind)
-
-
 @functools.cache
 def _hints_of(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     return {one.name: hints[one.name] for one in dataclasses.fields(kind)}
+
+
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a record."""
+    return _hints_of(kind)
 
 
 @functools.cache
