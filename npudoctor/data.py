@@ -20,6 +20,7 @@ import datetime
 import functools
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import UnionType
@@ -108,7 +109,7 @@ def above(least: float, most: float = math.inf) -> Rule:
 
 
 def _between(least: float, most: float, words: str, value: float) -> float:
-    if least <= value <= most and math.isfinite(value):
+    if least <= value <= most and value != math.inf:
         return value
     raise expected(f"a number {words}" + ("" if most == math.inf else f" and at most {most:g}"), value)
 
@@ -168,11 +169,9 @@ def _single(hint: Any, value: Any) -> Any:
     if get_origin(hint) is Literal:
         fits = any(value == one and type(value) is type(one) for one in get_args(hint))
     elif hint is float:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+        fits = isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
     elif hint is int:
         fits = isinstance(value, int) and not isinstance(value, bool)
-    elif hint is None or hint is type(None):
-        fits = value is None
     elif issubclass(hint, Enum) and not isinstance(value, hint):
         try:
             return hint(value)
