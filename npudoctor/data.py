@@ -81,7 +81,7 @@ def expected(what: str, found: Any) -> InvalidData:
     return InvalidData(f"expected {what}, found {text if len(text) <= 60 else text[:57] + '...'}")
 
 
-# What stands beside a type
+# Rules
 
 
 @record(frozen=True)

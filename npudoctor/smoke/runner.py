@@ -15,7 +15,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any
 
 from npudoctor.host import Unavailable
 from npudoctor.host.live.identity import open_to_read
