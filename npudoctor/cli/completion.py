@@ -3,6 +3,7 @@
 examples:
   source <(npudoctor completion bash)
   npudoctor completion zsh > ~/.zfunc/_npudoctor
+  npudoctor completion fish > ~/.config/fish/completions/npudoctor.fish
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from npudoctor.cli.parsing import COMMANDS, Parser, parser_of
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
 
 def run(args: argparse.Namespace) -> int:

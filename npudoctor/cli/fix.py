@@ -14,6 +14,7 @@ exit codes: 0 applied and verified, or nothing to do, 5 some applied, 6 rolled b
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
@@ -80,7 +81,9 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     if args.ids:
         unknown = [id for id in args.ids if id not in catalog.fixes]
         if unknown:
-            raise UsageError(f"unknown fix {unknown[0]!r}; known are {', '.join(catalog.fixes)}")
+            near = difflib.get_close_matches(unknown[0], catalog.fixes, n=1)
+            hint = f"did you mean {near[0]}? Known are" if near else "known are"
+            raise UsageError(f"unknown fix {unknown[0]!r}; {hint} {', '.join(catalog.fixes)}")
         given = fixing.settings(args.assignments)
         params = None if given is None else _shaped(catalog, args.ids[0], given)
         return [Request(id, params) for id in dict.fromkeys(args.ids)]

@@ -176,11 +176,17 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
             if isinstance(event, engine.Done):
                 done = event
     results = {result.check: result for result in done.report.results}
-    for result in results.values():
-        for finding in result.open_findings:
-            if finding.severity is Severity.ERROR:
-                about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
-                return False, f"unhealthy: {about}{finding.summary} ({result.check})"
+    errors = [
+        (result.check, finding)
+        for result in results.values()
+        for finding in result.open_findings
+        if finding.severity is Severity.ERROR
+    ]
+    if errors:
+        check, finding = errors[0]
+        about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
+        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+        return False, f"unhealthy: {about}{finding.summary} ({check}){more}"
     for check in (check for check in args.require if check != DAEMON):
         if results[check].status is Status.SKIPPED:
             why = results[check].reason or ""

@@ -84,7 +84,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; the exit code is 2."""
-        raise UsageError(f"{message}; see {self.prog} --help")
+        raise UsageError(f"{message}; {self._nearest(message)}see {self.prog} --help")
+
+    def _nearest(self, message: str) -> str:
+        """A question that names the option which an unknown one resembles, else nothing."""
+        _, is_unknown, words = message.partition("unrecognized arguments: ")
+        if not is_unknown or not words.startswith("--"):
+            return ""
+        import difflib
+        import re
+
+        known = ["--version", *re.findall(r"--[a-z][a-z-]+", self.format_help())]
+        near = difflib.get_close_matches(words.split()[0].partition("=")[0], known, n=1)
+        return f"did you mean {near[0]}? " if near else ""
 
 
 def parser_of(name: str) -> Parser:

@@ -84,6 +84,9 @@ BAD = {
     ("sim", "tools", "/proc/nowhere", "no-such-node"): "no-such-node",
     ("sim",): "the following arguments are required",
     ("completion", "ksh"): "invalid choice: 'ksh'",
+    ("--versio",): "did you mean --version?",
+    ("check", "--jsno"): "did you mean --json?",
+    ("fix", "hccl.reserve-port", "--simulate", "new-node"): "did you mean hccl.reserve-ports?",
 }
 
 
@@ -225,7 +228,7 @@ def test_an_internal_error_is_one_line_unless_debug_is_asked_for(
     assert debugged.err.endswith(ran.err)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_completions_know_every_command(npudoctor: Command, shell: str) -> None:
     ran = npudoctor("completion", shell)
     assert ran.code == 0

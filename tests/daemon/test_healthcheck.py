@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -177,3 +178,9 @@ def test_a_hanging_npu_smi_does_not_outlast_the_deadline(tmp_path: Path) -> None
     )
     assert (done.returncode, done.stdout.startswith("unhealthy: could not determine")) == (1, True)
     assert time.monotonic() - began < 60
+
+
+def test_the_line_says_how_many_more_errors_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["healthcheck", "--no-daemon", "--simulate", "sick-cards"]) == 1
+    line = capsys.readouterr().out
+    assert re.search(r"\((npu\.\w+)\) and [1-9]\d* more$", line.strip()), line
