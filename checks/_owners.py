@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from npudoctor.facts.network.ports import KernelPorts, PortRanges, Socket, Sockets
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import record
-from npudoctor.sdk import Evidence, NotApplicable, Unavailable
+from npudoctor.sdk import Evidence, FixOffer, NotApplicable, Unavailable
 
 from .messages import hccl as messages
 
@@ -61,6 +62,13 @@ class Owner:
         return (
             (Evidence(source=messages.PROCESS.text(pid=self.pid), actual=self.process.command),) if self.process else ()
         )
+
+
+def release_of(process: Process | None, asker: Asker | None) -> FixOffer | None:
+    """The fix that ends a leftover process; None for one of another user, or one that could be mistaken for another."""
+    if process is None or asker is None or process.username != asker.user.name or process.create_time_s is None:
+        return None
+    return FixOffer(id="npu.release", params={"pids": [process.pid]})
 
 
 def need_several(cards: Chips | None, container: Container | None) -> None:

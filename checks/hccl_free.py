@@ -10,11 +10,12 @@ from npudoctor.facts.network.ports import KernelPorts, Sockets
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
+from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.system.processes import Processes
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Severity, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Severity, check
 
-from ._owners import Owner, free_base, need_several, owners, tell_of_the_rest
+from ._owners import Owner, free_base, need_several, owners, release_of, tell_of_the_rest
 from .messages import hccl as messages
 
 
@@ -28,6 +29,7 @@ def ports_are_free(
     kernel: KernelPorts | None,
     container: Container | None,
     sight: JobsInSight | None,
+    asker: Asker | None,
     options: Options,
 ) -> Iterator[Finding]:
     """HCCL host ports free.
@@ -40,13 +42,13 @@ def ports_are_free(
     taken = owners(sockets.holding(ports.certain), processes, holders, sight)
     for owner in taken:
         if not owner.perhaps_of_job:
-            yield _taken(owner, ports, base, Severity.ERROR)
+            yield _taken(owner, ports, base, Severity.ERROR, asker)
     for owner in owners(sockets.holding(ports.possible - ports.certain), processes, holders):
-        yield _taken(owner, ports, base, Severity.INFO)
+        yield _taken(owner, ports, base, Severity.INFO, asker)
     tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
-def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity) -> Finding:
+def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity, asker: Asker | None) -> Finding:
     count = len(owner.ports)
     detail = None
     if owner.of_live_job:
@@ -71,6 +73,6 @@ def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity)
             ),
             *owner.evidence,
         ),
-        fix=FixOffer(id="npu.release", params={"pids": [owner.pid]}) if orphan and not owner.of_live_job else None,
+        fix=release_of(owner.process, asker) if orphan and not owner.of_live_job else None,
         of_live_job=owner.of_live_job,
     )

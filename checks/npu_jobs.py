@@ -8,12 +8,14 @@ from datetime import datetime, timezone
 from npudoctor import knowledge
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
-from npudoctor.sdk import PREFLIGHT, Evidence, Finding, FixOffer, Options, Unavailable, check
+from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Unavailable, check
 
+from ._owners import release_of
 from ._reset import reset_of
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
@@ -142,6 +144,7 @@ def only_live_processes_hold_cards(
     container: Container | None,
     launched: LaunchVariables | None,
     cards: Chips | None,
+    asker: Asker | None,
 ) -> Iterator[Finding]:
     """Processes on NPUs: none dead or orphaned, a chip per rank.
 
@@ -158,7 +161,7 @@ def only_live_processes_hold_cards(
         elif holder.process is None:
             yield _unseen(holder, subject, container)
         elif holder.process.pid in alone:
-            yield _orphan(holder, holder.process, subject, launched)
+            yield _orphan(holder, holder.process, subject, launched, asker)
         else:
             yield _live(holder, holder.process, subject)
     if container is None and processes is not None:
@@ -259,7 +262,9 @@ def _unseen(holder: CardHolder, subject: str, container: Container | None) -> Fi
     return message.finding(subject=subject, process=_listed(holder), evidence=(_on_npu(holder),))
 
 
-def _orphan(holder: CardHolder, process: Process, subject: str, launched: LaunchVariables | None) -> Finding:
+def _orphan(
+    holder: CardHolder, process: Process, subject: str, launched: LaunchVariables | None, asker: Asker | None
+) -> Finding:
     known = launched.by_pid.get(process.pid, {}) if launched else {}
     given = ", ".join(f"{name}={known[name]}" for name in ("TORCHELASTIC_RUN_ID", "LOCAL_RANK") if name in known)
     return messages.ORPHAN.finding(
@@ -275,7 +280,7 @@ def _orphan(holder: CardHolder, process: Process, subject: str, launched: Launch
             ),
             *([Evidence(source=f"/proc/{process.pid}/environ", actual=given)] if given else []),
         ),
-        fix=FixOffer(id="npu.release", params={"pids": [process.pid]}),
+        fix=release_of(process, asker),
     )
 
 

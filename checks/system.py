@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections.abc import Iterator, Mapping
 
@@ -172,7 +173,9 @@ def shared_memory_is_enough(
         hint=hint,
         commands=commands,
         evidence=(Evidence(source=SHARED_MEMORY, expected=expected, actual=size_text(shared.total_bytes)),),
-        fix=FixOffer(id="system.shm", params={"size": "16g"}) if container is None else None,
+        fix=FixOffer(id="system.shm", params={"size": f"{max(16, math.ceil(enough / GIB))}g"})
+        if container is None
+        else None,
     )
 
 
@@ -227,7 +230,7 @@ def _low(
     user: Asker | None,
 ) -> Finding:
     in_bytes = name == "memlock"
-    value = "unlimited" if in_bytes else str(1 << 20)
+    value = "unlimited" if in_bytes else str(max(1 << 20, wanted))
     # pam_limits(8): the line of `*` does not apply to root, who needs one of his own.
     who = "root" if user is None or user.user.uid == 0 else "*"
     change = Change(None, (f"echo '{who} - {name} {value}' | sudo tee -a {OUR_LIMITS}  # then log in again",))

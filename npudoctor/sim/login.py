@@ -10,13 +10,15 @@ import re
 import shlex
 
 from npudoctor.facts.cann.set_env import read_exports
-from npudoctor.host import Unavailable
+from npudoctor.host import Unavailable, User
 from npudoctor.host.recording.canned import USUAL_PATH
 from npudoctor.host.simulated.host import SimulatedHost
+from npudoctor.records import replace
 from npudoctor.sim import cann
 from npudoctor.sim.node import Node
 
 _DEEPEST = 4
+LIMITS_FOLDER = "/etc/security/limits.d"
 
 
 def variables(node: Node, host: SimulatedHost, from_files: frozenset[str]) -> dict[str, str]:
@@ -61,6 +63,29 @@ def _text(host: SimulatedHost, path: str) -> str:
         return host.read(path) if path else ""
     except Unavailable:
         return ""
+
+
+def user(node: Node, host: SimulatedHost) -> User:
+    """The node's user with the groups that a new login has: those of /etc/group beside those of the scenario."""
+    groups = dict(node.scenario.user.groups) or dict(zip(node.user.groups, node.user.gids, strict=False))
+    for line in _text(host, "/etc/group").splitlines():
+        name, _, gid, members = (*line.split(":"), "", "", "", "")[:4]
+        if node.user.name in members.split(",") and gid.isdecimal():
+            groups.setdefault(name, int(gid))
+    return replace(node.user, gids=tuple(groups.values()), groups=tuple(groups))
+
+
+def limits(node: Node, host: SimulatedHost) -> dict[str, tuple[int, int]]:
+    """What PAM gives a new login by the files of limits.d: soft and hard limit by name, -1 for none."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in _names(host, LIMITS_FOLDER):
+        for line in _text(host, f"{LIMITS_FOLDER}/{name}").splitlines():
+            whose, kind, what, value = (*line.partition("#")[0].split(), "", "", "", "")[:4]
+            if whose == node.user.name or (whose == "*" and node.user.uid != 0):
+                number = -1 if value == "unlimited" else int(value) << (10 if what == "memlock" else 0)
+                soft, hard = found.get(what, (number, number))
+                found[what] = (number if kind in ("-", "soft") else soft, number if kind in ("-", "hard") else hard)
+    return found
 
 
 def set_by_files(node: Node, host: SimulatedHost) -> frozenset[str]:

@@ -44,6 +44,9 @@ class Machine:
 
     def after_login(self, host: SimulatedHost) -> SimulatedHost:
         """The node as a new login of its user sees it: the same files and processes, other variables."""
+        user = login.user(self._node, host)
+        self._node.user = user
+        self._tree.become(user)
         variables = login.variables(self._node, host, self.from_files)
         target = Target(self._node, variables)
         target.packages = self._target.packages
@@ -54,8 +57,8 @@ class Machine:
             tree=self._tree,
             commands=Commands(self._node, self._tree, target),
             environ=variables,
-            measures=Measures(self._node),
-            user=self._node.user,
+            measures=Measures(self._node, login.limits(self._node, host)),
+            user=user,
         )
 
     def answer(self, argv: Sequence[str]) -> Completed | None:

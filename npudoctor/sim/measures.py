@@ -13,14 +13,16 @@ _LIMITS = {"nofile": (1048576, 1048576), "memlock": (-1, -1), "nproc": (4124516,
 
 
 class Measures(Mapping[str, Any]):
-    """The measurements of a node by the keys of host.json."""
+    """The measurements of a node by the keys of host.json; `limits` are those that a new login has got."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, limits: Mapping[str, tuple[int, int]] | None = None) -> None:
         self._node = node
+        self._limits = limits or {}
         self._made = {key: make for key, make in _MEASURES.items() if key != "container" or node.scenario.container}
 
     def __getitem__(self, key: str) -> Any:
-        return self._made[key](self._node)
+        found = self._made[key](self._node)
+        return {**found, **{name: list(pair) for name, pair in self._limits.items()}} if key == "limits" else found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._made)

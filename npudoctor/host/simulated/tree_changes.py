@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 
+from npudoctor.host import User
 from npudoctor.host.simulated.tree import Content, FileTree, Overlay
 from npudoctor.records import replace
 
@@ -62,6 +63,10 @@ class ChangingTree(FileTree):
         self.stats.pop(here, None)
         self._store.drop_folder(here)
         self._forget()
+
+    def become(self, user: User) -> None:
+        """Judge from now on what this user may do."""
+        self._user = user
 
     def _forget(self) -> None:
         """What was worked out from the links, before one of them changed."""
