@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 
 from npudoctor import knowledge
@@ -12,7 +11,7 @@ from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
-from npudoctor.facts.system.sysctl import LAST_FILE, Setting, SysctlFiles
+from npudoctor.facts.system.sysctl import LAST_FILE, OURS, Setting, SysctlFiles, ours_after
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._owners import need_several
@@ -20,8 +19,8 @@ from ._places import start_again
 from .messages import hccl as messages
 from .messages import places
 
+RESERVE = "hccl.reserve-ports"
 KEY = "net.ipv4.ip_local_reserved_ports"
-OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 
 @check("hccl.base-port", requires=(SoftwareStack,), fix="env.profile")
@@ -176,17 +175,17 @@ def _unreserved(
 
 
 def _offer(ports: HcclPorts) -> FixOffer:
-    return FixOffer(id="hccl.reserve-ports", params={"ports": str(ports.possible)})
+    return FixOffer(id=RESERVE, params={"ports": str(ports.possible)})
 
 
 def _reserve(united: PortRanges, files: SysctlFiles | None) -> tuple[str, str]:
     """The commands that reserve ports now and for the next boot, there in the file that has the last word."""
     now = f"sudo sysctl -w {KEY}={united}"
-    settings = files.of(KEY) if files else ()
-    last = settings[-1] if settings else None
-    if last is None or (last.path != LAST_FILE and posixpath.basename(last.path) < posixpath.basename(OUR_FILE)):
-        return now, f"echo '{KEY} = {united}' | sudo tee {OUR_FILE}"
-    return now, f"sudo sed -i '{last.line_number}s/.*/{KEY} = {united}/' {last.path}"
+    others = [one for one in (files.of(KEY) if files else ()) if one.path not in OURS]
+    last = others[-1] if others else None
+    if last is not None and last.path == LAST_FILE:
+        return now, f"sudo sed -i '{last.line_number}s/.*/{KEY} = {united}/' {last.path}"
+    return now, f"echo '{KEY} = {united}' | sudo tee {ours_after(last.path if last else None)}"
 
 
 @check(
@@ -214,6 +213,7 @@ def reservation_survives_a_reboot(
     reserved, problem = _after_reboot(settings)
     missing = needed - reserved
     if not missing:
+        yield from _overridden_owner(settings, reserved, ports)
         return
     if files.unreadable:
         raise Unavailable(messages.UNREADABLE.text(path=files.unreadable[0]))
@@ -227,6 +227,29 @@ def reservation_survives_a_reboot(
         ),
         fix=_offer(ports),
     )
+
+
+def _overridden_owner(settings: tuple[Setting, ...], reserved: PortRanges, ports: HcclPorts) -> Iterator[Finding]:
+    """What the file of somebody else has reserved since npudoctor's own file, which is read after it, was written."""
+    others = [one for one in settings if one.path not in OURS]
+    if not others or settings[-1].path not in OURS:
+        return
+    theirs, mine = others[-1], settings[-1]
+    try:
+        lost = PortRanges.parse(theirs.value) - reserved
+    except ParseError:
+        return
+    if lost:
+        yield messages.OWNER_CHANGED.finding(
+            ports=lost,
+            path=theirs.path,
+            ours=mine.path,
+            commands=(f"npudoctor fix {RESERVE}",),
+            evidence=tuple(
+                Evidence(source=f"{one.path}:{one.line_number}", actual=one.value) for one in (theirs, mine)
+            ),
+            fix=_offer(ports),
+        )
 
 
 def _after_reboot(settings: tuple[Setting, ...]) -> tuple[PortRanges, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
+import functools
 from collections.abc import Iterator
 
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import KernelPorts, PortRanges
-from npudoctor.facts.system.sysctl import LAST_FILE, SysctlFiles
+from npudoctor.facts.system.sysctl import LAST_FILE, OURS, SysctlFiles, ours_after
 from npudoctor.records import record
 from npudoctor.sdk import (
     Host,
@@ -15,6 +15,7 @@ from npudoctor.sdk import (
     Parameters,
     ParseError,
     Refused,
+    RemoveFile,
     Risk,
     SetSysctl,
     Step,
@@ -26,7 +27,6 @@ from npudoctor.sdk import (
 from . import messages
 
 KEY = "net.ipv4.ip_local_reserved_ports"
-OUR_FILE = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 
 @record(frozen=True)
@@ -42,22 +42,30 @@ def reserve_ports(
 ) -> Iterator[Step | Note]:
     """Reserve HCCL ports, now and for the next boot.
 
-    The range is added to the ports that are already reservedby anyone; none of them is released.
+    The range is added to the ports that are already reserved; none of them is released. At boot a
+    file of npudoctor's own does it, which is read after those of others: only /etc/sysctl.conf is always read last, so
+    that its line is changed.
     """
     wanted = _wanted(asked, ports)
-    assigned = [one for one in files.of(KEY) if one.path != OUR_FILE]
-    at_boot = _parsed(assigned[-1].value, assigned[-1].path) if assigned else PortRanges()
-    ours = _own(host)
+    others = [one for one in files.of(KEY) if one.path not in OURS]
+    at_boot = _parsed(others[-1].value, others[-1].path) if others else PortRanges()
     united = kernel.reserved | wanted
     yield SetSysctl(KEY, str(united))
     last = files.of(KEY)[-1] if files.of(KEY) else None
     if last is not None and PortRanges.parse(last.value).covers(united | at_boot):
         return
-    later = assigned[-1] if assigned else None
-    if later is not None and (later.path == LAST_FILE or _comes_after(later.path)):
-        yield Note(messages.LAST_AT_BOOT.text(path=later.path))
-        yield _changed(host, later.path, later.line_number, united | at_boot)
-    yield WriteFile(OUR_FILE, _content(united | at_boot | ours, kernel.reserved, at_boot, wanted), 0o644)
+    if others and others[-1].path == LAST_FILE:
+        yield Note(messages.LAST_AT_BOOT.text(path=LAST_FILE))
+        yield _changed(host, LAST_FILE, others[-1].line_number, united | at_boot)
+        return
+    here = ours_after(others[-1].path if others else None)
+    earlier = [path for path in OURS if host.exists(path)]
+    mine = [_own(host, path) for path in earlier]
+    for path in earlier:
+        if path != here:
+            yield RemoveFile(path)
+    all_of_it = functools.reduce(PortRanges.__or__, mine, united | at_boot)
+    yield WriteFile(here, _content(all_of_it, kernel.reserved, at_boot, wanted), 0o644)
 
 
 def _wanted(asked: ReservePorts, ports: HcclPorts | None) -> PortRanges:
@@ -77,16 +85,10 @@ def _parsed(text: str, where: str) -> PortRanges:
         raise Refused(messages.BAD_PORTS.text(where=where, problem=problem.problem)) from problem
 
 
-def _own(host: Host) -> PortRanges:
-    """What our own file already reserves: a second range is added to the first."""
-    if not host.exists(OUR_FILE):
-        return PortRanges()
-    rows = [line.partition("=")[2].strip() for line in host.read(OUR_FILE).splitlines() if line.startswith(KEY)]
-    return _parsed(rows[-1], OUR_FILE) if rows else PortRanges()
-
-
-def _comes_after(path: str) -> bool:
-    return posixpath.basename(path) > posixpath.basename(OUR_FILE)
+def _own(host: Host, path: str) -> PortRanges:
+    """What a file of our own already reserves: a second range is added to the first."""
+    rows = [line.partition("=")[2].strip() for line in host.read(path).splitlines() if line.startswith(KEY)]
+    return _parsed(rows[-1], path) if rows else PortRanges()
 
 
 def _changed(host: Host, path: str, line_number: int, ports: PortRanges) -> WriteFile:

@@ -124,6 +124,16 @@ REJECTED_AT_BOOT = Sentence(
 OVERRIDDEN_AT_BOOT = Sentence("Line {line} of {path} is applied last at boot and overrides {other}.")
 LESS_AT_BOOT = Sentence("Line {line} of {path} is applied last at boot and reserves less than is reserved now.")
 
+OWNER_CHANGED = Message(
+    "hccl.ports-persistent/owner-changed",
+    summary="{ours} overrides {path}, which now also reserves {ports}",
+    detail="Both files are read at boot, and the last one decides. The other one has changed since npudoctor wrote its "
+    "own.",
+    hint="Write npudoctor's file again: it unites both lists.",
+    severity=Severity.WARNING,
+    pitfall="P003",
+)
+
 # hccl.ports-free
 
 PORT_TAKEN = Message(

@@ -8,6 +8,7 @@ its proof nor its account of what it changed. A fix that only prints is judged b
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ def nodes() -> list[Node]:
     """The labelled nodes of this repository and beside it, and those that npudoctor ships."""
     found = [_labelled(label) for label in labels.written() if not label.needs_a_folder]
     found += [_recorded(label.name, label.recording) for label in labels.recorded() if label.recording]
-    return found + [Node(f"sim-{name}", lambda name=name: sim.simulate(name)) for name in sorted(sim.scenarios())]
+    return found + [Node(f"sim-{name}", functools.partial(sim.simulate, name)) for name in sorted(sim.scenarios())]
 
 
 def _labelled(label: labels.Label) -> Node:

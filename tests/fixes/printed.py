@@ -23,7 +23,10 @@ from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.sim import login, machine
+from npudoctor.sim.commands import Commands
 from npudoctor.sim.machine import Machine
+from npudoctor.sim.measures import Measures
+from npudoctor.sim.target import Target
 from tests.fixes import states
 
 LOOKS = "it only shows something"
@@ -62,15 +65,15 @@ def _with_environ(host: SimulatedHost, environ: dict[str, str]) -> SimulatedHost
     if not isinstance(inner, Machine):
         host._environ = environ
         return host
-    target = machine.Target(inner._node, environ)
+    target = Target(inner._node, environ)
     target.packages = inner._target.packages
     return SimulatedHost(
         inner,
         about=host.about,
         tree=host.tree,
-        commands=machine.Commands(inner._node, host.tree, target),
+        commands=Commands(inner._node, host.tree, target),
         environ=environ,
-        measures=machine.Measures(inner._node),
+        measures=Measures(inner._node),
         user=host.user,
     )
 
@@ -228,6 +231,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"echo \$": LOOKS,
     r"sed -i ": _sed,
     r"sysctl -w ": _act,
+    r"sysctl [\w.]+$": LOOKS,
     r"mount -o remount": _act,
     r"usermod -aG ": _act,
     r"hccn_tool -i \d+ -tls -s enable \d": _act,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 
 from npudoctor.records import record
@@ -11,6 +12,17 @@ FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/li
 """A file hides the files of the same name in the folders after its own (sysctl.d(5), and sysctl(8) for `--system`)."""
 
 LAST_FILE = "/etc/sysctl.conf"
+
+
+OURS = ("/etc/sysctl.d/99-npudoctor-hccl.conf", "/etc/sysctl.d/zz-npudoctor-hccl.conf")
+"""The file of npudoctor's own for HCCL's ports; the second where a file of somebody else would be read after it."""
+
+
+def ours_after(path: str | None) -> str:
+    """The file of npudoctor's own that is read after a file of somebody else (None: after none)."""
+    if path is None or posixpath.basename(path) < posixpath.basename(OURS[0]):
+        return OURS[0]
+    return OURS[1]
 
 
 @record(frozen=True, kw_only=True)
