@@ -101,7 +101,10 @@ def problems(node: Node, id: str, catalog: Catalog) -> list[str]:
     later = host
     if made.empty:
         commands = [line for note in made.notes for line in printed.commands_in(note)]
-        later, ran = printed.carry_out(host, commands)
+        try:
+            later, ran = printed.carry_out(host, commands)
+        except printed.CannotBeSimulated:
+            return []
         if not ran:
             return [f"nothing that it prints can be carried out: {commands}"]
     elif made.fix.effect is Effect.NEW_LOGIN:

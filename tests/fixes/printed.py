@@ -25,12 +25,15 @@ from npudoctor.sdk import Options
 from npudoctor.sim import login, machine
 from npudoctor.sim.commands import Commands
 from npudoctor.sim.machine import Machine
-from npudoctor.sim.measures import Measures
 from npudoctor.sim.target import Target
 from tests.fixes import states
 
 LOOKS = "it only shows something"
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+
+
+class CannotBeSimulated(Exception):
+    """A command that the table simulates cannot be carried out on this node; the text says why."""
 
 
 @dataclass
@@ -73,7 +76,7 @@ def _with_environ(host: SimulatedHost, environ: dict[str, str]) -> SimulatedHost
         tree=host.tree,
         commands=Commands(inner._node, host.tree, target),
         environ=environ,
-        measures=Measures(inner._node),
+        measures=host._measures,
         user=host.user,
     )
 
@@ -179,10 +182,13 @@ def _for(shell: Shell, command: str) -> None:
 def _fix(shell: Shell, command: str) -> None:
     """Another fix of npudoctor's."""
     id, *rest = shlex.split(command)[2:]
-    assert rest[:1] == ["--set"], command
-    params = {name: [value] for name, _, value in (word.partition("=") for word in rest[1:])}
+    params = {name: [value] for name, _, value in (word.partition("=") for word in rest[1:])} if rest else None
     catalog = plugins.load(folder="")
     made = plan.make(catalog, shell.host, Request(id, params), Options())
+    if made.empty and made.notes:
+        for line in (line for note in made.notes for line in commands_in(note)):
+            _carry_out(shell, line)
+        return
     *_, last = runner.apply(catalog, shell.host, made, Options())
     assert isinstance(last, Ended)
     assert last.outcome is Outcome.APPLIED, (command, last)
@@ -193,6 +199,8 @@ def _docker(shell: Shell, command: str) -> None:
     """The container is started anew, with what this command passes in."""
     words = shlex.split(command.replace("\\\n", " "))
     said = shell.node.scenario
+    if said.container is None:
+        raise CannotBeSimulated("the containers of a simulated host are texts")
     by_runtime = next((word.partition("=")[2] for word in words if word.startswith("ASCEND_VISIBLE_DEVICES=")), None)
     devices = [re.sub(r"^(--device=)", "", word) for word in words if word.startswith("--device=")]
     volumes = [word.removeprefix("-v=") for word in words if word.startswith("-v=")]
@@ -240,7 +248,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"hccn_tool ": LOOKS,
     r"kill \d": _kill,
     r"for \w+ in": _for,
-    r"npudoctor fix \S+ --set": _fix,
+    r"npudoctor fix ": _fix,
     r"npudoctor check": LOOKS,
     r"docker run .*…": "only a part of a command: the person has to complete it",
     r"docker run ": _docker,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,10 +129,13 @@ def test_a_printed_command_is_in_the_table_and_resolves_its_finding(name: str) -
     found = findings(name)
     for check, finding in found:
         wrong += [f"no row for {one!r}" for one in finding.commands if printed.row_of(one) is None]
-        if finding.severity is Severity.INFO or finding.code in ALONE_NOT_ENOUGH:
+        if finding.severity is Severity.INFO or any(re.match(one, finding.code or "") for one in ALONE_NOT_ENOUGH):
             continue
         host = NODES[name].build()
-        later, ran = printed.carry_out(host, finding.commands)
+        try:
+            later, ran = printed.carry_out(host, finding.commands)
+        except printed.CannotBeSimulated:
+            continue
         if not ran:
             continue
         after = NODES[name].diagnose(later, CATALOG)
@@ -144,12 +148,10 @@ def test_a_printed_command_is_in_the_table_and_resolves_its_finding(name: str) -
 
 _WRITTEN = "what the import prints is written in the scenario"
 ALONE_NOT_ENOUGH = {
-    "system.limits/nofile": "`*` in limits.conf does not count for root",
-    "python.import-torch/failed": _WRITTEN,
-    "python.import-torch-npu/failed": _WRITTEN,
-    "python.import-torch-npu/crashed": _WRITTEN,
+    r"python\.import-torch": _WRITTEN,
+    r"stack\.": "pip chooses the release, and the simulated index has any",
 }
-"""Findings that their printed commands do not resolve on the simulation, with the reason."""
+"""Codes of findings that their printed commands do not resolve on the simulation, with the reason."""
 
 
 def test_the_simulation_knows_nothing_of_fixes() -> None:
