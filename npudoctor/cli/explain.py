@@ -6,6 +6,7 @@ examples:
   npudoctor explain 'HcclAllReduce, ret: 0x13' a piece of a message, whose words choose among the meanings of a number
   npudoctor explain --log train.log            a log of torch, torch_npu, CANN or MindSpore, of any size
   npudoctor explain --log rank_*.log           one file for each rank
+  npudoctor explain --log node-0/ node-1/      the folders of a run, of one node or of several, .gz included
   python train.py 2>&1 | npudoctor explain --log -
 
 exit codes: 0 explained, 1 no known error in the log, 2 usage.
@@ -98,11 +99,16 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
     """Remarks beside the diagnosis: files that were not read, and what to send where no error is known."""
     read = [file for file in found.files if not file.problem]
     for file in found.files:
+        if file.stopped:
+            yield f"{file.name} was read in part, to line {file.lines}: {file.stopped}"
+    for file in found.files:
         if file.problem == "empty":
             yield f"{file.name} is empty"
         elif file.problem:
             unpack = "; unpack it and pipe it into --log -" if file.problem.startswith("compressed") else ""
             yield f"{file.name} was not read: {file.problem}{unpack}"
+    if moved := sum(1 for shift in found.shifts if shift):
+        yield f"the clocks of {moved} of {len(found.files)} files show another time zone; their stamps were aligned"
     if found.knows or found.answer or not read:
         return
     name = read[0].name if len(read) == 1 else f"{len(read)} files"

@@ -18,6 +18,9 @@ LABEL = 13
 
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _ALSO = 4
+_NAMED = 6
+"""The most ranks that are named one by one."""
+
 _WITHHELD = "steps that reset, reinstall or end something are left out: run the checks first, the log is weak evidence"
 _QUOTED = 3
 _HOW = {
@@ -229,10 +232,26 @@ class _Page:
         if several:
             how = f"{first['who']}, of {first['of']} that failed ({_HOW[first['known_by']]})"
             self._item("first", f"{how}: {first['shows']} ({self._where(first)})")
+            self._item("echoes", self._echoes(document["echoes"], document["echoes_in_all"]))
         for one in blamed:
             self._item("blamed", f"{one['culprit']}, named in the log ({self._where(one)})")
         if unexplained:
             self._item("also", f"{unexplained['shows']} ({self._where(unexplained)})")
+
+    def _echoes(self, echoes: Sequence[Mapping[str, Any]], count: int) -> str:
+        """The other ranks, by what they show: `rank 0, rank 1 and 5 more: EI0002 (12 s later)`."""
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for echo in echoes:
+            groups.setdefault(echo["shows"], []).append(echo)
+        told = []
+        for shows, group in groups.items():
+            names = [str(self._names.get(echo["who"], echo["who"]) or echo["who"]) for echo in group]
+            rest = len(names) - _NAMED + (count - len(echoes) if group is next(reversed(groups.values())) else 0)
+            who = ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+            after = [echo["after_s"] for echo in group if echo["after_s"] is not None]
+            when = f" ({min(after):.0f} s later)" if after and min(after) >= 1 else ""
+            told.append(f"{who}: {shows}{when}")
+        return "; ".join(told)
 
     def _where(self, one: Mapping[str, Any]) -> str:
         """The position of a line, and its rank and time as far as known."""

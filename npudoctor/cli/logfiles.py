@@ -21,6 +21,11 @@ STDIN = "-"
 _HANDED_IN = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """Paths that a shell passes for `<(command)`: a pipe to be read to its end."""
 
+_ROTATED = re.compile(
+    r"(?P<name>.+\.(?:log|out|err|txt))[.-](?:(?P<number>\d{1,3})|(?P<date>20\d{6}(?:-\d{4,10})?))(?:\.gz)?"
+)
+"""A part of a log that was rotated: `name.1`, `name.2.gz`, `name-20250401.gz`, `0.log.20250401-101112`."""
+
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -86,7 +91,7 @@ class Logs:
         follow = os.geteuid() != 0
         for folder, inner, files in os.walk(name):
             inner.sort()
-            for path in (os.path.join(folder, file) for file in sorted(files)):
+            for path in (os.path.join(folder, file) for file in sorted(files, key=_oldest_first)):
                 try:
                     found = os.stat(path, follow_symlinks=follow)
                 except OSError:
@@ -96,6 +101,15 @@ class Logs:
                     yield _Log(path, name, found.st_size)
                 else:
                     self._passed_over[_kind(found.st_mode)] += 1
+
+
+def _oldest_first(name: str) -> tuple[str, int, str]:
+    """The order of a folder's files: the rotated parts of a log, the oldest first, before the log itself."""
+    found = _ROTATED.fullmatch(name)
+    if not found:
+        return name.removesuffix(".gz"), 1, ""
+    number = found["number"]
+    return found["name"], -int(number) if number else 0, found["date"] or ""
 
 
 def _kind(mode: int) -> str:

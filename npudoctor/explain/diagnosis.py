@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from npudoctor import knowledge
-from npudoctor.explain import answers, figures
+from npudoctor.explain import answers, figures, jobs
 from npudoctor.explain.answers import Answer, AnswerKind
 from npudoctor.explain.figures import Memory
 from npudoctor.explain.lines import Source, source_of_file
@@ -21,6 +21,7 @@ _NEIGHBOURS = 15
 """Distance in lines within which a line without a source gets that of its neighbour."""
 
 _SAME_INSTANT_S = 1.0
+_SAME_REPORT_S = 5.0
 _REPORTED = 0.8
 
 
@@ -46,10 +47,21 @@ class FirstFailure:
     of: int
 
 
+@record(frozen=True)
+class Echo:
+    """A rank that failed after the first, and its first error; `after_s` counts from the first failure where known."""
+
+    who: str
+    sighting: Sighting
+    after_s: float | None
+
+
 @record(frozen=True, kw_only=True)
 class Diagnosis:
     """The diagnosis. `unexplained` is the first exception without a known cause.
 
+    `echoes` are the ranks that failed after the first, `nodes` those whose logs these are, where they are several.
+    `shifts` are the seconds that were added to the stamps of each file, so that all share a clock.
     `answer` explains the failure where no known issue does; `notices` are issues that stop no job, found beside it.
     """
 
@@ -61,6 +73,9 @@ class Diagnosis:
     unexplained: Sighting | None
     files: tuple[FileRead, ...]
     counts: Mapping[tuple[Kind, str], int]
+    echoes: tuple[Echo, ...] = ()
+    nodes: tuple[str, ...] = ()
+    shifts: tuple[float, ...] = ()
     answer: Answer | None = None
     notices: tuple[Suspect, ...] = ()
 
@@ -73,13 +88,17 @@ class Diagnosis:
 
 def diagnose(scanner: Scanner) -> Diagnosis:
     """Diagnose from the sightings of a scanner."""
-    seen, memories = figures.weighed(_attributed(scanner.sightings, scanner.files))
-    times = _times(seen)
-    ranked = suspects(seen, times)
+    files = scanner.files
+    nodes = jobs.nodes_of([file.name for file in files])
+    seen, memories = figures.weighed(_attributed(scanner.sightings, files, nodes))
+    shifts = jobs.clock_shifts(files, nodes)
+    times = _times(seen, shifts)
+    unexplained = _unexplained(seen)
+    failures = _failures(seen, files)
+    first = _first_failure(failures, seen, times, unexplained)
+    ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    unexplained = _unexplained(seen)
-    first = _first_failure(seen, times, scanner.files, unexplained)
     answer = _answer(ranked, memories, seen, first)
     return Diagnosis(
         suspects=tuple(one for one in ranked if answer is None or one.pitfall.severity == "error"),
@@ -88,11 +107,44 @@ def diagnose(scanner: Scanner) -> Diagnosis:
         first_failure=first,
         blamed=tuple({one.found.what: one for one in reversed(seen) if one.found.kind is Kind.BLAME}.values()),
         unexplained=min(unexplained, key=_place, default=None),
-        files=tuple(scanner.files),
+        files=tuple(files),
         counts=scanner.counts,
+        echoes=_echoes(failures, first, times),
+        nodes=tuple(dict.fromkeys(node for node in nodes if node)),
+        shifts=shifts,
         answer=answer,
         notices=tuple(one for one in ranked if answer is not None and one.pitfall.severity != "error"),
     )
+
+
+def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[Suspect, ...]:
+    """The issues with those of the rank that failed first in front, where more than the order of lines names it."""
+    if first is None or first.of < 2 or first.by == "order":
+        return tuple(ranked)
+    source = first.sighting.source
+
+    def later(suspect: Suspect) -> bool:
+        own = any(one.source == source and one.found.kind is not Kind.HINT for one in suspect.evidence)
+        return not own or suspect.pitfall.consequence
+
+    if all(map(later, ranked)):
+        return tuple(ranked)
+    return tuple(sorted(ranked, key=later))
+
+
+def _echoes(failures: Mapping[str, Sequence[Sighting]], first: FirstFailure | None, times: Times) -> tuple[Echo, ...]:
+    """The other ranks with their first errors, in the order of time as far as it is known."""
+    if first is None or first.of < 2:
+        return ()
+    began = times.get(id(first.sighting))
+    echoes = []
+    for who, group in failures.items():
+        if who != first.who:
+            one = min(group, key=lambda one: (times.get(id(one), float("inf")), _place(one)))
+            time = times.get(id(one))
+            after = None if began is None or time is None else max(time - began, 0.0)
+            echoes.append(Echo(who, _telling(group, one, times), after))
+    return tuple(sorted(echoes, key=lambda echo: (echo.after_s is None, echo.after_s or 0.0)))
 
 
 def _answer(
@@ -118,10 +170,17 @@ def _place(one: Sighting) -> tuple[int, int]:
     return (one.file, one.offset)
 
 
-def _attributed(sightings: Iterable[Sighting], files: Sequence[FileRead]) -> list[Sighting]:
+def _attributed(
+    sightings: Iterable[Sighting], files: Sequence[FileRead], nodes: Sequence[str | None]
+) -> list[Sighting]:
     """Each sighting with its source: its own, that of the file name, or that of a nearby line."""
     seen = sorted(sightings, key=_place)
-    ranks = {one.source.pid: one.source.rank for one in seen if one.source.pid and one.source.rank is not None}
+    ranks = {
+        (one.source.node or nodes[one.file], one.source.pid): one.source.rank
+        for one in seen
+        if one.source.pid and one.source.rank is not None
+    }
+    several = len({one.source.node or nodes[one.file] for one in seen}) > 1
     names = [source_of_file(file.name) for file in files]
     attributed = []
     for file, group in groupby(seen, key=lambda one: one.file):
@@ -132,15 +191,17 @@ def _attributed(sightings: Iterable[Sighting], files: Sequence[FileRead]) -> lis
                 near = [other for other in inside if other.source.known and abs(other.line - one.line) <= _NEIGHBOURS]
                 nearest = min(near, key=lambda other: abs(other.line - one.line), default=None)
                 source = nearest.source if nearest else source
-            if source.rank is None and source.pid in ranks:
-                source = Source(ranks[source.pid], None, source.pid)
+            node = source.node or one.source.node or nodes[file]
+            if source.rank is None and source.pid is not None and (node, source.pid) in ranks:
+                source = Source(ranks[node, source.pid], None, source.pid)
+            source = replace(source, node=node if several else None)
             attributed.append(replace(one, source=source))
     return attributed
 
 
-def _times(seen: Sequence[Sighting]) -> Times:
+def _times(seen: Sequence[Sighting], shifts: Sequence[float]) -> Times:
     year = max((one.moment.year or 0 for one in seen if one.moment), default=0) or 2000
-    return {id(one): one.moment.seconds(year) for one in seen if one.moment}
+    return {id(one): jobs.stamp(one.moment, year, shifts[one.file]) for one in seen if one.moment}
 
 
 def _codes(seen: Iterable[Sighting], scanner: Scanner) -> tuple[CodeSeen, ...]:
@@ -213,13 +274,19 @@ def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
     return any(pitfall is not None and not pitfall.consequence for pitfall in pitfalls)
 
 
-def _first_failure(
-    seen: Sequence[Sighting], times: Times, files: Sequence[FileRead], unexplained: Sequence[Sighting]
-) -> FirstFailure | None:
+def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, list[Sighting]]:
+    """The failures of each rank, process or file."""
     failures: dict[str, list[Sighting]] = {}
     for one in filter(_is_failure, seen):
-        who = one.source.label or (files[one.file].name if len(files) > 1 else "")
+        known = one.source.known or len(files) == 1
+        who = one.source.label if known else files[one.file].name
         failures.setdefault(who, []).append(one)
+    return failures
+
+
+def _first_failure(
+    failures: Mapping[str, list[Sighting]], seen: Sequence[Sighting], times: Times, unexplained: Sequence[Sighting]
+) -> FirstFailure | None:
     if not failures:
         return None
     groups = list(failures.items())
@@ -232,8 +299,9 @@ def _first_failure(
         earliest = [item for item in groups if began[item[0]] <= min(began.values()) + _SAME_INSTANT_S]
         first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
         return _failed(first, "time", times, len(groups))
-    if named and named.source.label in failures:
-        return _failed((named.source.label, failures[named.source.label]), "launcher", times, len(groups))
+    told = [item for item in groups if named and item[1][0].source.rank == named.source.rank]
+    if len(told) == 1 and named and named.source.rank is not None:
+        return _failed(told[0], "launcher", times, len(groups))
     one_file = len({one.file for _, group in groups for one in group}) == 1
     if one_file or len(causes) == 1:
         first = min(causes or groups, key=lambda item: _place(item[1][0]))
@@ -244,8 +312,21 @@ def _first_failure(
 def _failed(item: tuple[str, list[Sighting]], by: str, times: Times, of: int) -> FirstFailure:
     who, group = item
     first = min(group, key=lambda one: (times.get(id(one), float("inf")) if by == "time" else 0, _place(one)))
-    near = [one for one in group if one.file == first.file and abs(one.line - first.line) <= _NEIGHBOURS]
-    return FirstFailure(who, min(near, key=lambda one: (one.found.kind is not Kind.SYMPTOM, _place(one))), by, of)
+    return FirstFailure(who, _telling(group, first, times), by, of)
+
+
+def _telling(group: Sequence[Sighting], first: Sighting, times: Times) -> Sighting:
+    """What says most of the failures of a rank that are reported together with its first."""
+
+    def together(one: Sighting) -> bool:
+        near = one.file == first.file and abs(one.line - first.line) <= _NEIGHBOURS
+        began, time = times.get(id(first)), times.get(id(one))
+        return near or (began is not None and time is not None and abs(time - began) <= _SAME_REPORT_S)
+
+    return min(
+        filter(together, group),
+        key=lambda one: (one.found.kind is not Kind.SYMPTOM, is_generic(one), _place(one)),
+    )
 
 
 __all__ = ["STRONG", "CodeSeen", "Diagnosis", "FirstFailure", "Suspect", "diagnose"]

@@ -24,6 +24,7 @@ _SEVERITIES = {
     **dict.fromkeys(("minor", "warning"), "warning"),
     "notice": "info",
 }
+_ECHOES = 64
 _EVIDENCE = 5
 _LIKELY = 0.25
 
@@ -153,10 +154,23 @@ def of_log(diagnosis: Diagnosis, checks: Mapping[str, Check]) -> Document:
         "tool_version": __version__,
         "as_of": knowledge.pitfalls().as_of,
         "files": [
-            {"name": file.name, "bytes": file.bytes, "lines": file.lines, "problem": file.problem}
-            for file in diagnosis.files
+            {
+                "name": file.name,
+                "bytes": file.bytes,
+                "lines": file.lines,
+                "problem": file.problem,
+                "stopped": file.stopped,
+                "clock_shift_s": shift,
+            }
+            for file, shift in zip(diagnosis.files, diagnosis.shifts, strict=True)
         ],
+        "nodes": list(diagnosis.nodes),
         "first_failure": _first(diagnosis.first_failure, names),
+        "echoes": [
+            {**_sighting(echo.sighting, names), "who": echo.who or None, "after_s": echo.after_s}
+            for echo in diagnosis.echoes[:_ECHOES]
+        ],
+        "echoes_in_all": len(diagnosis.echoes),
         "pitfalls": [_suspect(suspect, names, checks) for suspect in diagnosis.suspects],
         "answer": _answer(diagnosis.answer, names) if diagnosis.answer else None,
         "notices": [_suspect(suspect, names, checks) for suspect in diagnosis.notices],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 from npudoctor.records import record
 
@@ -16,21 +17,33 @@ _RANKS = (
     re.compile(r"\brankId\[(\d+)\]"),
 )
 _WORKER = re.compile(
-    r"^\W{0,64}(?:[-\d: ]{19} |[A-Za-z]{0,40}Worker[A-Za-z]{0,40}[ _])?((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b"
+    r"^\W{0,64}(?:[-\d: ]{19} |[A-Za-z]{0,40}(?:Worker|EngineCore)[A-Za-z]{0,40}[ _])?"
+    r"((?:[DTPE]P\d+)(?:[ _][DTPE]P\d+)*)\b"
 )
 _PIDS = (
     re.compile(r"\(PID: ?(\d+)"),
     re.compile(r"\[PID: ?(\d+)"),
     re.compile(r"^\s*\([^()]{0,60}\bpid=(\d+)"),
     re.compile(r"^\W{0,64}\[?\w{1,64}\]?\s?[A-Z_]{1,64}\((\d+),"),
+    re.compile(r"^\[?20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[.,\d+:]{0,16}\]? (?:\[[A-Za-z]{1,8}\] )?\[(\d{2,8})\] \["),
 )
+_NODE_IP = re.compile(r"^\s*\([^()]{0,60}\bpid=\d+, ip=(\d{1,3}(?:\.\d{1,3}){3})\)")
+_WRAPPED = re.compile(
+    r"\S{20,40} std(?:out|err) [FP] "
+    r"|(?P<node>(?:node|host|server|worker|master)[-_.]?\d[\w.-]{0,40}|\d{1,3}(?:\.\d{1,3}){3}): (?=\S)"
+)
+"""What a container's log, pdsh and the launcher of DeepSpeed put before each line."""
+
 _IN_NAME = (
     (re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE), "rank"),
-    (re.compile(r"(?:^|/)(\d+)/std(?:err|out)(?:\.log)?$"), "rank"),
-    (re.compile(r"worker[-_.]?(\d+)\.\w+$", re.IGNORECASE), "rank"),
-    (re.compile(r"plog-(\d+)_\d+[^/]*$"), "pid"),
+    (re.compile(r"(?:^|/)(\d+)/std(?:err|out)(?:\.log)?(?:\.[\d-]+)?(?:\.gz)?$"), "rank"),
+    (re.compile(r"worker[-_.]?(\d+)\.\w+(?:\.[\d-]+)?(?:\.gz)?$", re.IGNORECASE), "rank"),
+    (re.compile(r"(?:plog|device)-(\d+)_\d+[^/]*$"), "pid"),
+    (re.compile(r"worker-[0-9a-f]{20,60}-[0-9a-f]{8}-(\d+)\.(?:out|err)[^/]*$"), "pid"),
+    (re.compile(r"mindie[-_]\w{1,20}_(\d+)_\d{8}[^/]*$"), "pid"),
 )
 _DATE = re.compile(r"\b(20\d\d)[-/](\d\d)[-/](\d\d)[-T _]{1,2}(\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,6})(?:\.(\d{3}))?)?")
+_ZONE = re.compile(r"\d{0,9}(?:Z\b| ?UTC\b| ?(?P<sign>[+-])(?P<hours>[01]\d):?(?P<minutes>[0-5]\d)(?!\d))")
 _SHORT_DATE = re.compile(
     r"\b(?:[A-Z]{4,8} (\d\d)-|[EWIF](20\d\d)?(\d{1,2})(?=\d\d ))(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
 )
@@ -67,20 +80,24 @@ class Source:
     rank: int | None = None
     worker: str | None = None
     pid: int | None = None
+    node: str | None = None
 
     @property
     def known(self) -> bool:
-        """Whether any part is known."""
-        return self != NOBODY
+        """Whether any part but the node is known."""
+        return (self.rank, self.worker, self.pid) != (None, None, None)
 
     @property
     def label(self) -> str:
-        """As text: `rank 3`, `worker TP0`, `process 118`; nothing where unknown."""
+        """As text: `rank 3`, `worker TP0`, `process 118 of node-1`; nothing where unknown."""
+        of = f" of {self.node}" if self.node else ""
         if self.rank is not None:
-            return f"rank {self.rank}"
+            return f"rank {self.rank}{of}"
         if self.worker is not None:
-            return f"worker {self.worker}"
-        return f"process {self.pid}" if self.pid is not None else ""
+            return f"worker {self.worker}{of}"
+        if self.pid is not None:
+            return f"process {self.pid}{of}"
+        return self.node or ""
 
 
 NOBODY = Source()
@@ -88,20 +105,28 @@ NOBODY = Source()
 
 @record(frozen=True)
 class Moment:
-    """A time stamp as a line gives it; some give no year. `second` counts from midnight."""
+    """A time stamp as a line gives it; some give no year. `second` counts from midnight.
+
+    `zone_s` is the zone that the stamp names, in seconds east of UTC; None where it names none.
+    """
 
     year: int | None
     month: int
     day: int
     second: float
+    zone_s: int | None = None
 
     def key(self, year: int) -> tuple[int, int, int, float]:
         """The sort key of a moment; `year` is used for those without one."""
         return (self.year or year, self.month, self.day, self.second)
 
     def seconds(self, year: int) -> float:
-        """Seconds on a common scale, exact enough for differences of less than a month."""
-        return (((self.year or year) * 12 + self.month) * 31 + self.day) * 86400 + self.second
+        """Seconds on a common scale, UTC where the stamp names a zone; the order of days is that of the calendar."""
+        try:
+            days = date(self.year or year, self.month, self.day).toordinal()
+        except ValueError:  # 31 February
+            days = date(self.year or year, self.month, 28).toordinal() + self.day - 28
+        return days * 86400 + self.second - (self.zone_s or 0)
 
     def __str__(self) -> str:
         milliseconds = round(self.second * 1e6) // 1000
@@ -113,10 +138,24 @@ class Moment:
 
 def source_of(line: str) -> Source:
     """The source of a line."""
+    node, line = _unwrapped(line)
     rank = next((int(found[1]) for pattern in _RANKS if (found := pattern.search(line))), None)
     worker = _WORKER.search(line) if rank is None else None
     pid = next((int(found[1]) for pattern in _PIDS if (found := pattern.search(line))), None)
-    return Source(rank, worker[1] if worker else None, pid)
+    if ip := _NODE_IP.search(line):
+        node = ip[1]
+    return Source(rank, worker[1] if worker else None, pid, node)
+
+
+def _unwrapped(line: str) -> tuple[str | None, str]:
+    """The node that a launcher puts before a line, and the line without what wraps it."""
+    found = _WRAPPED.match(line)
+    return (found["node"], line[found.end() :]) if found else (None, line)
+
+
+def message_of(line: str) -> str:
+    """A line without what a container's log, pdsh or a launcher puts before it."""
+    return _unwrapped(line)[1]
 
 
 def source_of_file(name: str) -> Source:
@@ -131,7 +170,9 @@ def moment_of(line: str) -> Moment | None:
     """The time stamp of a line."""
     if found := _DATE.search(line):
         year, month, day, hour, minute, second, fraction, more = found.groups()
-        return _moment(int(year), month, day, (hour, minute, second), (fraction or "") + (more or ""))
+        zone = _ZONE.match(line, found.end())
+        clock = (hour, minute, second)
+        return _moment(int(year), month, day, clock, (fraction or "") + (more or ""), _zone_s(zone))
     if found := _SHORT_DATE.search(line):
         spelled, year, short, day, hour, minute, second, fraction = found.groups()
         return _moment(int(year) if year else None, spelled or short, day, (hour, minute, second), fraction)
@@ -141,11 +182,28 @@ def moment_of(line: str) -> Moment | None:
     return None
 
 
-def _moment(year: int | None, month: str, day: str, clock: tuple[str, str, str], fraction: str | None) -> Moment | None:
+def _zone_s(found: re.Match[str] | None) -> int | None:
+    if found is None:
+        return None
+    if found["sign"] is None:
+        return 0
+    seconds = int(found["hours"]) * 3600 + int(found["minutes"]) * 60
+    return -seconds if found["sign"] == "-" else seconds
+
+
+def _moment(
+    year: int | None,
+    month: str,
+    day: str,
+    clock: tuple[str, str, str],
+    fraction: str | None,
+    zone_s: int | None = None,
+) -> Moment | None:
     hour, minute, second = map(int, clock)
     if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31 and hour < 24 and minute < 60 and second < 62):
         return None
-    return Moment(year, int(month), int(day), hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}"))
+    clock_s = hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
+    return Moment(year, int(month), int(day), clock_s, zone_s)
 
 
 def gravity_of(line: str) -> float:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from npudoctor import knowledge
 from npudoctor.explain import code_forms
+from npudoctor.explain.lines import message_of
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalised, spelled_in
 from npudoctor.records import record
@@ -187,7 +188,7 @@ def _codes(line: str) -> Iterator[Found]:
 
 def _raised(line: str) -> Iterator[Found]:
     if "rror: " in line or "xception: " in line:
-        raised = _EXCEPTION.match(line)
+        raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
         if raised and not _WRAPPERS.search(raised["name"]):
             name = raised["name"].rpartition(".")[2]
             yield Found(Kind.EXCEPTION, f"{name}: {raised['said'][:120]}".strip(), name, raised.start("name"))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice
 
 from npudoctor import knowledge
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
+from npudoctor.explain.unpack import Stopped, unpacked
 from npudoctor.records import record
 
 BLOCK = 1 << 20
@@ -43,7 +44,11 @@ _WINDOWS = 300
 _NEAR = 6
 _TRACEBACK = 200
 _VARIED_BLOCKS = 31
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_ENDS = 16 << 10
+_STAMPED = 60
+"""Bytes and lines at the beginning and at the end of a file in which its time stamps are searched."""
+
+_MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d+)", re.MULTILINE)
 
@@ -73,13 +78,19 @@ class Sighting:
 
 @record(frozen=True)
 class FileRead:
-    """One file; `problem` says why it was not read."""
+    """One file; `problem` says why it was not read, `stopped` why it was read in part.
+
+    `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
+    """
 
     name: str
     bytes: int
     lines: int
     foreign: bool = False
     problem: str | None = None
+    stopped: str | None = None
+    began: Moment | None = None
+    ended: Moment | None = None
 
 
 class Scanner:
@@ -105,11 +116,17 @@ class Scanner:
         unfinished = 0
         first = True
         foreign = False
-        for block in blocks:
+        began = None
+        end = b""
+        pieces = _Pieces(blocks, self._progress)
+        for block in pieces:
             if first and (problem := _unreadable(block)):
                 return self._done(FileRead(name, len(block), 0, problem=problem))
             foreign = foreign or (first and _is_foreign(block))
+            if first:
+                began = _stamp(block[:_ENDS].split(b"\n"))
             first = False
+            end = block[-_ENDS:] if len(block) >= _ENDS else (end + block)[-_ENDS:]
             data = tail + block
             cut = data.rfind(b"\n") + 1
             if cut:
@@ -122,9 +139,12 @@ class Scanner:
                 cut = len(data) - _KEPT_OF_END
                 self._offset += cut
             tail = data[cut:]
-            self._progress(len(block))
         self._look(tail)
-        return self._done(FileRead(name, self._offset, self._lines, foreign, "empty" if first else None))
+        ended = _stamp(reversed(end.split(b"\n")))
+        problem = "empty" if first else None
+        return self._done(
+            FileRead(name, self._offset, self._lines, foreign, problem, pieces.reason, began, ended or began)
+        )
 
     def _done(self, read: FileRead) -> FileRead:
         self.files.append(read)
@@ -236,6 +256,32 @@ class Scanner:
                 )
             )
         return True
+
+
+class _Pieces:
+    """The unpacked blocks of a file, and the reason where they stop early."""
+
+    def __init__(self, blocks: Iterable[bytes], progress: Callable[[int], None]) -> None:
+        self.reason: str | None = None
+        self._progress = progress
+        self._blocks = unpacked(self._counted(blocks))
+
+    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            yield block
+            self._progress(len(block))
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._blocks
+        except Stopped as stopped:
+            self.reason = str(stopped)
+
+
+def _stamp(lines: Iterable[bytes]) -> Moment | None:
+    """The first time stamp of some lines."""
+    stamps = (moment_of(line[:300].decode("utf-8", "replace")) for line in islice(lines, _STAMPED))
+    return next(filter(None, stamps), None)
 
 
 def _plain(line: bytes) -> str:

@@ -1,6 +1,6 @@
 """`npudoctor explain` as a person runs it."""
 
-import gzip
+import bz2
 import os
 import pty
 import select
@@ -123,7 +123,7 @@ def test_a_known_message_without_a_pitfall_is_a_diagnosis(npudoctor: Command, tm
 NOTHING = {
     b"": "is empty",
     b"\x7fELF\0\0\0": "was not read: binary",
-    gzip.compress(b"x", mtime=0): "was not read: compressed (gzip); unpack it and pipe it into --log -",
+    bz2.compress(b"x"): "was not read: compressed (bzip2); unpack it and pipe it into --log -",
     "程序启动失败，请检查环境变量。\n".encode() * 30: "the text is in another language; to get help, send",
     b"step 1\nForeignError: x\n": "the first exception is `ForeignError: x` (LOG:2); to get help, send",
     b"all is well\n": "no known error in LOG; to get help, send the lines around the first ERROR",

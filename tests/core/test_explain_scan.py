@@ -1,6 +1,8 @@
 """Reading logs of any size: the same in whatever pieces they come, in bounded memory, with true places."""
 
+import bz2
 import gzip
+import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npudoctor.explain import unpack
 from npudoctor.explain.patterns import Kind, Sought
 from npudoctor.explain.scan import Scanner
 
@@ -25,6 +28,33 @@ def scanned(data: bytes | Iterable[bytes]) -> Scanner:
 
 def places(scanner: Scanner) -> list[tuple[object, ...]]:
     return [(one.found.kind, one.found.what, one.line, one.offset, one.text) for one in scanner.sightings]
+
+
+def test_a_packed_log_is_read_like_the_log() -> None:
+    data = (LOGS / "P023-two-processes-on-a-card.txt").read_bytes()
+    packed = gzip.compress(data[:500]) + gzip.compress(data[500:]) + b"\0\0"
+    assert places(scanned(packed[at : at + 7] for at in range(0, len(packed), 7))) == places(scanned(data)) != []
+    assert scanned(packed).files[0].stopped is None
+
+
+def test_a_packed_log_that_is_damaged_is_read_as_far_as_it_goes() -> None:
+    noise = random.Random(3).randbytes(60_000).hex().encode()
+    packed = gzip.compress(BIND * 20 + noise + b"\n")
+    for broken, said in (
+        (packed[:-400], "a gzip file that ends early"),
+        (packed[:30_000] + b"\0" * 300 + packed[30_300:], "a damaged gzip file"),
+    ):
+        scanner = scanned(broken)
+        assert {one.found.what for one in scanner.sightings} >= {"P003"}
+        assert scanner.files[0].stopped == said
+
+
+def test_a_packed_log_of_many_times_its_size_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "FREE_BYTES", 1 << 20)
+    packed = gzip.compress(b"a line\n" * (2 << 20))
+    file = scanned(packed).files[0]
+    assert file.stopped and "unpacks to more than" in file.stopped
+    assert file.bytes < 8 << 20
 
 
 @given(st.lists(st.integers(1, 400), max_size=40))
@@ -112,7 +142,7 @@ def test_a_line_without_end_is_searched_and_quoted_in_part() -> None:
     ("data", "problem"),
     [
         (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
-        (gzip.compress(BIND, mtime=0), "compressed (gzip)"),
+        (bz2.compress(BIND), "compressed (bzip2)"),
         ("日志".encode("utf-16"), "text in UTF-16"),
         (b"", "empty"),
     ],

@@ -1,0 +1,109 @@
+"""The files of a whole job: which node each comes from, and how far the clocks of the nodes are apart.
+
+A run's folder holds the logs of one or several nodes, whose clocks may print different time zones, and some stamps name
+their zone and others do not. Logs of one job begin and end together: where two groups of files begin and end the same
+number of half hours apart, the difference is a time zone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from npudoctor.explain.lines import Moment
+from npudoctor.explain.scan import FileRead
+
+_NODE = re.compile(
+    r"(?:node|host|server|machine|master|worker|slave|pod|npu)[-_.]?\d[\w.-]{0,60}"
+    r"|\d{1,3}(?:[.-]\d{1,3}){3}|[A-Za-z][\w.]{0,60}-(?:master|worker|head|launcher|node)-?\d{1,4}",
+    re.IGNORECASE,
+)
+"""A folder of a run that is named after a node."""
+
+_POD = re.compile(r"[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{16,40}")
+"""A folder below /var/log/pods: namespace, pod and uid."""
+
+_CANN = re.compile(r"/(?:(?:ascend/)?log/)?(?:debug/|run/|security/)?(?:plog|device-\d+)/[^/]+$")
+"""The end of the path of a log that CANN writes for each process."""
+
+_HALF_HOUR = 1800
+_TOGETHER_S = 600
+"""How far the beginnings and the ends of the logs of one job lie apart at most, beside the time zone."""
+
+_FARTHEST = 28
+"""Half hours: no two time zones are farther apart."""
+
+
+def nodes_of(names: Sequence[str]) -> tuple[str | None, ...]:
+    """The node that each file comes from; None for all where they come from one, or nothing says so."""
+    found = [_node(name) for name in names]
+    if len(set(found) - {None}) < 2:
+        found = _by_folders(names)
+    return tuple(found) if len(set(found) - {None}) > 1 else (None,) * len(names)
+
+
+def _node(name: str) -> str | None:
+    for part in os.path.dirname(name).split("/"):
+        if pod := _POD.fullmatch(part):
+            return pod["pod"]
+        if _NODE.fullmatch(part):
+            return part
+    return None
+
+
+def _by_folders(names: Sequence[str]) -> list[str | None]:
+    """Where several folders hold CANN's own logs: the part of their paths that tells them apart."""
+    found = [_CANN.search(name) for name in names]
+    folders = [name[: place.start()].split("/") if place else [] for name, place in zip(names, found, strict=True)]
+    distinct = {tuple(folder) for folder in folders if folder}
+    if len(distinct) < 2:
+        return [None] * len(names)
+    depth = next((depth for depth, parts in enumerate(zip(*distinct, strict=False)) if len(set(parts)) > 1), None)
+    if depth is None:
+        return [None] * len(names)
+    common, places = next(iter(distinct))[:depth], {folder[depth] for folder in distinct if len(folder) > depth}
+    paths = [name.split("/")[:-1] for name in names]
+    return [
+        path[depth] if len(path) > depth and tuple(path[:depth]) == common and path[depth] in places else None
+        for path in paths
+    ]
+
+
+def clock_shifts(files: Sequence[FileRead], nodes: Sequence[str | None]) -> tuple[float, ...]:
+    """Seconds to add to the stamps without a zone of each file so that all files share a clock.
+
+    Stamps with a zone are in UTC already. The other files of a node share its clock, whatever zone that is.
+    """
+    groups: dict[tuple[str | None, bool], list[FileRead]] = {}
+    for file, node in zip(files, nodes, strict=True):
+        if file.began and file.ended:
+            groups.setdefault((node, file.began.zone_s is not None), []).append(file)
+    year = max((file.began.year or 0 for file in files if file.began), default=0) or 2000
+    spans = {key: _span(group, year) for key, group in groups.items()}
+    if not spans:
+        return (0.0,) * len(files)
+    reference = max(spans, key=lambda key: (key[1], len(groups[key]), str(key[0])))
+    shifts: Mapping[tuple[str | None, bool], float] = {
+        key: 0.0 if key[1] else _shift(span, spans[reference]) for key, span in spans.items()
+    }
+    return tuple(shifts.get((node, False), 0.0) for node in nodes)
+
+
+def _span(group: Sequence[FileRead], year: int) -> tuple[float, float]:
+    began = [file.began.seconds(year) for file in group if file.began]
+    ended = [file.ended.seconds(year) for file in group if file.ended]
+    return min(began), max(ended)
+
+
+def _shift(span: tuple[float, float], other: tuple[float, float]) -> float:
+    """The time zone between two spans; 0 where their differences do not agree on one."""
+    begin, end = other[0] - span[0], other[1] - span[1]
+    steps = round(end / _HALF_HOUR)
+    near = all(abs(difference - steps * _HALF_HOUR) <= _TOGETHER_S for difference in (begin, end))
+    return steps * _HALF_HOUR if near and 0 < abs(steps) <= _FARTHEST else 0.0
+
+
+def stamp(moment: Moment, year: int, shift: float) -> float:
+    """Seconds on the common clock."""
+    return moment.seconds(year) + (shift if moment.zone_s is None else 0.0)

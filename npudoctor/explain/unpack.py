@@ -1,0 +1,85 @@
+"""Unpacks gzip while a log is read, in bounded memory; other content passes as it is.
+
+A damaged file is read as far as it goes. A file that unpacks to many times its size is a bomb: reading stops.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+MAGIC = b"\x1f\x8b"
+PIECE = 1 << 20
+"""Bytes that are handed out at once, and the most that one step unpacks."""
+
+_STEP = 16 << 10
+"""Packed bytes that are unpacked at once, so that little is lost before a damage."""
+
+RATIO = 300
+"""Bytes of a log per packed byte, from which a file is taken for a bomb; logs pack 5 to 60 times."""
+
+FREE_BYTES = 256 << 20
+"""Bytes that any file may unpack to."""
+
+
+class Stopped(Exception):
+    """Why a packed file was read in part; all that was unpacked before has been handed out."""
+
+
+def unpacked(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The content of a log in blocks, packed or not; raises Stopped where a packed one ends early."""
+    rest = iter(blocks)
+    first = next(rest, b"")
+    if not first.startswith(MAGIC):
+        if first:
+            yield first
+            yield from rest
+        return
+    yield from _gunzipped(first, rest)
+
+
+def _gunzipped(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The unpacked content in pieces of about the same size; what precedes a damage is handed out before the reason."""
+    kept: list[bytes] = []
+    length = 0
+    try:
+        for piece in _inflated(chain([first], rest)):
+            kept.append(piece)
+            length += len(piece)
+            if length >= PIECE:
+                yield b"".join(kept)
+                kept, length = [], 0
+    except Stopped:
+        yield b"".join(kept)
+        raise
+    if kept:
+        yield b"".join(kept)
+
+
+def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    packed = out = 0
+    member, whole = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+    for data in (block[at : at + _STEP] for block in blocks for at in range(0, len(block), _STEP)):
+        packed += len(data)
+        while data:
+            if whole:  # another member, or padding behind the last one
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
+                if not data.startswith(MAGIC[: len(data)]):
+                    return
+                member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            try:
+                piece = member.decompress(data, PIECE)
+            except zlib.error as problem:
+                raise Stopped("a damaged gzip file") from problem
+            whole = member.eof
+            data = member.unused_data if whole else member.unconsumed_tail
+            out += len(piece)
+            if piece:
+                yield piece
+            if out > max(FREE_BYTES, packed * RATIO):
+                raise Stopped(f"a gzip file that unpacks to more than {RATIO} times its size")
+    if not whole:
+        raise Stopped("a gzip file that ends early")

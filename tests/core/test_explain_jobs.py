@@ -1,0 +1,261 @@
+"""Whole jobs: the folders of several nodes, their clocks, the rank that failed first, and the echoes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from npudoctor.cli import logfiles
+from npudoctor.explain import jobs, scan
+from npudoctor.explain.diagnosis import Diagnosis, diagnose
+from npudoctor.explain.lines import Moment, moment_of, source_of, source_of_file
+from npudoctor.explain.patterns import Sought
+
+SOUGHT = Sought()
+
+
+def put(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+
+
+def diagnosed(*folders: Path) -> Diagnosis:
+    scanner = scan.Scanner(SOUGHT)
+    for name, blocks in logfiles.Logs([str(folder) for folder in folders]).read(scan.BLOCK):
+        scanner.read(name, blocks)
+    return diagnose(scanner)
+
+
+def step(hour: int, minute: int) -> str:
+    return f"2026-02-03 {hour:02}:{minute:02}:00,000 INFO step {minute} loss 2.0"
+
+
+def plog(pid: int, clock: str, text: str) -> str:
+    return f"[ERROR] HCCL({pid},python3):2026-02-03-{clock}.014.102 [op_base.cc:12] {text}"
+
+
+def waiting(pid: int, clock: str) -> str:
+    return (
+        f"[PID: {pid}] 2026-02-03-{clock}.014.102 Communication_Error_Timeout(EI0002): The wait execution of "
+        f"the Notify "
+        "register times out."
+    )
+
+
+def bound(pid: int, clock: str) -> str:
+    return (
+        f"[PID: {pid}] 2026-02-03-{clock}.014.102 Communication_Error_Bind_IP_Port(EI0019): Failed to bind the "
+        f"IP port. "
+        "Reason: The IP address and port have been bound already."
+    )
+
+
+def two_nodes(top: Path, *, hours: int = 0, packed: str = "") -> None:
+    """A job of two nodes with two ranks each: rank 3 fails at 18:07, the others time out; node-1 is `hours` ahead."""
+    for node in (0, 1):
+        ahead = hours if node == 1 else 0
+        for local in (0, 1):
+            rank, pid = 2 * node + local, 1200 + local
+            early = rank == 3
+            hour, minute = (10 + ahead, 7) if early else (10 + ahead, 17 + rank)
+            clock = f"{hour:02}:{minute:02}:20"
+            run = top / f"node-{node}" / "torchrun" / "attempt_0" / str(local)
+            put(
+                run / "stderr.log",
+                *(step(10 + ahead, minute) for minute in range(6)),
+                f"[rank{rank}]: Traceback (most recent call last):",
+                f"[ERROR] 2026-02-03-{clock} (PID:{pid}, Device:{local}, RankID:{rank}) ERR02200 DIST call hccl "
+                f"failed.",
+                step(10 + ahead, 25),
+            )
+            text = bound(pid, clock) if early else waiting(pid, clock)
+            put(
+                top / f"node-{node}" / "ascend" / "log" / "debug" / "plog" / f"plog-{pid}_20260203100000.log{packed}",
+                plog(pid, f"{10 + ahead:02}:00:00", "start"),
+                plog(pid, clock, "call trace: hcclRet -> 4"),
+                text,
+                plog(pid, f"{10 + ahead:02}:25:00", "end"),
+            )
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("hours", [0, 8, -5])
+def test_the_rank_that_failed_first_on_several_nodes_whose_clocks_differ(
+    tmp_path: Path, hours: int, packed: str
+) -> None:
+    two_nodes(tmp_path, hours=hours, packed=packed)
+    diagnosis = diagnosed(tmp_path)
+    first = diagnosis.first_failure
+    assert first is not None
+    assert (first.who, first.by, first.of) == ("rank 3 of node-1", "time", 4)
+    assert first.sighting.found.what == "P003"
+    assert {echo.sighting.found.what for echo in diagnosis.echoes} == {"P019"}
+    assert diagnosis.suspects[0].pitfall.id == "P003"
+    assert any(diagnosis.shifts) is bool(hours)
+    assert diagnosis.nodes == ("node-0", "node-1")
+    assert [echo.who for echo in diagnosis.echoes] == ["rank 0 of node-0", "rank 1 of node-0", "rank 2 of node-1"]
+    assert [round(echo.after_s or 0) for echo in diagnosis.echoes] == [600, 660, 720]
+
+
+def test_the_folders_of_the_nodes_may_be_named_one_by_one(tmp_path: Path) -> None:
+    two_nodes(tmp_path)
+    (tmp_path / "node-0").rename(tmp_path / "alpha")
+    (tmp_path / "node-1").rename(tmp_path / "beta")
+    first = diagnosed(tmp_path / "alpha", tmp_path / "beta").first_failure
+    assert first and (first.who, first.of) == ("rank 3 of beta", 4)
+
+
+def test_the_pods_of_a_job_print_utc_beside_a_local_plog(tmp_path: Path) -> None:
+    uid = "3b0c7a52-1111-2222-3333-444455556666"
+    for pod, rank, minute, text in (
+        ("train-worker-0", 0, 40, waiting(51, "18:40:00")),
+        ("train-worker-1", 1, 7, "KeyError: 'labels'"),
+    ):
+        stamp = f"2026-02-03T10:{minute:02}:00.014102123Z"
+        put(
+            tmp_path / f"default_{pod}_{uid}" / "trainer" / "0.log",
+            f"2026-02-03T10:00:00.000000001Z stdout F step {rank}",
+            f"{stamp} stderr F [rank{rank}]: Traceback (most recent call last):",
+            f"{stamp} stderr F [rank{rank}]: {text}",
+            "2026-02-03T10:41:00.000000001Z stdout F end",
+        )
+    diagnosis = diagnosed(tmp_path)
+    assert diagnosis.first_failure and diagnosis.first_failure.who == "rank 1 of train-worker-1"
+    assert diagnosis.answer and diagnosis.answer.kind.value == "not-the-environment"
+    assert [echo.who for echo in diagnosis.echoes] == ["rank 0 of train-worker-0"]
+
+
+def test_ray_s_workers_say_on_which_node_they_run(tmp_path: Path) -> None:
+    put(
+        tmp_path / "driver.log",
+        "(RayWorkerWrapper pid=771, ip=10.0.0.9) [PID: 771] 2026-02-03-10:07:00.014.102 Bind_Failed(EI0019): "
+        "Failed to bind "
+        "the IP port. Reason: The IP address and port have been bound already.",
+        *["step"] * 30,
+        "(RayWorkerWrapper pid=771, ip=10.0.0.8) " + waiting(771, "10:37:00"),
+    )
+    diagnosis = diagnosed(tmp_path)
+    assert diagnosis.first_failure and diagnosis.first_failure.who == "process 771 of 10.0.0.9"
+    assert [echo.who for echo in diagnosis.echoes] == ["process 771 of 10.0.0.8"]
+
+
+def test_rotated_parts_are_read_oldest_first(tmp_path: Path) -> None:
+    names = [
+        "train.log",
+        "train.log.1",
+        "train.log.2.gz",
+        "train.log.10.gz",
+        "0.log",
+        "0.log.20260203-111213.gz",
+        "b-12",
+    ]
+    for name in names:
+        put(tmp_path / name, name)
+    read = [Path(name).name for name, _ in logfiles.Logs([str(tmp_path)]).read(scan.BLOCK)]
+    assert read == [
+        *("0.log.20260203-111213.gz", "0.log", "b-12"),
+        *("train.log.10.gz", "train.log.2.gz", "train.log.1", "train.log"),
+    ]
+
+
+def test_the_cause_is_that_of_the_rank_that_failed_first(tmp_path: Path) -> None:
+    put(
+        tmp_path / "rank_0.log",
+        "2026-02-03 10:00:00,000 INFO start",
+        "2026-02-03 10:07:00,000 ERROR [rank0]: OSError: [Errno 28] No space left on device: '/home/user/x'",
+    )
+    late = "2026-02-03 10:07:05,000 ERROR [rank1]: "
+    put(
+        tmp_path / "rank_1.log",
+        "2026-02-03 10:00:00,000 INFO start",
+        f"{late}Failed to bind the IP port. Reason: The IP address and port have been bound already.",
+        f"{late}Communication_Error_Bind_IP_Port(EJ0003)",
+    )
+    diagnosis = diagnosed(tmp_path)
+    assert diagnosis.first_failure and diagnosis.first_failure.who == "rank 0"
+    assert diagnosis.suspects[0].pitfall.id == "P065"
+
+
+@pytest.mark.parametrize(
+    ("names", "nodes"),
+    [
+        (["run/node-0/a.log", "run/node-1/a.log"], ("node-0", "node-1")),
+        (["run/10.0.0.8/a.log", "run/10.0.0.9/b/c.log"], ("10.0.0.8", "10.0.0.9")),
+        (["job/train-worker-0/0.log", "job/train-master-0/0.log"], ("train-worker-0", "train-master-0")),
+        (["a/log/debug/plog/plog-1_20260203.log", "b/log/debug/plog/plog-1_20260203.log"], ("a", "b")),
+        (["run/rank_0.log", "run/rank_1.log"], (None, None)),
+        (["run/attempt_0/0/stderr.log", "run/attempt_0/1/stderr.log"], (None, None)),
+        (["node-0/a.log"], (None,)),
+        (["plog/plog-1_20260203.log", "train.log"], (None, None)),
+    ],
+)
+def test_files_belong_to_nodes_by_their_folders(names: list[str], nodes: tuple[str | None, ...]) -> None:
+    assert jobs.nodes_of(names) == nodes
+
+
+@pytest.mark.parametrize(
+    ("line", "source"),
+    [
+        ("2026-02-03T10:00:00.014102123Z stderr F [rank3]: x", ("rank 3")),
+        ("2026-02-03T10:00:00.014102123+08:00 stderr F (VllmWorker rank=2 pid=400) x", "rank 2"),
+        ("worker-1: [rank9]: RuntimeError: x", "rank 9 of worker-1"),
+        ("10.0.0.9: Traceback (most recent call last):", "10.0.0.9"),
+        ("(RayTrainWorker pid=12, ip=10.0.0.9) x", "process 12 of 10.0.0.9"),
+        ("(EngineCore_DP1 pid=12) ERROR 02-03 10:00:00 x", "worker DP1"),
+        ("[2026-02-03 10:00:00.014+08:00] [771] [281473] [server] [ERROR] x", "process 771"),
+        ("2026-02-03 10:00:00,014 [ERROR] [771] [llm_engine.cpp:12] [MIE04E000001] x", "process 771"),
+    ],
+)
+def test_lines_of_containers_launchers_and_services_name_their_source(line: str, source: str) -> None:
+    assert source_of(line).label == source
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("logs/rank_3.log.2.gz", "rank 3"),
+        ("attempt_0/3/stderr.log.gz", "rank 3"),
+        ("worker_5.log.1", "rank 5"),
+        ("plog/plog-118_20260203101112.log.gz", "process 118"),
+        ("device-0/device-118_20260203101112.log", "process 118"),
+        ("session/logs/worker-" + "0a" * 28 + "-01000000-4711.err", "process 4711"),
+        ("mindie-server_771_20260203101112.log", "process 771"),
+    ],
+)
+def test_names_of_files_name_their_source(name: str, label: str) -> None:
+    assert source_of_file(name).label == label
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("2026-02-03T10:00:00Z x", 0),
+        ("2026-02-03T10:00:00.014102123Z stderr F x", 0),
+        ("2026-02-03T18:00:00+08:00 x", 28800),
+        ("2026-02-03 18:00:00,123 +0800 x", 28800),
+        ("[2026-02-03 04:30:00.014-05:30] x", -19800),
+        ("2026-02-03 10:00:00 UTC x", 0),
+        ("2026-02-03 10:00:00,000 INFO x", None),
+        ("2026-02-03-10:00:00.014.102 x", None),
+    ],
+)
+def test_stamps_with_a_zone_are_compared_in_utc(text: str, zone: int | None) -> None:
+    moment = moment_of(text)
+    assert moment and moment.zone_s == zone
+    if zone is not None:
+        assert round(moment.seconds(2026)) == round(Moment(2026, 2, 3, 36000, 0).seconds(2026))
+
+
+def test_a_zone_is_found_only_where_beginnings_and_ends_agree_on_it() -> None:
+    def file(name: str, began: str, ended: str) -> scan.FileRead:
+        return scan.FileRead(name, 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
+
+    names = ("node-0", "node-1")
+    here = file("a", "03 10:00:00", "03 12:00:00")
+    assert jobs.clock_shifts([here, file("b", "03 18:00:10", "03 20:03:00")], names) == (28800.0, 0.0)
+    assert jobs.clock_shifts([here, file("b", "03 10:00:10", "03 12:30:00")], names) == (0.0, 0.0)
+    assert jobs.clock_shifts([here, file("b", "01 18:00:10", "03 20:03:00")], names) == (0.0, 0.0)
+    assert jobs.clock_shifts([here, scan.FileRead("b", 1, 1)], names) == (0.0, 0.0)
