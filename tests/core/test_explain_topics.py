@@ -53,7 +53,7 @@ def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> Non
     [
         ("hccl.port-free", "unknown name 'hccl.port-free'; did you mean hccl.ports-free?"),
         ("EI0099", "unknown code 'EI0099' of HCCL; the line that prints it says more"),
-        ("P123", "unknown name 'P123'; did you mean P0"),
+        ("P999", "unknown name 'P999'; did you mean P09"),
         ("", "unknown name ''; see `npudoctor list`"),
     ],
 )

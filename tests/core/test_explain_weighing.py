@@ -175,7 +175,7 @@ def test_what_speaks_of_the_device_or_the_system_is_not_called_the_program_s_own
         "TypeError: __init__() got an unexpected keyword argument 'rope_scaling'",
         "TypeError: forward() missing 2 required positional arguments: 'a' and 'b'",
         "AttributeError: 'LlamaModel' object has no attribute '_use_sdpa'",
-        "ImportError: cannot import name 'Qwen9Config' from 'transformers' (/x/transformers/__init__.py)",
+        "ImportError: cannot import name 'Qwen9Config' from 'my_models' (/x/my_models/__init__.py)",
     ],
 )
 def test_a_call_that_does_not_fit_is_the_program_or_its_packages(exception: str) -> None:

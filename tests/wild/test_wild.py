@@ -12,13 +12,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from npudoctor import knowledge
-from npudoctor.explain import diagnosis, scan
+from npudoctor.explain import advice, diagnosis, scan
+from npudoctor.explain.answers import AnswerKind
+from npudoctor.explain.diagnosis import Diagnosis
+from npudoctor.explain.patterns import Sought
 
 THREADS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "threads.json").read_text(encoding="utf-8"))
 KINDS = {
@@ -27,6 +31,10 @@ KINDS = {
     *("out-of-memory-job-too-large", "disk-or-permission", "kernels-not-compiled", "driver-or-firmware", "hardware"),
     *("container-config", "kv-transport", "not-environment"),
 }
+OF_THE_PROGRAM = frozenset({"P056", "P063"})
+"""Known issues that say that the program is the cause: naming one blames no node."""
+
+SOUGHT = Sought()
 PRIVATE = re.compile(r"/home/(?!user\b|path\b)\w+|\b(?:\d{1,3}\.){3}\d{1,3}\b")
 NEUTRAL = re.compile(r"^(?:10\.0\.0\.\d+|127\.0\.0\.1|0\.0\.0\.0)$")
 
@@ -49,21 +57,55 @@ def test_ids_are_unique_and_half_is_held_back() -> None:
     assert abs(sets["train"] - sets["held"]) <= 2
 
 
-def first_suspect(thread: dict[str, Any]) -> str | None:
-    """The known issue that `npudoctor explain --log` names first for the signal."""
-    scanner = scan.Scanner()
+def diagnosed(thread: dict[str, Any]) -> Diagnosis:
+    scanner = scan.Scanner(SOUGHT)
     scanner.read("signal", iter([("\n".join(thread["signal"]) + "\n").encode()]))
-    suspects = diagnosis.diagnose(scanner).suspects
-    return suspects[0].pitfall.id if suspects else None
+    return diagnosis.diagnose(scanner)
 
 
-def right_first(name: str) -> float:
-    """The share of threads of a set with a known issue whose issue comes first."""
-    threads = [thread for thread in THREADS if thread["set"] == name and thread["pitfall"]]
-    right = [one for one in threads if first_suspect(one) in (one["pitfall"], *one.get("also", ()))]
-    return len(right) / len(threads)
+def outcome(thread: dict[str, Any]) -> str:
+    """What `npudoctor explain --log` makes of a signal: right, wrong, nothing; fine or blamed for a fault of a program.
+
+    `dangerous` is a wrong answer with a step that resets, reinstalls or ends something.
+    """
+    found = diagnosed(thread)
+    meant = {*filter(None, [thread["pitfall"]]), *thread.get("also", ())}
+    first = found.suspects[0] if found.suspects else None
+    too_large = found.answer is not None and found.answer.kind is AnswerKind.JOB_TOO_LARGE
+    if first is not None and first.pitfall.id in meant:
+        return "right" if thread["kind"] != "not-environment" else "fine"
+    if first is not None and any(map(advice.is_dangerous, (step for step, _ in advice.steps(first)))):
+        return "dangerous"
+    if thread["kind"] == "not-environment":
+        return "fine" if first is None or first.pitfall.id in OF_THE_PROGRAM else "blamed"
+    if first is None and too_large:
+        return "right" if "P110" in meant else "wrong"
+    return "nothing" if first is None else "wrong"
 
 
-@pytest.mark.parametrize(("name", "least"), [("train", 0.42), ("held", 0.57)])
+@cache
+def counted(name: str) -> Counter[str]:
+    return Counter(outcome(thread) for thread in THREADS if thread["set"] == name)
+
+
+def share(count: int, counts: Counter[str], *of: str) -> float:
+    return count / sum(counts[one] for one in of)
+
+
+@pytest.mark.parametrize(("name", "least"), [("train", 0.91), ("held", 0.82)])
 def test_no_fewer_causes_are_named_first_than_when_this_was_measured(name: str, least: float) -> None:
-    assert right_first(name) >= least
+    counts = counted(name)
+    assert share(counts["right"], counts, "right", "wrong", "nothing", "dangerous") >= least, counts
+
+
+@pytest.mark.parametrize("name", ["train", "held"])
+def test_no_wrong_answer_is_dangerous_and_few_are_wrong(name: str) -> None:
+    counts = counted(name)
+    assert counts["dangerous"] == 0
+    assert share(counts["wrong"], counts, "right", "wrong", "nothing") <= 0.04, counts
+
+
+@pytest.mark.parametrize("name", ["train", "held"])
+def test_a_node_is_seldom_blamed_for_what_the_program_did(name: str) -> None:
+    counts = counted(name)
+    assert share(counts["blamed"], counts, "fine", "blamed") <= 0.03, counts
