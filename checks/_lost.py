@@ -20,7 +20,7 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
     """What is missing in one of npu-smi's table, the bus and the device nodes; the bus is left out where unknown."""
     lost: list[PciCard] = []
     gone: list[Chip] = []
-    if pci is not None and pci.cards and all(chip.bus_id for chip in info.npus):
+    if pci is not None and pci.cards and all(_has_address(chip) for chip in info.npus):
         shown = {normal_address(chip.bus_id or "") for chip in info.npus}
         slots = {card.slot for card in pci.cards}
         lost = [card for card in pci.cards if card.slot not in shown]
@@ -31,6 +31,11 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
     yield from (_off_the_bus(chip, info) for chip in gone)
     if nodes is not None and not nodes.slices:
         yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
+
+
+def _has_address(chip: Chip) -> bool:
+    """Whether its row names a slot; npu-smi prints zeros for a chip that does not answer."""
+    return chip.bus_id is not None and normal_address(chip.bus_id) != "0000:00:00.0"
 
 
 def _number(chip: Chip) -> int:

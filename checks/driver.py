@@ -235,7 +235,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
     """What npu-smi prints below its table, and the status that the installer notes; older ones note none."""
     status = record.driver_install_status if record is not None else None
     warning = answer.warning if answer is not None else None
-    if warning is None and (status is None or status.lower() == _COMPLETE):
+    if (status is None and warning is None) or (status is not None and status.lower() == _COMPLETE):
         return
     evidence = [
         Evidence(

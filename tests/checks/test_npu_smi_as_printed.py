@@ -195,3 +195,14 @@ def test_a_word_of_net_health_that_is_no_verdict_is_no_finding(node: Nodes, word
 def test_a_port_that_corrects_no_errors_is_named_in_the_words_of_950(node: Nodes) -> None:
     finding = only(node(cards={"fec": "128 T4"}, card=[{"id": 1, "fec": "Bypass"}]).check("npu.fabric", profile="full"))
     assert (finding.subject, finding.code) == ("npu:1", "npu.fabric/fec-off")
+
+
+def test_a_silent_chip_without_an_address_is_not_off_the_bus(node: Nodes) -> None:
+    silent = node(card=[{"id": 6, "silent": True}])
+    table = silent.host.run(["npu-smi", "info"]).stdout
+    bus = parse_info(table).npus[6].bus_id
+    assert bus is not None
+    said = {"npu-smi info": {"stdout": table.replace(bus, "0000:00:00.0")}}
+    odd = node(card=[{"id": 6, "silent": True}], commands=said)
+    assert odd.check("npu.count").findings == ()
+    assert only(odd.check("npu.health")).subject == "npu:6"

@@ -15,10 +15,15 @@ _BY_TEXT = (
     (r"command not found|hccn_tool: not found|hccn_tool: No such file", "tool_missing"),
     (r"error while loading shared libraries|cannot open shared object file", "library_missing"),
     (
-        r"Device ID is out of the valid range|device is not exist|No such device|invalid (device|phy|logic) ?id",
+        r"Device ID is out of the valid range|device is not exist|No such device|invalid (device|phy|logic) ?id"
+        r"|Option \[-i \S{1,12}\] is (out of range|invalid)",
         "hccn_device_id_invalid",
     ),
-    (r"hccn_tool is busy|I2c is busy|Get lock failed|device is occupied", "hccn_busy"),
+    (
+        r"hccn_tool is busy|I2c is busy|Get lock failed|device is occupied|^[ \t]{0,64}Traceroute is running"
+        r"|optical module initializing|^[ \t]{0,64}Roce perftest is doing",
+        "hccn_busy",
+    ),
     (r"permission denied|operation not permitted|no permission|cmd run permission", "permission_denied"),
     (r"because no (ip|gateway) was preset|no ip and router set", "not_configured"),
     (r"^[ \t]{0,64}(The|This|Command|Cmd|Current)\b.{0,300}(not support|unsupported)", "not_supported"),
@@ -28,10 +33,17 @@ _BY_TEXT = (
     (r"Control link unreachable", "control_link_unreachable"),
     (r"Get device health status failed", "device_unhealthy"),
     (
-        r"^[ \t]{0,64}(Cmd|Command) (line )?(is )?(error|invalid)|invalid (option|parameter|cmd)|^[ \t]{0,64}usage\b",
+        r"^[ \t]{0,64}(Cmd|Command) (line )?(is )?(error|invalid)|invalid (option|parameter|cmd)|^[ \t]{0,64}usage\b"
+        r"|^[ \t]{0,64}The total count of (input parameters|options) is wrong"
+        r"|^[ \t]{0,64}Get (invalid (major|input)|unknown option)"
+        r"|you input is out of the valid range|^[ \t]{0,64}(Unknown option|Parse cmd option failed|Please specify a )"
+        r"|^[ \t]{0,64}Option \S.{0,100} (is required|duplicated|not allowed|out of range|is invalid|conflict)",
         "command_invalid",
     ),
-    (r"^[ \t]{0,64}(Cmd|Command) execute[d]? fail|^[ \t]{0,64}Execute failed", "command_failed"),
+    (
+        r"^[ \t]{0,64}(Cmd|Command) execute[d]? fail|^[ \t]{0,64}Execute failed|^[ \t]{0,64}Get device info failed",
+        "command_failed",
+    ),
 )
 
 
