@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from npudoctor.facts.cells import integer, lines_of, word
-from npudoctor.facts.npu_smi.failure import not_a_page
+from npudoctor.facts.npu_smi.failure import line_of_failure, not_a_page
 from npudoctor.records import record
 
 _FIELD = re.compile(r"\s*([A-Za-z][\w ()%/.-]{0,60}?)\s*:\s*(.*)", re.ASCII)
@@ -17,7 +17,8 @@ _NO_CARD = "There is no NPU card on this server"
 class Board:
     """A page of `-t board`: of a card (`-i`), of a chip (`-i -c`), or of both as on 950; None is what it does not show.
 
-    `pcie_bus` is the PCI address; `compatibility` is OK where the driver accepts the firmware.
+    `pcie_bus` is the PCI address; `compatibility` is OK where the driver accepts the firmware, NOK where it refuses it,
+    UNKNOWN where it cannot tell, NOT SUPPORT for a user who is not root. `failure` is what the tool could not find out.
     """
 
     npu_id: int | None = None
@@ -38,6 +39,7 @@ class Board:
     serial_number: str | None = None
     pcb_id: str | None = None
     bom_id: str | None = None
+    failure: str | None = None
 
 
 @record(frozen=True, kw_only=True)
@@ -52,10 +54,14 @@ class ListedNpu:
 
 @record(frozen=True)
 class NpuList:
-    """The output of `npu-smi info -l`."""
+    """The output of `npu-smi info -l`: a lost NPU is counted and has the number -1.
+
+    `failure` is what the tool could not find out.
+    """
 
     total: int | None
     npus: tuple[ListedNpu, ...]
+    failure: str | None = None
 
 
 @record(frozen=True, kw_only=True)
@@ -151,7 +157,7 @@ def parse_board(text: str) -> Board:
         raise not_a_page("this is not a page of npu-smi info -t board", text)
     texts = {name: page.get(title) for name, title in _BOARD.items() if name not in _NUMBERS}
     npu_id, chip_id, chip_count = (integer(page.get(_BOARD[name])) for name in _NUMBERS)
-    return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, **texts)
+    return Board(npu_id=npu_id, chip_id=chip_id, chip_count=chip_count, failure=line_of_failure(text), **texts)
 
 
 def parse_list(text: str) -> NpuList:
@@ -179,7 +185,7 @@ def parse_list(text: str) -> NpuList:
         for npu in npus
         if (npu_id := integer(npu["NPU ID"])) is not None
     )
-    return NpuList(total, tuple(listed))
+    return NpuList(total, tuple(listed), line_of_failure(text))
 
 
 _MAP_TITLES = {

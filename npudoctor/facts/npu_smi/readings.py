@@ -67,6 +67,7 @@ class Sensors:
     sfp_temp_c: int | None = None
     ndie_temp_c: int | None = None
     hbm_temp_c: int | None = None
+    failure: str | None = None
 
 
 @record(frozen=True)
@@ -197,7 +198,7 @@ def parse_sensors(text: str) -> Sensors:
     if not set(told) & page.keys():
         raise not_a_page("this is not a page of npu-smi info -t sensors", text)
     values = {name: integer(page.get(normal(title))) for title, name in _SENSORS.items()}
-    return Sensors(npu_id=integer(page.get("npuid")), **values)
+    return Sensors(npu_id=integer(page.get("npuid")), failure=failure_of_page(text), **values)
 
 
 def parse_system_time(text: str) -> SystemTime:
