@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import CannInstall
@@ -11,6 +12,15 @@ from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 
 from .messages import cann as messages
+
+FIRMWARE = "./Ascend-hdk-<chip>-npu-firmware_<version>.run"
+DRIVER = "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run"
+
+
+def explained(command: str) -> str:
+    """A command with a package whose name is not wholly known, with a comment that says what its places stand for."""
+    places = list(dict.fromkeys(re.findall(r"<\w+>", command)))
+    return f"{command}  # {messages.AS_IN_THE_PACKAGE.text(places=places)}" if places else command
 
 
 def title(install: CannInstall) -> str:

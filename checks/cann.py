@@ -26,7 +26,7 @@ from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence
-from ._packages import operators_package, package_tag, title
+from ._packages import explained, operators_package, package_tag, title
 from .messages import cann as messages
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
@@ -52,7 +52,9 @@ def toolkit_is_installed(
         yield messages.WRONG_ARCHITECTURE.finding(
             arch=arch,
             machine=machine,
-            commands=(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install",),
+            commands=(
+                explained(f"./Ascend-cann-toolkit_{install.stated or '<version>'}_linux-{machine}.run --install"),
+            ),
             evidence=(Evidence(source=install.info_path or install.root, expected=machine, actual=arch),),
         )
     for link in cann.dead_links:
@@ -96,8 +98,8 @@ def _not_installed(cann: Cann, paired: TorchNpuRelease | None, chip: str | None)
     return messages.NOT_INSTALLED.finding(
         hint=hint,
         commands=(
-            f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install",
-            f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install",
+            explained(f"./Ascend-cann-toolkit_{version}_linux-$(arch).run --install"),
+            explained(f"./{operators_package(version, chip)}_{version}_linux-$(arch).run --install"),
         ),
         evidence=(
             Evidence(source=usual or "the usual places", expected="ascend-toolkit/latest, cann", actual="not found"),
@@ -115,7 +117,7 @@ def _half_removed(cann: Cann) -> Finding:
     return messages.HALF_REMOVED.finding(
         path=link.path,
         target=link.target,
-        commands=(f"ls -l {link.path}", "./Ascend-cann-toolkit_<version>_linux-$(arch).run --install"),
+        commands=(f"ls -l {link.path}", explained("./Ascend-cann-toolkit_<version>_linux-$(arch).run --install")),
         evidence=tuple(
             Evidence(
                 source=dead.path,

@@ -18,6 +18,7 @@ from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
 
+from ._packages import DRIVER, FIRMWARE, explained
 from .messages import cann as messages
 
 ATB_HOME = "ATB_HOME_PATH"
@@ -82,8 +83,8 @@ def _too_old(install: CannInstall, source: str, stated: str, support: HdkSupport
         required=support.oldest_compatible or paired,
         paired=paired,
         commands=(
-            "./Ascend-hdk-<chip>-npu-firmware_<version>.run --upgrade",
-            "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --upgrade",
+            explained(f"{FIRMWARE} --upgrade"),
+            explained(f"{DRIVER} --upgrade"),
             "reboot",
         ),
         evidence=(
@@ -143,7 +144,7 @@ def nnal_matches(
 
 def _missing(cann: Cann, named: str | None, needing: list[str]) -> Finding:
     version = cann.chosen.stated if cann.chosen is not None and cann.chosen.stated else "<version>"
-    commands = (f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install", f"source {SET_ENV}")
+    commands = (explained(f"./Ascend-cann-nnal_{version}_linux-$(arch).run --install"), f"source {SET_ENV}")
     evidence = (Evidence(source=ATB_HOME, expected=messages.ATB_DIRECTORY.text(), actual=named or "not set"),)
     if named is not None:
         return messages.NNAL_PATH_INVALID.finding(variable=ATB_HOME, path=named, commands=commands, evidence=evidence)

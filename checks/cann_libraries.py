@@ -11,6 +11,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
+from ._packages import explained
 from .messages import cann as messages
 
 _SHOWN = 4
@@ -57,7 +58,7 @@ def _path(environment: JobEnvironment) -> Evidence:
 
 
 def _install_again(version: str | None) -> str:
-    return f"./Ascend-cann-toolkit_{version or '<version>'}_linux-$(arch).run --install"
+    return explained(f"./Ascend-cann-toolkit_{version or '<version>'}_linux-$(arch).run --install")
 
 
 def _stubs(stubs: tuple[str, ...], environment: JobEnvironment) -> Finding:

@@ -11,7 +11,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, check
 
-from ._packages import operators_package, package_tag
+from ._packages import explained, operators_package, package_tag
 from .messages import cann as messages
 
 
@@ -68,4 +68,5 @@ def _ops_missing(ops: CannOps, tag: str | None) -> Finding:
 def _package(ops: CannOps, tag: str | None) -> str:
     """The command that installs the operators, in the naming of the release."""
     version = ops.install.stated or "<version>"
-    return f"./{operators_package(version, tag)}_{version}_linux-{ops.install.arch or '$(arch)'}.run --install"
+    package = f"{operators_package(version, tag)}_{version}_linux-{ops.install.arch or '$(arch)'}"
+    return explained(f"./{package}.run --install")

@@ -16,6 +16,7 @@ from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
+from ._packages import DRIVER, FIRMWARE, explained
 from ._places import Place, place_of, start_again
 from .container import recreate
 from .messages import driver as messages
@@ -27,8 +28,8 @@ KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
 _COMPLETE = "complete"
 _PLACES = (NPU_SMI, "/usr/local/sbin/npu-smi")
 _UPGRADE = (
-    "./Ascend-hdk-<chip>-npu-firmware_<version>.run --upgrade",
-    "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --upgrade",
+    explained(f"{FIRMWARE} --upgrade"),
+    explained(f"{DRIVER} --upgrade"),
     "reboot",
 )
 _PITFALLS = {
@@ -191,8 +192,8 @@ def driver_is_installed_and_loaded(
             detail=messages.NPUS_ON_THE_BUS.text() if cards.cards else None,
             commands=(
                 "getent passwd HwHiAiUser || useradd -m -U HwHiAiUser",
-                "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full --install-for-all",
-                "./Ascend-hdk-<chip>-npu-firmware_<version>.run --full",
+                explained(f"{DRIVER} --full --install-for-all"),
+                explained(f"{FIRMWARE} --full"),
                 "reboot",
             ),
             evidence=(
@@ -206,7 +207,7 @@ def driver_is_installed_and_loaded(
             detail=messages.WORKS_UNTIL_REBOOT.text() if works else None,
             commands=(
                 f"cat {RECORD}",
-                "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full",
+                explained(f"{DRIVER} --full"),
             ),
             evidence=(
                 Evidence(source=driver.path, expected="Version=…", actual="not found"),
@@ -247,7 +248,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
     if warning is not None:
         evidence.append(Evidence(source="npu-smi info", actual=warning))
     yield messages.UNFINISHED.finding(
-        commands=(f"cat {RECORD}", "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full"),
+        commands=(f"cat {RECORD}", explained(f"{DRIVER} --full")),
         evidence=tuple(evidence),
     )
 

@@ -22,6 +22,8 @@ _NO_VERDICT = ("Detect ip set", "Unknown")
 """What a port says that has just been given a detect address, or that cannot tell."""
 """What net health says where no address to detect is set."""
 
+OF_THE_PLAN = "  # as root; address, netmask and gateway: those of your network plan"
+
 
 def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
     """Why several nodes are thought to be configured."""
@@ -109,8 +111,8 @@ def _without_address(found: CardAddresses, plan: NetworkPlan) -> Iterator[Findin
             severity=Severity.ERROR if plan.several else None,
             detail=messages.JOB_NEEDS_ADDRESSES.text() if plan.several else None,
             commands=(
-                f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>  # as root",
-                f"hccn_tool -i {first} -gateway -s gateway <gateway>  # as root",
+                f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>{OF_THE_PLAN}",
+                f"hccn_tool -i {first} -gateway -s gateway <gateway>{OF_THE_PLAN}",
                 RECOVER.format(first),
             ),
             evidence=(
@@ -158,7 +160,7 @@ def _odd_gateways(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
         yield messages.NO_GATEWAY.finding(
             subject=found.subjects[device],
             severity=Severity.WARNING if plan.several else None,
-            commands=(f"hccn_tool -i {device} -gateway -s gateway <gateway>  # as root",),
+            commands=(f"hccn_tool -i {device} -gateway -s gateway <gateway>{OF_THE_PLAN}",),
             evidence=(
                 Evidence(
                     source="/etc/hccn.conf",

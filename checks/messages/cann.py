@@ -2,6 +2,7 @@
 
 from npudoctor.sdk import Message, Sentence, Severity
 
+AS_IN_THE_PACKAGE = Sentence("{places}: as in the name of the package file")
 CANN_IN = Sentence("CANN {version} in {root}")
 CANN_OF_UNKNOWN_VERSION = Sentence("CANN of unknown version in {root}")
 ONE_CANN = Sentence("one CANN")
@@ -88,7 +89,7 @@ STARTUP_FILE_NOT_READ = Sentence(
 )
 OVERWRITTEN_LATER = Sentence(
     "{path} sources the script in line {line}, but a later line or a later file overwrites these variables. Extend "
-    "them there: `export LD_LIBRARY_PATH=…:$LD_LIBRARY_PATH`."
+    "them there: `export LD_LIBRARY_PATH=/my/libraries:$LD_LIBRARY_PATH`."
 )
 OPTIONAL_MISSING = Message(
     "cann.environment/optional",

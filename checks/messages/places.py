@@ -3,7 +3,7 @@
 from npudoctor.sdk import Sentence
 
 WITH_OTHER_OPTIONS = Sentence("{command} IMAGE  # IMAGE and all other options as before")
-WITH_ASCEND_RUNTIME = Sentence("{command} IMAGE  # or so, with the ascend runtime")
+WITH_ASCEND_RUNTIME = Sentence("{command} IMAGE  # or so, with the ascend runtime; IMAGE as before")
 ASK_THE_OPERATOR = Sentence(
     "Only the operator of this platform can change how this notebook is started. Text to send: “{request}”"
 )
