@@ -30,6 +30,7 @@ from ._packages import explained, operators_package, package_tag, title
 from .messages import cann as messages
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
+_SHOWN_LINES = 4
 _NEEDED_SINGLE = ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH")
 _ROOT_OF_ANY_CANN = re.compile(r"(.*/(?:ascend-toolkit/[^/]+|cann-\d[^/]*|nnae/[^/]+))(?:/|$)")
 
@@ -145,12 +146,12 @@ def environment_is_loaded(
     and `docker exec` start without them unless a profile sources set_env.sh.
     """
     for name, path in cann.named_in_vain.items():
-        yield _invalid_path(name, path, settings)
+        yield _invalid_path(name, path, settings, startup)
     if "ASCEND_HOME_PATH" in cann.named_in_vain:
         return
     opp, expected_opp = paths.entries.get("ASCEND_OPP_PATH", ()), settings.single.get("ASCEND_OPP_PATH")
     if opp and expected_opp and not opp[0].there:
-        yield _invalid_path("ASCEND_OPP_PATH", opp[0].text, settings)
+        yield _invalid_path("ASCEND_OPP_PATH", opp[0].text, settings, startup)
     unset = [name for name in settings.single if not environment.filled(name)]
     lacking = {name: entries for name in settings.lists if (entries := missing_entries(name, settings, paths, linker))}
     serious = [name for name in unset if name in _NEEDED_SINGLE]
@@ -171,14 +172,40 @@ def environment_is_loaded(
         )
 
 
-def _invalid_path(name: str, path: str, settings: CannSettings) -> Finding:
+def _invalid_path(name: str, path: str, settings: CannSettings, startup: StartupFiles | None) -> Finding:
+    gone = startup.gone if startup is not None else ()
     return messages.INVALID_PATH.finding(
         variable=name,
         path=path,
         installed=title(settings.install),
-        commands=(f"source {settings.script}",) if settings.script else (),
-        evidence=(Evidence(source=name, expected=settings.install.names[0], actual=path),),
+        hint=_replace_line(gone, settings),
+        commands=(*_replacing(gone, settings), *((f"source {settings.script}",) if settings.script else ())),
+        evidence=(
+            Evidence(source=name, expected=settings.install.names[0], actual=path),
+            *(Evidence(source=str(line), actual=f"source {line.script}") for line in gone[:_SHOWN_LINES]),
+        ),
         fix=FixOffer(id="env.profile"),
+    )
+
+
+def _replace_line(gone: tuple[SourcingLine, ...], settings: CannSettings) -> str | None:
+    """What to do about the lines that source a CANN that is gone; None without one."""
+    if not gone:
+        return None
+    return messages.SOURCES_WHAT_IS_GONE.text(
+        lines=list(map(str, gone[:_SHOWN_LINES])),
+        count=len(gone),
+        script=gone[0].script,
+        installed=title(settings.install),
+    )
+
+
+def _replacing(gone: tuple[SourcingLine, ...], settings: CannSettings) -> tuple[str, ...]:
+    """The commands that let these lines source the script that is there."""
+    if not settings.script:
+        return ()
+    return tuple(
+        f"sed -i '{line.line_number}s|{line.script}|{settings.script}|' {line.path}" for line in gone[:_SHOWN_LINES]
     )
 
 
@@ -199,7 +226,10 @@ def _not_loaded(
         hint = messages.STARTUP_FILE_NOT_READ.text(path=sourced[0].path)
     elif sourced:
         hint = messages.OVERWRITTEN_LATER.text(path=sourced[0].path, line=sourced[0].line_number)
-    commands = (f"source {script}", *(() if sourced else (f"echo 'source {script}' >> ~/.bashrc",)))
+    gone = startup.gone if startup is not None and not sourced else ()
+    commands = (f"source {script}", *(() if sourced or gone else (f"echo 'source {script}' >> ~/.bashrc",)))
+    if gone:
+        hint, commands = _replace_line(gone, settings), (*_replacing(gone, settings), *commands)
     evidence = (
         *_missing_evidence(settings, environment, unset, lacking),
         *as_evidence(imported.attempt if imported is not None else None),

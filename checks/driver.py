@@ -6,19 +6,34 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.driver.firmware_match import FirmwareMatch
-from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
-from npudoctor.facts.driver.version_files import InstallRecord
+from npudoctor.facts.driver.install import RECORD, DriverInstall, FirmwareInstall, LoadedModules
+from npudoctor.facts.driver.next_boot import NextBoot
+from npudoctor.facts.driver.version_files import DriverFile, InstallRecord
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts
 from npudoctor.facts.node.context import CardPresence, DriverStack
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
-from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
+from npudoctor.facts.system.platform import Platform
+from npudoctor.facts.versions import FirmwareVersion
+from npudoctor.sdk import (
+    HEALTH,
+    Because,
+    Evidence,
+    Finding,
+    Options,
+    ParseError,
+    Severity,
+    Threshold,
+    Unavailable,
+    check,
+)
 
 from ._packages import DRIVER, FIRMWARE, explained
 from ._places import Place, place_of, start_again
 from .container import recreate
+from .driver_kernel import boot_kernel, install_headers, kernels_with_driver
 from .messages import driver as messages
 from .messages import places
 
@@ -168,6 +183,8 @@ def driver_is_installed_and_loaded(
     cards: CardPresence,
     record: InstallRecord | None,
     nodes: DeviceNodes | None,
+    boot: NextBoot | None,
+    platform: Platform | None,
 ) -> Iterator[Finding]:
     """Ascend driver installed and kernel modules loaded.
 
@@ -215,21 +232,38 @@ def driver_is_installed_and_loaded(
             ),
         )
     elif modules is not None and not loaded and not works:
-        version = driver.file.version or driver.file.package_version
-        yield messages.MODULES_NOT_LOADED.finding(
-            version=version,
-            commands=(
-                "lsmod | grep drv_",
-                "ls /lib/modules/$(uname -r)/build /lib/modules/$(uname -r)/updates",
-                KERNEL_LOG,
-            ),
-            evidence=(
-                Evidence(source=driver.path, actual=f"Version={version}"),
-                Evidence(source="/proc/modules", expected="drv_davinci_intf_host, drv_devmng_host, …", actual="none"),
-            ),
-        )
+        yield _not_loaded(driver, driver.file, boot, platform)
     else:
         yield from _unfinished(answer, record)
+
+
+def _not_loaded(driver: DriverInstall, file: DriverFile, boot: NextBoot | None, platform: Platform | None) -> Finding:
+    """The driver without its modules; with the kernels that have them, where it is known."""
+    version = file.version or file.package_version
+    commands: tuple[str, ...] = ("lsmod | grep drv_", KERNEL_LOG)
+    detail = hint = None
+    evidence: tuple[Evidence, ...] = ()
+    if boot is not None and boot.running not in boot.with_driver:
+        detail, evidence = messages.NO_MODULES_ON_DISK.text(), (kernels_with_driver(boot),)
+        commands = (install_headers(boot.running, platform), explained(f"{DRIVER} --full"), *commands)
+        if boot.with_driver:
+            other = boot.with_driver[0]
+            detail = messages.MODULES_OF_OTHER_KERNEL.text(
+                running=boot.running, kernels=boot.with_driver, count=len(boot.with_driver)
+            )
+            hint = messages.BOOT_OR_BUILD.text(kernel=other)
+            commands = (boot_kernel(other, platform), *commands)
+    return messages.MODULES_NOT_LOADED.finding(
+        version=version,
+        detail=detail,
+        hint=hint,
+        commands=commands,
+        evidence=(
+            Evidence(source=driver.path, actual=f"Version={version}"),
+            Evidence(source="/proc/modules", expected="drv_davinci_intf_host, drv_devmng_host, …", actual="none"),
+            *evidence,
+        ),
+    )
 
 
 def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> Iterator[Finding]:
@@ -254,7 +288,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
-def driver_matches_firmware(match: FirmwareMatch) -> Iterator[Finding]:
+def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) -> Iterator[Finding]:
     """Driver and firmware versions match.
 
     Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
@@ -271,7 +305,10 @@ def driver_matches_firmware(match: FirmwareMatch) -> Iterator[Finding]:
                 Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
             ),
         )
-    if bad or not match.ranges:
+    waiting = _not_activated(match, disk)
+    if waiting is not None:
+        yield waiting
+    if bad or waiting is not None or not match.ranges:
         return
     refused = {source: version for source, version in match.versions.items() if not match.accepts(version)}
     if refused:
@@ -285,6 +322,26 @@ def driver_matches_firmware(match: FirmwareMatch) -> Iterator[Finding]:
                 Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
             ),
         )
+
+
+def _not_activated(match: FirmwareMatch, disk: FirmwareInstall | None) -> Finding | None:
+    """Firmware on disk that is newer than that of every board; None where a board runs it, or nothing is known."""
+    boards = [version for source, version in match.versions.items() if source.startswith("npu:")]
+    try:
+        installed = FirmwareVersion.parse(disk.file.version or "") if disk is not None else None
+    except ParseError:
+        return None
+    if disk is None or installed is None or not boards or max(boards) >= installed:
+        return None
+    return messages.NOT_ACTIVATED.finding(
+        installed=installed,
+        running=max(boards),
+        commands=("npu-smi info -t board -i 0", f"cat {disk.path}"),
+        evidence=(
+            Evidence(source=disk.path, actual=f"Version={installed}"),
+            Evidence(source="npu-smi info -t board", expected=str(installed), actual=str(max(boards))),
+        ),
+    )
 
 
 @check(

@@ -11,6 +11,7 @@ from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.system.kernel_log import COMMAND, DAYS, KernelLog
+from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import DriverVersion
 from npudoctor.records import record
 from npudoctor.sdk import Evidence, Finding, Message, NotApplicable, ParseError, Severity, Unavailable, check
@@ -65,7 +66,9 @@ def _version(text: str | None) -> DriverVersion | None:
 
 
 @check("driver.next-boot", after=("container.devices", "driver.installed"), requires=(DriverStack,))
-def next_kernel_has_modules(boot: NextBoot, modules: LoadedModules | None) -> Iterator[Finding]:
+def next_kernel_has_modules(
+    boot: NextBoot, modules: LoadedModules | None, platform: Platform | None
+) -> Iterator[Finding]:
     """Driver modules for the kernel that boots next.
 
     A system update installs a new kernel without driver modules. After the next reboot no NPU is available.
@@ -82,14 +85,38 @@ def next_kernel_has_modules(boot: NextBoot, modules: LoadedModules | None) -> It
         detail=messages.DKMS_WILL_BUILD.text() if boot.dkms else None,
         commands=(
             f"ls {MODULES}/{boot.release}/updates",
-            f"yum install kernel-devel-{boot.release}  # or: apt install linux-headers-{boot.release}",
-            f"grubby --set-default /boot/vmlinuz-{boot.running}  # or keep this kernel",
+            install_headers(boot.release, platform),
+            boot_kernel(boot.running, platform),
         ),
         evidence=(
             Evidence(source=boot.source, actual=boot.release),
             Evidence(source="running kernel", actual=messages.KERNEL_WITH_DRIVER.text(kernel=boot.running)),
             Evidence(source=f"{MODULES}/{boot.release}", expected="drv_davinci_intf_host.ko, …", actual="none"),
+            kernels_with_driver(boot),
         ),
+    )
+
+
+def install_headers(release: str, platform: Platform | None) -> str:
+    """The command that installs the headers of a kernel, by the package manager of this system."""
+    if platform is not None and platform.os_id in ("ubuntu", "debian"):
+        return f"apt install linux-headers-{release}  # as root"
+    return f"yum install kernel-devel-{release}  # as root"
+
+
+def boot_kernel(release: str, platform: Platform | None) -> str:
+    """The command that boots a kernel; Debian and Ubuntu have no grubby."""
+    if platform is not None and platform.os_id in ("ubuntu", "debian"):
+        return f"reboot  # as root; choose {release} in the boot menu (advanced options)"
+    return f"grubby --set-default /boot/vmlinuz-{release}  # as root; the next reboot starts this kernel"
+
+
+def kernels_with_driver(boot: NextBoot) -> Evidence:
+    """Which of the installed kernels have the driver's modules, and which have not."""
+    none = messages.NO_KERNEL.text()
+    return Evidence(
+        source=messages.INSTALLED_KERNELS.text(),
+        actual=messages.KERNELS.text(having=boot.with_driver or none, lacking=boot.without_driver or none),
     )
 
 

@@ -53,6 +53,10 @@ BROKEN_LINK_OF_JOB = Sentence("The job's environment variables use this link. Re
 
 # cann.environment
 
+SOURCES_WHAT_IS_GONE = Sentence(
+    "{lines} {count:sources|source} {script}, which does not exist. Let {count:it|them} source the script of the CANN "
+    "that is installed: {installed}."
+)
 INVALID_PATH = Message(
     "cann.environment/invalid-path",
     summary="{variable} does not name a CANN installation: {path}",

@@ -134,6 +134,15 @@ OUT_OF_RANGE = Message(
     pitfall="P029",
 )
 
+NOT_ACTIVATED = Message(
+    "driver.firmware/not-activated",
+    summary="firmware {installed} is installed but not activated: the NPUs run {running}",
+    detail="New firmware starts only when the NPUs have lost power. A reboot is not always enough.",
+    hint="Drain the node, then power it off and on, by the management controller of the server if need be.",
+    severity=Severity.WARNING,
+    pitfall="P029",
+)
+
 # driver.access
 
 NO_ACCESS = Message(
@@ -185,6 +194,17 @@ NEXT_KERNEL_WITHOUT_DRIVER = Message(
     severity=Severity.WARNING,
     pitfall="P069",
 )
+INSTALLED_KERNELS = Sentence("installed kernels")
+KERNELS = Sentence("with driver modules: {having}; without: {lacking}")
+NO_KERNEL = Sentence("none")
+MODULES_OF_OTHER_KERNEL = Sentence(
+    "The running kernel {running} has no modules of the driver; {kernels} {count:has|have} them. A kernel update was "
+    "installed without building the driver's modules for it."
+)
+BOOT_OR_BUILD = Sentence(
+    "Boot {kernel}, or install the headers of the running kernel and reinstall the driver, which builds its modules."
+)
+NO_MODULES_ON_DISK = Sentence("No installed kernel has modules of the driver: they were not built, or removed.")
 DKMS_WILL_BUILD = Sentence(
     "The driver is registered with DKMS, which builds its modules for a new kernel, but has not built them yet."
 )

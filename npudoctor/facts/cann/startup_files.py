@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from npudoctor.facts.node import job_variables
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.node.job_variables import SettingLine
-from npudoctor.records import record
+from npudoctor.records import record, replace
 from npudoctor.sdk import Because, Host, Unavailable, probe
 
 FOR_ALL = ("/etc/profile", "/etc/bash.bashrc", "/etc/bashrc")
@@ -31,13 +31,15 @@ _SOURCES = r"(?:^|[\s;&|(])(?:source|\.)\s+[\"']?([^\s\"';&|)]*(?:set_env\.sh|se
 class SourcingLine:
     """One line that sources a script of CANN or NNAL, counted from 1; `script` has the home folder written out.
 
-    `removable`: it does nothing else, so that it can be taken out.
+    `removable`: it does nothing else, so that it can be taken out. `there` is False where the script is known to be
+    gone.
     """
 
     path: str
     line_number: int
     script: str
     removable: bool = True
+    there: bool = True
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line_number}"
@@ -53,6 +55,11 @@ class StartupFiles:
     lines: tuple[SourcingLine, ...]
     looked_in: tuple[str, ...]
     setting: tuple[SettingLine, ...] = ()
+
+    @property
+    def gone(self) -> tuple[SourcingLine, ...]:
+        """The lines that source a script which is not there."""
+        return tuple(line for line in self.lines if not line.there)
 
     def of(self, *scripts: str) -> tuple[SourcingLine, ...]:
         """The lines that source one of these scripts."""
@@ -129,4 +136,12 @@ def startup_files(host: Host, environment: JobEnvironment) -> StartupFiles:
             unknown = why if why.because is Because.NOT_RECORDED else unknown
     if unknown is not None and not looked_in:
         raise unknown
-    return StartupFiles(tuple(lines), tuple(looked_in), tuple(setting))
+    gone = {line.script for line in lines if _is_gone(host, line.script)}
+    told = tuple(replace(line, there=False) if line.script in gone else line for line in lines)
+    return StartupFiles(told, tuple(looked_in), tuple(setting))
+
+
+def _is_gone(host: Host, script: str) -> bool:
+    with contextlib.suppress(Unavailable):
+        return script.startswith("/") and "$" not in script and not host.exists(script)
+    return False

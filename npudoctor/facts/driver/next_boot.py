@@ -28,8 +28,8 @@ _OF_THE_DRIVER = r"drv_\w+\.ko(?:\.(?:xz|gz|zst))?"
 class NextBoot:
     """The kernel that boots next, by its release, and what says so; `running` is the present one.
 
-    `with_driver` are the installed kernels that have modules of the Ascend driver; `dkms` tells whether the driver
-    builds them by itself for a new kernel.
+    `with_driver` are the installed kernels that have modules of the Ascend driver, `without_driver` the others; `dkms`
+    tells whether the driver builds them by itself for a new kernel.
     """
 
     release: str
@@ -37,6 +37,7 @@ class NextBoot:
     running: str
     with_driver: tuple[str, ...]
     dkms: bool
+    without_driver: tuple[str, ...] = ()
 
 
 def parse_environment(text: str) -> dict[str, str]:
@@ -80,13 +81,15 @@ def next_boot(host: Host, platform: Platform, container: Container | None) -> Ne
     if platform.kernel is None:
         raise Unavailable("running kernel unknown", because=Because.NOT_RECORDED)
     release, source = _chosen(host)
-    kernels = dict.fromkeys((release, platform.kernel))
+    kernels = dict.fromkeys((release, platform.kernel, *_installed(host)))
+    with_driver = tuple(kernel for kernel in kernels if _has_driver(host, kernel))
     return NextBoot(
         release=release,
         source=source,
         running=platform.kernel,
-        with_driver=tuple(kernel for kernel in kernels if _has_driver(host, kernel)),
+        with_driver=with_driver,
         dkms=_has_dkms(host),
+        without_driver=tuple(kernel for kernel in kernels if kernel not in with_driver),
     )
 
 
@@ -118,6 +121,15 @@ def _chosen(host: Host) -> tuple[str, str]:
     if best is None:
         raise Unavailable(f"no kernel found in {BOOT}")
     return best, f"the newest kernel in {BOOT}"
+
+
+def _installed(host: Host) -> tuple[str, ...]:
+    """The kernels that can be booted and have modules, the newest first."""
+    with contextlib.suppress(Unavailable):
+        images = {found[1] for name in host.list_dir(BOOT) if (found := re.fullmatch(_IMAGE, name))}
+        names = [name for name in host.list_dir(MODULES) if name in images and not re.search(_NEVER_BOOTED, name)]
+        return tuple(sorted(names, key=lambda name: [int(part) for part in re.findall(r"[0-9]+", name)], reverse=True))
+    return ()
 
 
 def _has_driver(host: Host, kernel: str) -> bool:
