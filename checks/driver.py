@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npudoctor import knowledge
-from npudoctor.facts.driver.firmware_match import FirmwareMatch
-from npudoctor.facts.driver.install import RECORD, DriverInstall, FirmwareInstall, LoadedModules
+from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
 from npudoctor.facts.driver.next_boot import NextBoot
 from npudoctor.facts.driver.version_files import DriverFile, InstallRecord
 from npudoctor.facts.node.container import Container
@@ -16,14 +15,12 @@ from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.system.platform import Platform
-from npudoctor.facts.versions import FirmwareVersion
 from npudoctor.sdk import (
     HEALTH,
     Because,
     Evidence,
     Finding,
     Options,
-    ParseError,
     Severity,
     Threshold,
     Unavailable,
@@ -42,11 +39,6 @@ KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
 
 _COMPLETE = "complete"
 _PLACES = (NPU_SMI, "/usr/local/sbin/npu-smi")
-_UPGRADE = (
-    explained(f"{FIRMWARE} --upgrade"),
-    explained(f"{DRIVER} --upgrade"),
-    "reboot",
-)
 _PITFALLS = {
     "device_occupied": "P010",
     "board_type_unavailable": "P009",
@@ -284,63 +276,6 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
     yield messages.UNFINISHED.finding(
         commands=(f"cat {RECORD}", explained(f"{DRIVER} --full")),
         evidence=tuple(evidence),
-    )
-
-
-@check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
-def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) -> Iterator[Finding]:
-    """Driver and firmware versions match.
-
-    Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
-    with. With a pair that does not match, the NPUs start and fail later.
-    """
-    bad = {npu_id: flag for npu_id, flag in match.flags.items() if flag != "OK"}
-    everywhere = len(bad) == len(match.flags) > 1
-    for npu_id, flag in list(bad.items())[: 1 if everywhere else None]:
-        yield messages.INCOMPATIBLE.finding(
-            subject="host" if everywhere else f"npu:{npu_id}",
-            flag=flag,
-            commands=_UPGRADE,
-            evidence=(
-                Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
-            ),
-        )
-    waiting = _not_activated(match, disk)
-    if waiting is not None:
-        yield waiting
-    if bad or waiting is not None or not match.ranges:
-        return
-    refused = {source: version for source, version in match.versions.items() if not match.accepts(version)}
-    if refused:
-        source, version = next(iter(refused.items()))
-        yield messages.OUT_OF_RANGE.finding(
-            subject=source if source.startswith("npu:") and len(refused) == 1 < len(match.versions) else "host",
-            version=version,
-            accepted=match.accepted,
-            commands=_UPGRADE,
-            evidence=(
-                Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
-            ),
-        )
-
-
-def _not_activated(match: FirmwareMatch, disk: FirmwareInstall | None) -> Finding | None:
-    """Firmware on disk that is newer than that of every board; None where a board runs it, or nothing is known."""
-    boards = [version for source, version in match.versions.items() if source.startswith("npu:")]
-    try:
-        installed = FirmwareVersion.parse(disk.file.version or "") if disk is not None else None
-    except ParseError:
-        return None
-    if disk is None or installed is None or not boards or max(boards) >= installed:
-        return None
-    return messages.NOT_ACTIVATED.finding(
-        installed=installed,
-        running=max(boards),
-        commands=("npu-smi info -t board -i 0", f"cat {disk.path}"),
-        evidence=(
-            Evidence(source=disk.path, actual=f"Version={installed}"),
-            Evidence(source="npu-smi info -t board", expected=str(installed), actual=str(max(boards))),
-        ),
     )
 
 

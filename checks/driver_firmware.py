@@ -1,0 +1,77 @@
+"""Driver and firmware: whether they match, and whether the firmware on disk runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npudoctor.facts.driver.firmware_match import FirmwareMatch
+from npudoctor.facts.driver.install import FirmwareInstall
+from npudoctor.facts.node.context import DriverStack
+from npudoctor.facts.versions import FirmwareVersion
+from npudoctor.sdk import Evidence, Finding, ParseError, check
+
+from ._packages import DRIVER, FIRMWARE, explained
+from .messages import driver as messages
+
+_UPGRADE = (
+    explained(f"{FIRMWARE} --upgrade"),
+    explained(f"{DRIVER} --upgrade"),
+    "reboot",
+)
+
+
+@check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
+def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) -> Iterator[Finding]:
+    """Driver and firmware versions match.
+
+    Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
+    with. With a pair that does not match, the NPUs start and fail later.
+    """
+    bad = {npu_id: flag for npu_id, flag in match.flags.items() if flag != "OK"}
+    everywhere = len(bad) == len(match.flags) > 1
+    for npu_id, flag in list(bad.items())[: 1 if everywhere else None]:
+        yield messages.INCOMPATIBLE.finding(
+            subject="host" if everywhere else f"npu:{npu_id}",
+            flag=flag,
+            commands=_UPGRADE,
+            evidence=(
+                Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
+            ),
+        )
+    waiting = _not_activated(match, disk)
+    if waiting is not None:
+        yield waiting
+    if bad or waiting is not None or not match.ranges:
+        return
+    refused = {source: version for source, version in match.versions.items() if not match.accepts(version)}
+    if refused:
+        source, version = next(iter(refused.items()))
+        yield messages.OUT_OF_RANGE.finding(
+            subject=source if source.startswith("npu:") and len(refused) == 1 < len(match.versions) else "host",
+            version=version,
+            accepted=match.accepted,
+            commands=_UPGRADE,
+            evidence=(
+                Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
+            ),
+        )
+
+
+def _not_activated(match: FirmwareMatch, disk: FirmwareInstall | None) -> Finding | None:
+    """Firmware on disk that is newer than that of every board; None where a board runs it, or nothing is known."""
+    boards = [version for source, version in match.versions.items() if source.startswith("npu:")]
+    try:
+        installed = FirmwareVersion.parse(disk.file.version or "") if disk is not None else None
+    except ParseError:
+        return None
+    if disk is None or installed is None or not boards or max(boards) >= installed:
+        return None
+    return messages.NOT_ACTIVATED.finding(
+        installed=installed,
+        running=max(boards),
+        commands=("npu-smi info -t board -i 0", f"cat {disk.path}"),
+        evidence=(
+            Evidence(source=disk.path, actual=f"Version={installed}"),
+            Evidence(source="npu-smi info -t board", expected=str(installed), actual=str(max(boards))),
+        ),
+    )
