@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.compare import features
 from npudoctor.compare import groups as compare
-from npudoctor.compare.features import Node, Parts
+from npudoctor.compare.features import Node, Values
 from npudoctor.control_characters import all_visible, visible
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
@@ -145,7 +145,7 @@ def _of_report(path: str) -> Node:
     return Node(
         path=path,
         hostname=report.host.hostname or "",
-        traits=dict(features.of_report(report)),
+        features=dict(features.of_report(report)),
         known=frozenset({features.FINDINGS}),
     )
 
@@ -168,7 +168,7 @@ def _of_recording(path: str) -> Node:
     told, known = features.of_facts({probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment})
     told |= dict(features.of_report(done.report))
     gc.collect(0)  # garbage collection is off in a command; here nodes are read one after the other
-    return Node(path=path, hostname=host.about.hostname, traits=told, known=known | {features.FINDINGS})
+    return Node(path=path, hostname=host.about.hostname, features=told, known=known | {features.FINDINGS})
 
 
 @functools.cache
@@ -212,7 +212,7 @@ def _as_text(found: compare.Comparison, names: Mapping[str, str], *, verbose: bo
     if found.splits and (not found.odd or verbose):
         lines += ["", "Differences:", *_split_lines(found, names, verbose=verbose)]
     elif len(found.groups) > 1:
-        titles = [split.trait.title for split in found.splits]
+        titles = [split.feature.title for split in found.splits]
         more = f" and {len(titles) - MOST_SHOWN} more" if len(titles) > MOST_SHOWN else ""
         lines += ["", f"Also different: {', '.join(titles[:MOST_SHOWN])}{more} (details: --verbose)."]
     return "\n".join(map(visible, lines)) + "\n"
@@ -243,7 +243,7 @@ def _headline(found: compare.Comparison, names: Mapping[str, str]) -> str:
 
 def _reason(odd: compare.Odd) -> str:
     first = odd.differences[0]
-    return f"{first.trait.title}: {_brief(first.value, first.expected)}"
+    return f"{first.feature.title}: {_brief(first.value, first.expected)}"
 
 
 def _who(odd: compare.Odd, found: compare.Comparison, names: Mapping[str, str]) -> str:
@@ -256,7 +256,7 @@ def _difference_lines(differences: Sequence[compare.Difference], *, verbose: boo
     chosen = differences if verbose else compare.distinct(differences)
     shown = chosen if verbose else chosen[:MOST_SHOWN]
     lines = [
-        f"  {one.trait.title}: {_brief(one.value, one.expected)}, not {_brief(one.expected, one.value)}"
+        f"  {one.feature.title}: {_brief(one.value, one.expected)}, not {_brief(one.expected, one.value)}"
         for one in shown
     ]
     if len(shown) < len(differences):
@@ -269,7 +269,7 @@ def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose
     order = {path: place for place, path in enumerate(names)}
     lines = []
     for split in shown:
-        lines.append(f"  {split.trait.title}")
+        lines.append(f"  {split.feature.title}")
         common = split.values[0][0]
         values = split.values if len(found.nodes) > 2 else sorted(split.values, key=lambda one: order[one[1][0].path])
         for value, having in values:
@@ -280,7 +280,7 @@ def _split_lines(found: compare.Comparison, names: Mapping[str, str], *, verbose
     return lines
 
 
-def _brief(value: Parts, other: Parts) -> str:
+def _brief(value: Values, other: Values) -> str:
     """A value; of a long one only the parts that the other one lacks."""
     if max(len(value), len(other)) > 3 and value and other:
         own = [part for part in value if part not in other]
@@ -303,7 +303,7 @@ def _counting(count: int) -> str:
 def _kind(group: Sequence[Node]) -> str:
     """A short description of a group."""
     wanted = {"cards": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
-    told = {trait.title: ", ".join(value) for trait, value in group[0].traits.items()}
+    told = {feature.title: ", ".join(value) for feature, value in group[0].features.items()}
     words = [f"{word}{told[title]}" for title, word in wanted.items() if title in told]
     return ": " + ", ".join(words) if words else ""
 
@@ -325,8 +325,8 @@ def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, A
                 "peers": odd.peers,
                 "differences": [
                     {
-                        "title": one.trait.title,
-                        "source": one.trait.source,
+                        "title": one.feature.title,
+                        "source": one.feature.source,
                         "value": list(one.value),
                         "expected": list(one.expected),
                     }
@@ -337,8 +337,8 @@ def _as_json(found: compare.Comparison, names: Mapping[str, str]) -> dict[str, A
         ],
         "differences": [
             {
-                "title": split.trait.title,
-                "source": split.trait.source,
+                "title": split.feature.title,
+                "source": split.feature.source,
                 "values": [{"value": list(value), "nodes": named(having)} for value, having in split.values],
             }
             for split in found.splits

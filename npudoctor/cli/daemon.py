@@ -38,7 +38,7 @@ from npudoctor.host.live import accounts
 from npudoctor.records import replace
 
 if TYPE_CHECKING:
-    from npudoctor.daemon.seen import Known
+    from npudoctor.daemon.replies import Known
     from npudoctor.daemon.site import Site
     from npudoctor.host import Host
     from npudoctor.sdk import Check
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         from npudoctor.daemon import service
         from npudoctor.daemon.child import Child
         from npudoctor.daemon.listening import CannotListen
-        from npudoctor.daemon.seen import Lost, Refused
+        from npudoctor.daemon.replies import Lost, Refused
         from npudoctor.daemon.site import Places
     except ImportError as problem:
         raise UsageError(f"requires {problem.name}: pip install 'npudoctor[daemon]'") from problem
@@ -167,7 +167,7 @@ def serve_runs() -> None:
     """The process in which checks run: its arguments are those of the command, two pipes, and its parent."""
     from npudoctor import plugins
     from npudoctor.daemon import worker
-    from npudoctor.daemon.seen import Refused
+    from npudoctor.daemon.replies import Refused
     from npudoctor.daemon.site import Site
 
     told, requests, answers, parent = sys.argv[1:]

@@ -20,11 +20,11 @@ from npudoctor.findings import Report, Severity, Status
 from npudoctor.host import Because, Unavailable
 from npudoctor.records import field, record
 
-Parts = tuple[str, ...]
-"""A value: its parts in order."""
+Values = tuple[str, ...]
+"""What a node has of one feature, in order."""
 
 
-class Trait(NamedTuple):
+class Feature(NamedTuple):
     """One thing to compare. `rank` is its place in a listing; `source` the probe that it comes from."""
 
     rank: int
@@ -34,17 +34,17 @@ class Trait(NamedTuple):
 
 @record(frozen=True, kw_only=True)
 class Node:
-    """One node. `known` names the sources that tell all there is: a trait of theirs that is not in `traits` is none."""
+    """One node. `known` names the sources that are complete: a feature of theirs that is absent has no value."""
 
     path: str
     hostname: str = ""
-    traits: Mapping[Trait, Parts] = field(default_factory=dict)
+    features: Mapping[Feature, Values] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
 
-    def value(self, trait: Trait) -> Parts | None:
-        """What the node has of a trait; None where nobody knows."""
-        found = self.traits.get(trait)
-        return () if found is None and trait.source in self.known else found
+    def value(self, feature: Feature) -> Values | None:
+        """What the node has of a feature; None where nobody knows."""
+        found = self.features.get(feature)
+        return () if found is None and feature.source in self.known else found
 
 
 FINDINGS = "findings"
@@ -107,7 +107,7 @@ _TITLES = MappingProxyType(
 )
 
 
-def of_report(report: Report) -> Iterator[tuple[Trait, Parts]]:
+def of_report(report: Report) -> Iterator[tuple[Feature, Values]]:
     """What a report tells: its node, and its findings at warning or above."""
     host = report.host
     for title, source, value in (
@@ -118,17 +118,17 @@ def of_report(report: Report) -> Iterator[tuple[Trait, Parts]]:
         ("role", "node.role", report.role),
     ):
         if value:
-            yield _trait(source, title), (value,)
+            yield _feature(source, title), (value,)
     for result in report.results:
         if result.status in (Status.WARNING, Status.ERROR, Status.CRASHED):
             subjects = {finding.subject for finding in result.findings if finding.severity > Severity.INFO}
             told = sorted(subjects - {"host"}, key=_by_number)
-            yield _trait(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
+            yield _feature(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
 
 
-def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Trait, Parts], frozenset[str]]:
+def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Feature, Values], frozenset[str]]:
     """What facts by the name of their probe tell, and which of these probes have told all there is."""
-    told: dict[Trait, Parts] = {}
+    told: dict[Feature, Values] = {}
     known = set()
     for source, fact in facts.items():
         if isinstance(fact, Unavailable):
@@ -137,21 +137,21 @@ def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Trait, Parts], frozenset[st
             continue
         known.add(source)
         view = _VIEWS.get(source)
-        pairs = view(fact) if view else ((f"{source}: {'.'.join(path)}", parts) for path, parts in _spread(fact))
-        told.update((_trait(source, _TITLES.get(title, title)), parts) for title, parts in pairs if parts)
+        pairs = view(fact) if view else ((f"{source}: {'.'.join(path)}", values) for path, values in _spread(fact))
+        told.update((_feature(source, _TITLES.get(title, title)), values) for title, values in pairs if values)
     return told, frozenset(known)
 
 
-def _trait(source: str, title: str) -> Trait:
+def _feature(source: str, title: str) -> Feature:
     if title in _FIRST:
-        return Trait(_FIRST.index(title), source, title)
+        return Feature(_FIRST.index(title), source, title)
     kinds = ("finding ", "variable ", "setting at boot ", "package ")
-    return Trait(100 + next((place for place, kind in enumerate(kinds) if title.startswith(kind)), 9), source, title)
+    return Feature(100 + next((place for place, kind in enumerate(kinds) if title.startswith(kind)), 9), source, title)
 
 
 # Any fact, field by field
 
-Pairs = Iterator[tuple[tuple[str, ...], Parts]]
+Pairs = Iterator[tuple[tuple[str, ...], Values]]
 
 
 def _spread(value: Any, path: tuple[str, ...] = ()) -> Pairs:
@@ -180,8 +180,8 @@ def _spread(value: Any, path: tuple[str, ...] = ()) -> Pairs:
 def _merged(items: Iterable[Any], path: tuple[str, ...]) -> Pairs:
     counted: dict[tuple[str, ...], Counter[str]] = {}
     for item in items:
-        for below, parts in _spread(item, path):
-            counted.setdefault(below, Counter())[", ".join(parts)] += 1
+        for below, values in _spread(item, path):
+            counted.setdefault(below, Counter())[", ".join(values)] += 1
     for below, texts in counted.items():
         unique = all(count == 1 for count in texts.values())
         yield below, tuple(text if unique else f"{count} × {text}" for text, count in sorted(texts.items()))
@@ -222,10 +222,10 @@ def _by_number(text: str) -> tuple[object, ...]:
 
 # Facts of which more is known than their fields
 
-Views = Iterator[tuple[str, Parts]]
+Views = Iterator[tuple[str, Values]]
 
 
-def _counted(texts: Iterable[str]) -> Parts:
+def _counted(texts: Iterable[str]) -> Values:
     return tuple(f"{count} × {text}" for text, count in sorted(Counter(texts).items()))
 
 
@@ -291,7 +291,7 @@ def _sysctl(files: Any) -> Views:
         yield f"setting at boot {setting.key}", (setting.value,)
 
 
-def _gib(total: int | None) -> Parts:
+def _gib(total: int | None) -> Values:
     return (f"{round(total / (1 << 30))} GiB",) if total else ()
 
 

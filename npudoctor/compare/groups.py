@@ -10,11 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from npudoctor.compare.features import GENERIC, Node, Parts, Trait
+from npudoctor.compare.features import GENERIC, Feature, Node, Values
 from npudoctor.records import record
 
 ALIKE = 0.06
-"""The share of differing traits up to which two nodes belong to one group, where few nodes are exactly alike."""
+"""The share of differing features up to which two nodes belong to one group, where few nodes are exactly alike."""
 
 DWARFED = 3
 """A group is odd beside one that is more than so many times as large; so are one or two nodes beside any larger."""
@@ -22,11 +22,11 @@ DWARFED = 3
 
 @record(frozen=True)
 class Difference:
-    """One trait of a node that is not as expected; `expected` is the norm of its group, or what the reference has."""
+    """One feature of a node that is not as expected; `expected` is the norm of its group, or what the reference has."""
 
-    trait: Trait
-    value: Parts
-    expected: Parts
+    feature: Feature
+    value: Values
+    expected: Values
 
 
 @record(frozen=True, kw_only=True)
@@ -40,10 +40,10 @@ class Odd:
 
 @record(frozen=True, kw_only=True)
 class Split:
-    """A trait in which nodes differ, and who has which value; the most frequent first."""
+    """A feature in which nodes differ, and who has which value; the most frequent first."""
 
-    trait: Trait
-    values: tuple[tuple[Parts, tuple[Node, ...]], ...]
+    feature: Feature
+    values: tuple[tuple[Values, tuple[Node, ...]], ...]
 
 
 @record(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
     everyone = [golden, *nodes] if golden else list(nodes)
     splits = _splits(everyone)
     if golden is not None:
-        odd = tuple(_odd(node, {split.trait: golden.value(split.trait) for split in splits}, 1) for node in nodes)
+        odd = tuple(_odd(node, {split.feature: golden.value(split.feature) for split in splits}, 1) for node in nodes)
         return Comparison(
             nodes=tuple(nodes),
             groups=(tuple(nodes),),
@@ -75,9 +75,9 @@ def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
             splits=splits,
             golden=golden,
         )
-    traits = [split.trait for split in splits]
-    groups, dwarfed = _judged(_clusters(nodes, traits, _told(nodes)))
-    norms = [_norm(group, traits) for group in groups]
+    features = [split.feature for split in splits]
+    groups, dwarfed = _judged(_clusters(nodes, features, _told(nodes)))
+    norms = [_norm(group, features) for group in groups]
     found = []
     if len(nodes) > 2:
         for group, norm in zip(groups, norms, strict=True):
@@ -91,35 +91,35 @@ def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
 
 
 def _told(nodes: Iterable[Node]) -> int:
-    """How many traits there are."""
-    return len({trait for node in nodes for trait in node.traits})
+    """How many features there are."""
+    return len({feature for node in nodes for feature in node.features})
 
 
 def _splits(nodes: Sequence[Node]) -> tuple[Split, ...]:
-    """The traits that not all nodes have alike, but for what nearly every node has in its own way."""
+    """The features that not all nodes have alike, but for what nearly every node has in its own way."""
     found = []
-    for trait in sorted({trait for node in nodes for trait in node.traits}):
-        values: dict[Parts, list[Node]] = {}
+    for feature in sorted({feature for node in nodes for feature in node.features}):
+        values: dict[Values, list[Node]] = {}
         for node in nodes:
-            if (value := node.value(trait)) is not None:
+            if (value := node.value(feature)) is not None:
                 values.setdefault(value, []).append(node)
-        individual = trait.rank >= GENERIC and len(values) > max(3, sum(map(len, values.values())) // 2)
+        individual = feature.rank >= GENERIC and len(values) > max(3, sum(map(len, values.values())) // 2)
         if len(values) > 1 and not individual:
             ordered = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
-            found.append(Split(trait=trait, values=tuple((value, tuple(having)) for value, having in ordered)))
+            found.append(Split(feature=feature, values=tuple((value, tuple(having)) for value, having in ordered)))
     return tuple(found)
 
 
 # Groups
 
-Signature = tuple[Parts | None, ...]
+Signature = tuple[Values | None, ...]
 
 
-def _clusters(nodes: Sequence[Node], traits: Sequence[Trait], told: int) -> list[list[Node]]:
+def _clusters(nodes: Sequence[Node], features: Sequence[Feature], told: int) -> list[list[Node]]:
     """Nodes that are alike, around those that most nodes are exactly like; the largest cluster first."""
     same: dict[Signature, list[Node]] = {}
     for node in nodes:
-        same.setdefault(tuple(node.value(trait) for trait in traits), []).append(node)
+        same.setdefault(tuple(node.value(feature) for feature in features), []).append(node)
     exactly = sum(len(members) for members in same.values() if len(members) > 1)
     limit = 0 if 2 * exactly >= len(nodes) else max(1, math.floor(told * ALIKE))
     clusters: list[tuple[Signature, list[Node]]] = []
@@ -133,7 +133,7 @@ def _clusters(nodes: Sequence[Node], traits: Sequence[Trait], told: int) -> list
 
 
 def _apart(one: Signature, other: Signature) -> int:
-    """In how many traits they differ, as far as both are known."""
+    """In how many features they differ, as far as both are known."""
     return sum(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
 
 
@@ -150,15 +150,15 @@ def _judged(clusters: Sequence[Sequence[Node]]) -> tuple[tuple[tuple[Node, ...],
     return tuple(groups), dwarfed
 
 
-Norm = Mapping[Trait, Parts | None]
+Norm = Mapping[Feature, Values | None]
 
 
-def _norm(group: Sequence[Node], traits: Iterable[Trait]) -> Norm:
+def _norm(group: Sequence[Node], features: Iterable[Feature]) -> Norm:
     """What more than half of a group has; None where there is no such value."""
-    return {trait: _majority([node.value(trait) for node in group]) for trait in traits}
+    return {feature: _majority([node.value(feature) for node in group]) for feature in features}
 
 
-def _majority(values: Iterable[Parts | None]) -> Parts | None:
+def _majority(values: Iterable[Values | None]) -> Values | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -176,10 +176,10 @@ def _odd(node: Node, norm: Norm, peers: int) -> Odd:
 
 def _differences(node: Node, norm: Norm) -> tuple[Difference, ...]:
     found = []
-    for trait, expected in norm.items():
-        value = node.value(trait)
+    for feature, expected in norm.items():
+        value = node.value(feature)
         if expected is not None and value is not None and value != expected:
-            found.append(Difference(trait, value, expected))
+            found.append(Difference(feature, value, expected))
     return tuple(found)
 
 
@@ -188,8 +188,8 @@ def distinct(differences: Iterable[Difference]) -> tuple[Difference, ...]:
     seen: set[tuple[tuple[str, ...], ...]] = set()
     found = []
     for one in differences:
-        words = tuple(tuple(part.rpartition(" × ")[2] for part in parts) for parts in (one.value, one.expected))
-        if words not in seen or one.trait.rank < GENERIC:
+        words = tuple(tuple(part.rpartition(" × ")[2] for part in one_value) for one_value in (one.value, one.expected))
+        if words not in seen or one.feature.rank < GENERIC:
             found.append(one)
         seen.add(words)
     return tuple(found)

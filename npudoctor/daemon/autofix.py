@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from npudoctor import clock
 from npudoctor.daemon.history import History
-from npudoctor.daemon.seen import Lost, Tried
+from npudoctor.daemon.replies import Lost, Tried
 from npudoctor.daemon.store import Change
 from npudoctor.daemon_config import AutoFix
 from npudoctor.findings import Report, Severity

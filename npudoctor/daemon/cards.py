@@ -8,7 +8,7 @@ from typing import Any
 from npudoctor.chip_problems import HEALTH_CHECK, problems
 from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
-from npudoctor.daemon.seen import Counted
+from npudoctor.daemon.replies import Counted
 from npudoctor.data import hints_of
 from npudoctor.facts import npu_smi
 from npudoctor.facts.by_chip import PerChip

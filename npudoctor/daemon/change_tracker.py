@@ -8,10 +8,10 @@ from npudoctor import clock
 from npudoctor.daemon import fitness, snapshot
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.history import History
-from npudoctor.daemon.seen import Counted, Known, RunResult
+from npudoctor.daemon.replies import Counted, Known, RunResult
 from npudoctor.daemon.snapshot import RunStats, View
 from npudoctor.daemon.store import Change
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.findings import Report
 from npudoctor.records import replace
 
@@ -30,12 +30,12 @@ class ChangeTracker:
     ) -> tuple[View, list[Change]]:
         """The snapshot after a run with this catalogue, and the changes."""
         now = clock.timestamp()
-        last = before.looks.get(seen.look.value)
-        looks = {
-            **before.looks,
-            seen.look.value: RunStats(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
+        last = before.runs.get(seen.kind.value)
+        runs = {
+            **before.runs,
+            seen.kind.value: RunStats(at=now, seconds=seen.seconds, count=1 + (last.count if last else 0)),
         }
-        after = replace(before, looks=looks, interval_s=interval_s, patience_s=0.0)
+        after = replace(before, runs=runs, interval_s=interval_s, patience_s=0.0)
         if seen.counted is not None:
             self._counted = seen.counted
             after = replace(after, counted_at=now)
@@ -61,9 +61,9 @@ class ChangeTracker:
             )
         return replace(after, cards=fitness.with_counts(self._cards, self._counted)), changes
 
-    def miss(self, before: View, look: Look, why: str, *, written_s: float) -> View:
+    def miss(self, before: View, kind: RunKind, why: str, *, written_s: float) -> View:
         """The snapshot after a failed run: the state of the chips is unknown."""
-        if look is Look.COUNTERS:
+        if kind is RunKind.COUNTERS:
             return replace(before, patience_s=0.0)
         return replace(before, patience_s=0.0, looked_at=clock.timestamp(), written_s=written_s, undetermined=why)
 

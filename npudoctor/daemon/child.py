@@ -19,9 +19,9 @@ from typing import Any
 
 from npudoctor import data
 from npudoctor.config import Config
-from npudoctor.daemon.seen import Known, Lost, Refused, Reply, RunResult, Tried
+from npudoctor.daemon.replies import Known, Lost, Refused, Reply, RunResult, Tried
 from npudoctor.daemon.site import Site
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.host import STANDARD_PLACES
 from npudoctor.host.live import process_tree
 
@@ -69,12 +69,12 @@ class Child:
         self.known, self._config = known, config
         return known
 
-    def look(self, look: Look, site: Site) -> RunResult:
+    def run(self, kind: RunKind, site: Site) -> RunResult:
         """Run checks. Raises Lost."""
         own = self._others if self._process is None else {*self._others, self._process.pid}
         left = process_tree.named(STANDARD_PLACES, process_tree.end_children(but=own, within_s=0.1))
         self._prepared(site)
-        seen = self._ask({"look": look.value, "left": left}, site.settings.timeout_s + GRACE_S).seen
+        seen = self._ask({"run": kind.value, "left": left}, site.settings.timeout_s + GRACE_S).seen
         assert seen is not None
         if self._process is not None and _size_mib(self._process.pid) > LARGEST_MIB:
             self._kill()

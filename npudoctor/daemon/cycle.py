@@ -10,11 +10,11 @@ from npudoctor.daemon import autofix, fitness, notify, state
 from npudoctor.daemon.change_tracker import ChangeTracker
 from npudoctor.daemon.history import History
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.seen import Looker, Lost, RunResult
+from npudoctor.daemon.replies import CheckRunner, Lost, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Change
-from npudoctor.daemon.timetable import Agenda, Look
+from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.troubles import Troubles
 from npudoctor.daemon_config import DaemonSettings
 from npudoctor.findings import Severity
@@ -44,7 +44,7 @@ class Rounds:
     def __init__(
         self,
         places: Places,
-        looker: Looker,
+        runner: CheckRunner,
         history: History,
         board: Board,
         troubles: Troubles,
@@ -52,7 +52,7 @@ class Rounds:
         say: Callable[[str], None],
     ) -> None:
         self.places = places
-        self.looker = looker
+        self.runner = runner
         self.history = history
         self.board = board
         self.troubles = troubles
@@ -68,24 +68,24 @@ class Rounds:
     def end(self) -> None:
         """Cancel the current work, and start nothing more."""
         self.ending = True
-        self.looker.end()
+        self.runner.end()
 
-    def look(self, look: Look, site: Site, factor: int) -> RunResult:
+    def run(self, kind: RunKind, site: Site, factor: int) -> RunResult:
         """Run one cycle; `factor` is the current back-off factor of the timetable. Raises Lost."""
-        self._promise(look, site.settings)
+        self._promise(kind, site.settings)
         try:
-            seen = self._run_checks(look, site)
+            seen = self._run_checks(kind, site)
         except Lost as problem:
             if not self.ending:
-                self._publish(self._tracker.miss(self.board.view, look, str(problem), written_s=state.now_s()))
+                self._publish(self._tracker.miss(self.board.view, kind, str(problem), written_s=state.now_s()))
             raise
         self._tell_leftovers(seen)
         self._enter(seen, site, factor)
         return seen
 
-    def _run_checks(self, look: Look, site: Site) -> RunResult:
+    def _run_checks(self, kind: RunKind, site: Site) -> RunResult:
         self.until = time.monotonic() + site.settings.timeout_s + STUCK_S
-        return self.looker.look(look, site)
+        return self.runner.run(kind, site)
 
     def _tell_leftovers(self, seen: RunResult) -> None:
         """Report tools that are not started while an earlier call of them cannot be killed."""
@@ -104,14 +104,14 @@ class Rounds:
             return
         self.until = time.monotonic() + FIXING_S
         fixer = autofix.Fixer(
-            history=self.history, apply=lambda fix: self.looker.fix(fix, site, self.places.journal), say=self._say
+            history=self.history, apply=lambda fix: self.runner.fix(fix, site, self.places.journal), say=self._say
         )
         if fixer.after(seen.report, changes, site.config.policy, self._boot):
-            view, _ = self._next_view(self._run_checks(Look(seen.report.profile), site), interval_s)
+            view, _ = self._next_view(self._run_checks(RunKind(seen.report.profile), site), interval_s)
             self._publish(view)
 
     def _next_view(self, seen: RunResult, interval_s: float) -> tuple[View, list[Change]]:
-        known = self.looker.known
+        known = self.runner.known
         return self._tracker.take(self.board.view, seen, known, written_s=state.now_s(), interval_s=interval_s)
 
     def _publish(self, view: View) -> None:
@@ -122,10 +122,10 @@ class Rounds:
         said = view.against or f"{len(view.cards)} chips healthy"
         notify.tell(f"STATUS={said}; {len(view.issues)} issues, {errors} of them errors")
 
-    def _promise(self, look: Look, settings: DaemonSettings) -> None:
+    def _promise(self, kind: RunKind, settings: DaemonSettings) -> None:
         """Before a long run: keep the known state valid until it has ended."""
         view = self.board.view
-        if look is not Look.QUICK and view.looked_at is not None:
+        if kind is not RunKind.QUICK and view.looked_at is not None:
             view = replace(view, patience_s=settings.timeout_s + STUCK_S)
             self._write_state(view)
             self.board.publish(view)
@@ -166,5 +166,5 @@ def _interval_s(seen: RunResult, settings: DaemonSettings, factor: int) -> float
     """The next interval, judged by this run."""
     expected = Agenda(settings, 0.0)
     expected.factor = factor
-    expected.ended(seen.look, 0.0, seen.seconds, timed_out=seen.timed_out)
-    return expected.effective_s(Look.QUICK)
+    expected.ended(seen.kind, 0.0, seen.seconds, timed_out=seen.timed_out)
+    return expected.effective_s(RunKind.QUICK)

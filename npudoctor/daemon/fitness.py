@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from npudoctor.daemon.answers import Card, Fitness
-from npudoctor.daemon.seen import Counted
+from npudoctor.daemon.replies import Counted
 from npudoctor.daemon.state import CardState
 from npudoctor.findings import Report, Result, Severity
 from npudoctor.records import replace

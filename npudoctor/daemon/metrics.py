@@ -101,10 +101,10 @@ def _looks(view: View) -> Iterator[Metric]:
     last = _gauge("run_last_timestamp_seconds", "End of the last run of a kind, seconds since 1970.", ("profile",))
     seconds = _gauge("run_duration_seconds", "Duration of the last run of a kind.", ("profile",))
     runs = CounterMetricFamily("npudoctor_runs", "Finished runs since the start.", labels=["profile"])
-    for kind, look in view.looks.items():
-        last.add_metric([kind], look.at)
-        seconds.add_metric([kind], look.seconds)
-        runs.add_metric([kind], look.count)
+    for kind, one in view.runs.items():
+        last.add_metric([kind], one.at)
+        seconds.add_metric([kind], one.seconds)
+        runs.add_metric([kind], one.count)
     yield last
     yield seconds
     yield runs

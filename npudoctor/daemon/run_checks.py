@@ -9,8 +9,8 @@ from typing import Any
 from npudoctor import engine
 from npudoctor.config import Config
 from npudoctor.daemon import cards
-from npudoctor.daemon.seen import RunResult
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.replies import RunResult
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.driver.install import DriverInstall
 from npudoctor.facts.npu_smi import NpuSmiInfo
@@ -24,20 +24,20 @@ from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 
 
-def look_at(
-    catalog: Catalog, host: Host, look: Look, options: Options, config: Config, *, deadline_s: float
+def run_checks(
+    catalog: Catalog, host: Host, kind: RunKind, options: Options, config: Config, *, deadline_s: float
 ) -> RunResult:
     """Run the profile, or read the chips' counters, within its deadline."""
     began = time.monotonic()
     report: Report | None = None
     facts: Mapping[type, Any]
-    if look is Look.COUNTERS:
+    if kind is RunKind.COUNTERS:
         standard = replace(options, profile="standard")
         found = engine.gather(catalog, host, standard, facts=cards.COUNTED, deadline_s=deadline_s)
         facts = {probe.provides: value for probe, value in found.items()}
     else:
         selection = Selection(
-            options=replace(options, profile=look.value),
+            options=replace(options, profile=kind.value),
             fail_on=config.fail_on,
             severities=config.severity,
             silenced=config.silenced(),
@@ -49,10 +49,10 @@ def look_at(
         late = late or any(result.because is Because.TIMED_OUT for result in report.results)
     late = late or _answer_was_late(facts)
     return RunResult(
-        look=look,
+        kind=kind,
         report=report,
         cards=None if report is None else cards.read(report, facts),
-        counted=None if look is Look.QUICK else cards.counted(facts),
+        counted=None if kind is RunKind.QUICK else cards.counted(facts),
         versions=versions_of(facts),
         seconds=time.monotonic() - began,
         timed_out=late,

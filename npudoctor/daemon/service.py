@@ -26,10 +26,10 @@ from npudoctor.daemon.cycle import STUCK_S, Rounds
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.seen import Looker, Lost, RunResult
+from npudoctor.daemon.replies import CheckRunner, Lost, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
-from npudoctor.daemon.timetable import Agenda, Look
+from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.troubles import Troubles
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.daemon_config import address_of
@@ -41,26 +41,26 @@ LONGEST_PAUSE_S = 10.0
 
 
 class Daemon:
-    """One daemon, from `run` to its end. `looker` runs checks and fixes, `reload` reads the configuration."""
+    """One daemon, from `run` to its end. `runner` runs checks and fixes, `reload` reads the configuration."""
 
     def __init__(
         self,
         site: Site,
         places: Places,
-        looker: Looker,
+        runner: CheckRunner,
         *,
         reload: Callable[[], Site],
         say: Callable[[str], None] | None = None,
     ) -> None:
         self.site = site
         self.places = places
-        self.looker = looker
+        self.runner = runner
         self._reload = reload
         self.say = say or _say
         self.troubles = Troubles(self.say)
-        self._orders: queue.SimpleQueue[Look | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[RunKind | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[RunResult | None] = queue.SimpleQueue()
-        self._busy: tuple[Look, float] | None = None
+        self._busy: tuple[RunKind, float] | None = None
         self._stopping = False
         self._hup = False
         self._turned = time.monotonic()
@@ -89,7 +89,7 @@ class Daemon:
                 turned_s=lambda: time.monotonic() - self._turned,
                 troubles=lambda: self.troubles.all,
             )
-            self.rounds = Rounds(self.places, self.looker, self.history, self.board, self.troubles, say=self.say)
+            self.rounds = Rounds(self.places, self.runner, self.history, self.board, self.troubles, say=self.say)
             everything = api(self.board)
             apps = [(inside, everything)]
             apps += [(loopback, OnThisMachine(everything))] if loopback else []
@@ -104,13 +104,13 @@ class Daemon:
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._signalled)
-        looker = threading.Thread(target=self._look_on_order, name="looks", daemon=True)
-        looker.start()
+        runner = threading.Thread(target=self._run_on_order, name="runs", daemon=True)
+        runner.start()
         notify.tell("READY=1", "STATUS=first run")
         while not self._stopping:
             self._turn()
             self._rest()
-        self._stop(looker)
+        self._stop(runner)
 
     def _unlink(self) -> None:
         """Remove the socket, which would refuse, and the state, which would become stale: a regular stop."""
@@ -136,18 +136,18 @@ class Daemon:
             self.history.note("killed", lost)
             self.say(lost)
         self.history.remember("boot", boot)
-        if known := self.looker.known.checks:
+        if known := self.runner.known.checks:
             self.history.forget_checks_but(check.id for check in known)
         self.history.note("started", f"npudoctor {__version__} started, process {os.getpid()}")
         self.troubles.set("history", self.history.trouble)
         self.say(f"started; {self.places.socket}")
 
-    def _stop(self, looker: threading.Thread) -> None:
+    def _stop(self, runner: threading.Thread) -> None:
         notify.tell("STOPPING=1", "STATUS=ending")
         self.listening.stop()
         self.rounds.end()
         self._orders.put(None)
-        looker.join(ENDING_S)
+        runner.join(ENDING_S)
         self.listening.close()
         self.history.note("stopped", "npudoctor was stopped by a signal")
         self.say("ended")
@@ -166,11 +166,11 @@ class Daemon:
                 self.agenda.ended(self._busy[0], now, seconds, timed_out=late)
             self._busy = None
             self.troubles.set("stuck", None)
-        look, due = self.agenda.next()
+        kind, due = self.agenda.next()
         if self._busy is None and due <= now:
-            self._busy = (look, now)
+            self._busy = (kind, now)
             self.rounds.until = now + self.site.settings.timeout_s + STUCK_S
-            self._orders.put(look)
+            self._orders.put(kind)
         well = self._busy is None or now <= self.rounds.until
         if self._busy is not None and not well:
             began = clock.in_utc(clock.timestamp() - (now - self._busy[1]))
@@ -211,21 +211,21 @@ class Daemon:
             self.say(f"configuration reloaded{later}")
         notify.tell("READY=1")
 
-    def _look_on_order(self) -> None:
+    def _run_on_order(self) -> None:
         """The check thread: no exception ends it."""
-        while (look := self._orders.get()) is not None:
+        while (kind := self._orders.get()) is not None:
             seen = None
             try:
-                seen = self.rounds.look(look, self.site, self.agenda.factor)
-                self.troubles.set("look", None)
+                seen = self.rounds.run(kind, self.site, self.agenda.factor)
+                self.troubles.set("run", None)
             except Lost as problem:
                 if not self._stopping:
-                    self.troubles.set("look", f"the {look.value} run failed: {problem}")
+                    self.troubles.set("run", f"the {kind.value} run failed: {problem}")
             except Exception as problem:
-                said = f"the {look.value} run failed: {type(problem).__name__}: {problem}"
-                if said != self.troubles.get("look"):
+                said = f"the {kind.value} run failed: {type(problem).__name__}: {problem}"
+                if said != self.troubles.get("run"):
                     self.say(traceback.format_exc())
-                self.troubles.set("look", said)
+                self.troubles.set("run", said)
             self._ended.put(seen)
             with contextlib.suppress(BlockingIOError):
                 os.write(self._waker, b".")

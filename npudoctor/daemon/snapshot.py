@@ -33,7 +33,7 @@ class View:
     patience_s: float = 0.0
     reports: dict[str, Report] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
-    looks: Mapping[str, RunStats] = field(default_factory=dict)
+    runs: Mapping[str, RunStats] = field(default_factory=dict)
     cards: tuple[Card, ...] = ()
     issues: tuple[Issue, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)

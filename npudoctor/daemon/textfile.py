@@ -33,7 +33,7 @@ def _view(report: Report, facts: cards.Facts, *, at: float, seconds: float) -> V
         interval_s=0.0,
         reports={report.profile: report},
         results=report.results,
-        looks={report.profile: RunStats(at=at, seconds=seconds, count=1)},
+        runs={report.profile: RunStats(at=at, seconds=seconds, count=1)},
         cards=fitness.with_counts(cards.read(report, facts), cards.counted(facts)),
         versions=versions_of(facts),
         in_service=report.in_service,

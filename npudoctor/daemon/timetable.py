@@ -17,7 +17,7 @@ SLOW_SHARE = 0.5
 FIRST_STANDARD_S = 5.0
 
 
-class Look(str, Enum):
+class RunKind(str, Enum):
     """The kinds of runs: the quick profile, the chips' counters, the standard profile."""
 
     QUICK = "quick"
@@ -33,34 +33,34 @@ class Agenda:
         self.factor = 1
         self._chance = chance or random.Random()  # noqa: S311 - jitter
         self.due = {
-            Look.QUICK: now,
-            Look.STANDARD: now + min(FIRST_STANDARD_S, settings.quick_s / 2),
-            Look.COUNTERS: now + self._interval(Look.COUNTERS),
+            RunKind.QUICK: now,
+            RunKind.STANDARD: now + min(FIRST_STANDARD_S, settings.quick_s / 2),
+            RunKind.COUNTERS: now + self._interval(RunKind.COUNTERS),
         }
 
-    def next(self) -> tuple[Look, float]:
+    def next(self) -> tuple[RunKind, float]:
         """The run that is due first, and when; of two that are due, the cheaper one."""
         return min(self.due.items(), key=lambda one: one[1])
 
-    def effective_s(self, look: Look) -> float:
+    def effective_s(self, kind: RunKind) -> float:
         """The current interval in seconds."""
-        usual: float = getattr(self.settings, f"{look.value}_s")
+        usual: float = getattr(self.settings, f"{kind.value}_s")
         return max(usual, min(usual * self.factor, SELDOM_S))
 
-    def ended(self, look: Look, now: float, seconds: float, *, timed_out: bool) -> None:
+    def ended(self, kind: RunKind, now: float, seconds: float, *, timed_out: bool) -> None:
         """Plan the next run of this kind; a slow run, or one in which a tool timed out, lengthens all intervals."""
-        slow = timed_out or seconds > SLOW_SHARE * getattr(self.settings, f"{look.value}_s")
+        slow = timed_out or seconds > SLOW_SHARE * getattr(self.settings, f"{kind.value}_s")
         self.factor = min(self.factor * 2, BACK_OFF_AT_MOST) if slow else 1
-        self.due[look] = now + self._interval(look)
-        if look is Look.STANDARD:
-            self.due[Look.QUICK] = now + self._interval(Look.QUICK)
+        self.due[kind] = now + self._interval(kind)
+        if kind is RunKind.STANDARD:
+            self.due[RunKind.QUICK] = now + self._interval(RunKind.QUICK)
 
     def changed(self, settings: DaemonSettings, now: float) -> None:
         """Apply new settings: runs that are due later than these allow are moved forward."""
         self.settings = settings
-        for look in Look:
-            self.due[look] = min(self.due[look], now + self._interval(look))
+        for kind in RunKind:
+            self.due[kind] = min(self.due[kind], now + self._interval(kind))
 
-    def _interval(self, look: Look) -> float:
+    def _interval(self, kind: RunKind) -> float:
         share = self.settings.jitter_pct / 100
-        return self.effective_s(look) * self._chance.uniform(1 - share, 1 + share)
+        return self.effective_s(kind) * self._chance.uniform(1 - share, 1 + share)

@@ -20,10 +20,10 @@ from typing import Any
 
 from npudoctor import data
 from npudoctor.config import Config
-from npudoctor.daemon.run_checks import leftovers, look_at
-from npudoctor.daemon.seen import CheckNames, Known, Refused, Reply, RunResult, Threshold, Tried
+from npudoctor.daemon.replies import CheckNames, Known, Refused, Reply, RunResult, Threshold, Tried
+from npudoctor.daemon.run_checks import leftovers, run_checks
 from npudoctor.daemon.site import Site
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, MutableHost
@@ -51,15 +51,15 @@ class Worker:
         """The names in the catalogue."""
         return known(self.catalog)
 
-    def look(self, look: Look, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
+    def run(self, kind: RunKind, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
         """Run checks; a tool of which a process is `left` is not started again."""
-        host = self._host = self._opened(site, look)
+        host = self._host = self._opened(site, kind)
         if isinstance(host, LocalHost):
             left = {**(left or {}), **leftovers()}
             for tool, pid in left.items():
                 host.pass_over(tool, f"its earlier call, process {pid}, hangs and cannot be killed")
         try:
-            seen = look_at(self.catalog, host, look, site.options, site.config, deadline_s=site.settings.timeout_s)
+            seen = run_checks(self.catalog, host, kind, site.options, site.config, deadline_s=site.settings.timeout_s)
         finally:
             host.close()
         return replace(seen, left=dict(left or {}) if isinstance(host, LocalHost) else {})
@@ -69,7 +69,7 @@ class Worker:
         fix = self.catalog.fixes.get(id)
         if fix is None or fix.risk is not Risk.SAFE:
             return None
-        host = self._host = self._opened(site, Look.QUICK)
+        host = self._host = self._opened(site, RunKind.QUICK)
         if not isinstance(host, MutableHost):
             return None
         try:
@@ -100,10 +100,10 @@ class Worker:
         with self._open_host(site):
             pass
 
-    def _opened(self, site: Site, look: Look) -> Host:
+    def _opened(self, site: Site, kind: RunKind) -> Host:
         """The node without cached answers; the login environment is read again with every standard run."""
         host = self._host
-        if isinstance(host, MutableHost) and (look is not Look.STANDARD or host.about.source != "live"):
+        if isinstance(host, MutableHost) and (kind is not RunKind.STANDARD or host.about.source != "live"):
             return host.fresh()
         self._node.close()
         return self._node.enter_context(self._open_host(site))
@@ -164,8 +164,8 @@ def serve(
 def _reply(worker: Worker, site: Site | None, asked: dict[str, Any]) -> Reply:
     if site is None:
         raise RuntimeError("request before prepare")
-    if "look" in asked:
-        return Reply(seen=worker.look(Look(asked["look"]), site, asked["left"]))
+    if "run" in asked:
+        return Reply(seen=worker.run(RunKind(asked["run"]), site, asked["left"]))
     if "fix" in asked:
         return Reply(tried=worker.fix(asked["fix"], site, asked["journal"]))
     worker.open_once(site)

@@ -360,4 +360,4 @@ def test_in_nobody_s_environment_an_import_proves_nothing() -> None:
         measures={"pci": [{"slot": "0000:c1:00.0", "vendor": "0x19e5", "device": "0xd802"}]},
         options={"role": "full"},
     )
-    assert (result.skip, result.reason) == (Skip.COULD_NOT_LOOK, "no job environment: nobody's variables are known")
+    assert (result.skip, result.reason) == (Skip.COULD_NOT_LOOK, "nobody's variables are known")

@@ -218,11 +218,11 @@ def test_a_fact_that_nobody_foresaw_joins_by_itself() -> None:
         told, known = features.of_facts(
             {"new.fact": {"0": Limits(nofile=Limit(soft, 9)), "1": Limits(nofile=Limit(7, 9))}}
         )
-        return features.Node(path=name, traits=told, known=known)
+        return features.Node(path=name, features=told, known=known)
 
     found = compare.compare([node("a", 7), node("b", 7), node("c", 5)])
     (one,) = found.odd
-    assert [(d.trait.title, d.value, d.expected) for d in one.differences] == [
+    assert [(d.feature.title, d.value, d.expected) for d in one.differences] == [
         ("new.fact: nofile.soft", ("5", "7"), ("2 × 7",))
     ]
 
@@ -288,7 +288,7 @@ def test_two_hundred_recordings_are_compared_within_ten_seconds(
 
 
 def test_a_recording_tells_versions_variables_settings_links_and_findings(recorded: Callable[[str], Path]) -> None:
-    told = {trait.title for trait in read(str(recorded("new-node"))).traits}
+    told = {feature.title for feature in read(str(recorded("new-node"))).features}
     assert {"driver version", "firmware of the cards", "CANN", "operators of CANN", "package torch"} <= told
     assert {"package torch-npu", "Python", "kernel", "operating system", "ephemeral ports", "TLS switch"} <= told
     assert {"link of the cards", "IP family of the host", "cards", "memory per chip"} <= told

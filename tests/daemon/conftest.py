@@ -24,10 +24,10 @@ from npudoctor.daemon import state
 from npudoctor.daemon.change_tracker import ChangeTracker
 from npudoctor.daemon.history import History
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.run_checks import look_at
+from npudoctor.daemon.run_checks import run_checks
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Store
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import App
 from npudoctor.daemon.worker import known
 from npudoctor.host import Host
@@ -70,9 +70,9 @@ class Watched:
         self.witness = ChangeTracker(self.history, self.said.append)
         self.board = Board(View(interval_s=60.0), self.history, turned_s=lambda: 0.0, troubles=tuple)
 
-    def look(self, look: Look = Look.QUICK, host: Host | None = None) -> list[str]:
-        """Look once; the kinds of what has changed."""
-        seen = look_at(self.catalog, host or self.host, look, self.options, Config(), deadline_s=60)
+    def run(self, kind: RunKind = RunKind.QUICK, host: Host | None = None) -> list[str]:
+        """RunKind once; the kinds of what has changed."""
+        seen = run_checks(self.catalog, host or self.host, kind, self.options, Config(), deadline_s=60)
         names = known(self.catalog)
         view, changes = self.witness.take(self.board.view, seen, names, written_s=state.now_s(), interval_s=60.0)
         self.board.publish(view)

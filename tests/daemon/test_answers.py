@@ -11,7 +11,7 @@ from npudoctor import data, sim
 from npudoctor.cli import main
 from npudoctor.daemon import answers, state
 from npudoctor.daemon.answers import Fitness
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.findings import Report
 from npudoctor.sim import scenarios
@@ -54,8 +54,8 @@ def test_before_the_first_look_nothing_is_called_well(watch: Watch) -> None:
 @pytest.mark.parametrize("scenario", scenarios())
 def test_every_endpoint_keeps_its_contract_in_every_scenario(watch: Watch, scenario: str) -> None:
     watched = watch(scenario)
-    watched.look(Look.STANDARD)
-    watched.look(Look.COUNTERS)
+    watched.run(RunKind.STANDARD)
+    watched.run(RunKind.COUNTERS)
     web = client(watched)
     ready = web.get("/readyz")
     assert data.read(answers.Ready, ready.json()).ready is (scenario in FIT)
@@ -85,7 +85,7 @@ def test_every_endpoint_keeps_its_contract_in_every_scenario(watch: Watch, scena
 
 def test_a_working_node_is_not_called_sick(watch: Watch) -> None:
     watched = watch("in-service")
-    watched.look(Look.STANDARD)
+    watched.run(RunKind.STANDARD)
     web = client(watched)
     assert web.get("/readyz").status_code == 200
     assert web.get("/v1/issues").json()["issues"] == []
@@ -101,7 +101,7 @@ def test_a_job_changes_nothing_about_the_cards_of_any_node(watch: Watch, tmp_pat
     path = tmp_path / "busy.toml"
     path.write_text(text if "\njob = " in text else "job = { ranks = 4 }\n" + text)
     watched = watch(str(path))
-    watched.look(Look.STANDARD)
+    watched.run(RunKind.STANDARD)
     web = client(watched)
     assert web.get("/readyz").status_code == (200 if scenario in FIT else 503)
     errors = {one["check"] for one in web.get("/v1/issues").json()["issues"] if one["severity"] == "error"}
@@ -111,9 +111,9 @@ def test_a_job_changes_nothing_about_the_cards_of_any_node(watch: Watch, tmp_pat
 
 def test_nobody_says_ok_where_nobody_could_look(watch: Watch, tmp_path: Path) -> None:
     watched = watch("in-service")
-    watched.look(Look.STANDARD)
+    watched.run(RunKind.STANDARD)
     hanging = sim.simulate(a_node(tmp_path, 'driver = { fault = "hang" }'))
-    watched.look(Look.QUICK, hanging)
+    watched.run(RunKind.QUICK, hanging)
     web = client(watched)
     ready = web.get("/readyz")
     assert ready.status_code == 503
@@ -127,13 +127,13 @@ def test_nobody_says_ok_where_nobody_could_look(watch: Watch, tmp_path: Path) ->
     assert {value for (name, _), value in figures.items() if name == "npudoctor_card_health"} == {3}
     for check in ("npu.health", "npu.ecc"):
         assert figures["npudoctor_check_status", (("check", check), ("subject", "all"))] == 3
-    watched.look(Look.QUICK)
+    watched.run(RunKind.QUICK)
     assert web.get("/readyz").status_code == 200
 
 
 def test_a_look_that_is_too_old_is_not_believed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = watch("seed-910b1")
-    watched.look()
+    watched.run()
     now = state.now_s()
     monkeypatch.setattr(state, "now_s", lambda: now + 121)
     ready = client(watched).get("/readyz")
@@ -150,7 +150,7 @@ def test_a_scheduler_that_does_not_turn_is_not_alive(watch: Watch) -> None:
 def test_every_card_of_a_fit_node_has_its_device_node(watch: Watch) -> None:
     for scenario, count in (("duo-310p", 4), ("healthy-a3", 16), ("healthy-910a", 8)):
         watched = watch(scenario)
-        watched.look()
+        watched.run()
         assert sorted(card.device or 0 for card in watched.board.view.cards) == list(range(count))
         assert {card.health for card in watched.board.view.cards} == {Fitness.OK}
 
@@ -158,7 +158,7 @@ def test_every_card_of_a_fit_node_has_its_device_node(watch: Watch) -> None:
 def test_history_goes_back_page_by_page(watch: Watch) -> None:
     watched = watch("sick-cards")
     for scenario in ("sick-cards", "seed-910b1", "sick-cards"):
-        watched.look(Look.QUICK, sim.simulate(scenario))
+        watched.run(RunKind.QUICK, sim.simulate(scenario))
     web = client(watched)
     whole = web.get("/v1/history?limit=1000").json()["changes"]
     pages, before = [], None

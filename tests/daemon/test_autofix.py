@@ -9,10 +9,10 @@ import pytest
 from npudoctor import clock, sim
 from npudoctor.config import Config, ConfigError, load
 from npudoctor.daemon import autofix
-from npudoctor.daemon.run_checks import look_at
+from npudoctor.daemon.run_checks import run_checks
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.store import Change
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.worker import Worker, known
 from npudoctor.daemon_config import AutoFix, DaemonSettings
 from npudoctor.findings import Report
@@ -23,9 +23,9 @@ from .conftest import Watch, Watched
 PORTS = "hccl.reserve-ports"
 
 
-def after(watched: Watched, policy: AutoFix, look: Look = Look.QUICK, boot: str = "one") -> int:
-    """Look, let the policy act, and say how many fixes were tried."""
-    seen = look_at(watched.catalog, watched.host, look, watched.options, Config(), deadline_s=60)
+def after(watched: Watched, policy: AutoFix, kind: RunKind = RunKind.QUICK, boot: str = "one") -> int:
+    """RunKind, let the policy act, and say how many fixes were tried."""
+    seen = run_checks(watched.catalog, watched.host, kind, watched.options, Config(), deadline_s=60)
     assert seen.report is not None
     changes = watched.history.take(seen.report)
     return act(watched, seen.report, changes, policy, boot)
@@ -70,11 +70,11 @@ def test_an_issue_that_appears_is_mended_once_journalled_and_told(watch: Watch) 
 def test_at_boot_it_is_mended_once_a_boot(watch: Watch) -> None:
     watched = watch("new-node")
     policy = AutoFix(at_boot=(PORTS,))
-    assert after(watched, policy, Look.QUICK) == 0
-    assert after(watched, policy, Look.STANDARD) == 1
+    assert after(watched, policy, RunKind.QUICK) == 0
+    assert after(watched, policy, RunKind.STANDARD) == 1
     watched.host = sim.simulate("new-node")
-    assert after(watched, policy, Look.STANDARD) == 0
-    assert after(watched, policy, Look.STANDARD, boot="two") == 1
+    assert after(watched, policy, RunKind.STANDARD) == 0
+    assert after(watched, policy, RunKind.STANDARD, boot="two") == 1
 
 
 def test_the_limit_of_an_hour_is_kept_across_restarts(watch: Watch) -> None:
@@ -92,7 +92,7 @@ def test_what_is_not_safe_is_never_applied(watch: Watch) -> None:
     watched = watch("new-node")
     pair = watched.catalog.fixes["python.install-pair"]
     assert pair.risk is Risk.ASK
-    assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), Look.STANDARD) == 0
+    assert after(watched, AutoFix(at_boot=(pair.id,), on_issue=(pair.id,)), RunKind.STANDARD) == 0
     safe = known(watched.catalog).safe
     assert "needs confirmation" in (AutoFix(on_issue=(pair.id,)).mistake(watched.catalog.fixes, safe) or "")
     assert "unknown fix" in (AutoFix(on_issue=("no.such",)).mistake(watched.catalog.fixes, safe) or "")

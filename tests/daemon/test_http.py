@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from npudoctor.daemon import listening
 from npudoctor.daemon.listening import CannotListen, Listening, tcp_socket, unix_socket
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import api
 
 from .conftest import Watch, spoken_to
@@ -29,7 +29,7 @@ def served(watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """A socket on which a node that was looked at is answered."""
     monkeypatch.setattr(listening, "PATIENCE_S", 0.5)
     watched = watch("seed-910b1")
-    watched.look(Look.STANDARD)
+    watched.run(RunKind.STANDARD)
     path = tmp_path / "s.sock"
     server = Listening([(unix_socket(str(path), None), api(watched.board))])
     server.start()

@@ -8,7 +8,7 @@ import pytest
 
 from npudoctor import engine, plugins, sim
 from npudoctor.cli import main
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import api
 from npudoctor.findings import Severity
 from npudoctor.sdk import Options
@@ -78,7 +78,7 @@ def test_a_chip_has_one_state_everywhere(
     assert colours <= {STYLES[State(expected)]}
 
     watched = watch(scenario)
-    watched.look(Look.STANDARD)
+    watched.run(RunKind.STANDARD)
     web = Asker(api(watched.board))
     answer = {card["subject"]: card for card in web.get("/v1/cards").json()["cards"]}
     assert (answer[CHIP]["health"], answer["npu:3"]["health"]) == (expected, "ok")

@@ -22,7 +22,7 @@ from npudoctor.cli import main
 from npudoctor.config import Config
 from npudoctor.daemon import cycle, notify, run_checks, service, state, worker
 from npudoctor.daemon.site import Places, Site
-from npudoctor.daemon.timetable import Agenda, Look
+from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.worker import Worker
 from npudoctor.daemon_config import DaemonSettings
 from npudoctor.host.live import process_tree
@@ -242,17 +242,17 @@ def a_service(watch: Watch) -> service.Daemon:
     site = Site(config=Config(), options=watched.options, settings=DaemonSettings())
     folder = os.path.dirname(watched.history.path)
     places = Places(socket=f"{folder}/s", state=f"{folder}/state.json", history=watched.history.path)
-    looker = Worker(watched.catalog, lambda _: contextlib.nullcontext(watched.host))
-    daemon = service.Daemon(site, places, looker, reload=lambda: site, say=watched.said.append)
+    runner = Worker(watched.catalog, lambda _: contextlib.nullcontext(watched.host))
+    daemon = service.Daemon(site, places, runner, reload=lambda: site, say=watched.said.append)
     daemon.history, daemon.board, daemon.agenda = watched.history, watched.board, Agenda(site.settings, 0.0)
     daemon.rounds = cycle.Rounds(
-        places, looker, watched.history, watched.board, daemon.troubles, say=watched.said.append
+        places, runner, watched.history, watched.board, daemon.troubles, say=watched.said.append
     )
     return daemon
 
 
-def a_look(daemon: service.Daemon, look: Look = Look.QUICK) -> None:
-    daemon.rounds.look(look, daemon.site, 1)
+def run_once(daemon: service.Daemon, kind: RunKind = RunKind.QUICK) -> None:
+    daemon.rounds.run(kind, daemon.site, 1)
 
 
 def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
     usual = clock.shift_s
     for years in (10, -10, 0):
         monkeypatch.setattr(clock, "shift_s", usual + years * 365 * 86400)
-        a_look(daemon)
+        run_once(daemon)
     said = [change.said for change in daemon.history.changes(limit=100) if change.kind == "clock"]
     assert len(said) == 3
     assert "+315360000 s" in said[-1]
@@ -275,7 +275,7 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
 
 def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = a_service(watch)
-    a_look(daemon)
+    run_once(daemon)
     during: list[tuple[bool, bool]] = []
     now = state.now_s()
 
@@ -284,10 +284,10 @@ def test_while_a_long_look_goes_on_the_last_one_is_believed(watch: Watch, monkey
         known = state.read(daemon.places.state)
         assert known is not None
         during.append((daemon.board.ready().ready, known.is_fresh))
-        return run_checks.look_at(*args, **rest)  # type: ignore[arg-type]
+        return run_checks.run_checks(*args, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker, "look_at", long_look)
-    a_look(daemon, Look.STANDARD)
+    monkeypatch.setattr(worker, "run_checks", long_look)
+    run_once(daemon, RunKind.STANDARD)
     assert during == [(True, True)]
     monkeypatch.setattr(state, "now_s", lambda: now + 125 + 121)
     assert not daemon.board.ready().ready
@@ -309,8 +309,8 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
             time.sleep(0.01)
         daemon = a_service(watch)
         opened = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))  # noqa: E731
-        daemon.rounds.looker = Worker(plugins.load(), opened)
-        a_look(daemon)
+        daemon.rounds.runner = Worker(plugins.load(), opened)
+        run_once(daemon)
         calls = (node / "calls.log").read_text() if (node / "calls.log").exists() else ""
         assert "npu-smi" not in calls
         assert f"process {stuck.pid}" in str(daemon.troubles.get("leftover"))
@@ -318,7 +318,7 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
     finally:
         stuck.kill()
         stuck.wait()
-    a_look(daemon)
+    run_once(daemon)
     assert "npu-smi info" in (node / "calls.log").read_text()
     assert daemon.troubles.all == ()
     assert daemon.board.ready().ready
@@ -326,10 +326,10 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
 
 def test_a_look_that_fails_is_a_trouble_and_no_end(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = a_service(watch)
-    monkeypatch.setattr(worker, "look_at", lambda *_, **__: 1 / 0)
-    daemon._orders.put(Look.QUICK)
+    monkeypatch.setattr(worker, "run_checks", lambda *_, **__: 1 / 0)
+    daemon._orders.put(RunKind.QUICK)
     daemon._orders.put(None)
-    daemon._look_on_order()
+    daemon._run_on_order()
     assert daemon.troubles.all == ("the quick run failed: ZeroDivisionError: division by zero",)
 
 
@@ -348,7 +348,7 @@ def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monk
             return self.moves
 
     daemon.listening = Moving(True)  # type: ignore[assignment]
-    daemon._busy = (Look.QUICK, time.monotonic())
+    daemon._busy = (RunKind.QUICK, time.monotonic())
     daemon.rounds.until = time.monotonic() + 100
     daemon._turn()
     assert fed == ["WATCHDOG=1"]
@@ -356,7 +356,7 @@ def test_a_scheduler_that_is_stuck_does_not_feed_the_watchdog(watch: Watch, monk
     daemon._turn()
     assert fed == ["WATCHDOG=1"]
     daemon.listening = Moving(True)  # type: ignore[assignment]
-    daemon._busy = (Look.STANDARD, time.monotonic() - 10_000)
+    daemon._busy = (RunKind.STANDARD, time.monotonic() - 10_000)
     daemon.rounds.until = time.monotonic() - 1
     daemon._turn()
     assert fed == ["WATCHDOG=1"]

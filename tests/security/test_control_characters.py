@@ -211,7 +211,7 @@ def test_no_answer_metric_or_log_line_of_the_daemon_shows_one(node: Path, tmp_pa
     history = History(str(tmp_path / "history.sqlite"), kept_days=30)
     try:
         watched = Watched(plugins.load(), recorded_node.open_bundle(str(node)), history)
-        watched.look()
+        watched.run()
         board = watched.board
         bodies = [board.report(None), board.issues(all_of_them=True), board.changes(100, None), board.cards()]
         bodies += [data.to_json(board.live()).encode(), data.to_json(board.ready()).encode()]

@@ -18,7 +18,7 @@ import pytest
 from npudoctor.cli import main
 from npudoctor.daemon import asking, listening, state, web
 from npudoctor.daemon.listening import MOST_CONNECTIONS, Listening, tcp_socket, unix_socket
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from tests.daemon.conftest import Running, Watch, _every_store_is_closed, catalog, daemon, watch
 from tests.daemon.test_service import FAST, a_config, kinds
@@ -36,7 +36,7 @@ class Served:
 
     def __init__(self, watch: Watch, folder: Path) -> None:
         watched = watch("seed-910b1")
-        watched.look(Look.QUICK)
+        watched.run(RunKind.QUICK)
         everything = api(watched.board)
         self.path = folder / "s.sock"
         self.loopback, self.outside = tcp_socket("127.0.0.1", 0), tcp_socket("127.0.0.1", 0)

@@ -20,7 +20,7 @@ import pytest
 from npudoctor import data, engine, plugins, sim
 from npudoctor.cli import main
 from npudoctor.daemon.history import History
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import api
 from npudoctor.facts.parsers import to_json
 from npudoctor.facts.system.processes import parse
@@ -286,10 +286,10 @@ def test_no_answer_of_the_daemon_and_no_history_holds_what_a_node_says(scenario:
     history = History(str(tmp_path / "history.sqlite"), kept_days=30)
     with contextlib.closing(history):
         watched = Watched(plugins.load(), Planted(sim.simulate("healthy-a3"), PLANTED[0], inline=False), history)
-        changes = watched.look(Look.STANDARD)
+        changes = watched.run(RunKind.STANDARD)
         for planted in PLANTED:
             host: Any = Planted(sim.simulate(scenario), planted, inline=False)
-            changes += watched.look(Look.STANDARD, host) + watched.look(Look.QUICK, host)
+            changes += watched.run(RunKind.STANDARD, host) + watched.run(RunKind.QUICK, host)
         assert "opened" in changes
         asker = Asker(api(watched.board))
         for page in PAGES:

@@ -54,12 +54,8 @@ def kept_variables(environ: Mapping[str, str], *, recording: bool = False) -> di
 @probe
 def job_environment(host: Host) -> JobEnvironment:
     """The variables of this process, of a login, or of another process: what the person who asked has decided."""
-    try:
-        kept = kept_variables(host.environ)
-        return JobEnvironment(kept, host.about.environment, len(host.environ) - len(kept))
-    except Unavailable as why:
-        reason = why.reason if why.reason.startswith("no job environment") else f"no job environment: {why.reason}"
-        raise Unavailable(reason, because=why.because, blocked_by=why.blocked_by) from why
+    kept = kept_variables(host.environ)
+    return JobEnvironment(kept, host.about.environment, len(host.environ) - len(kept))
 
 
 _NAMING_PATHS = (Kind.DIRECTORY, Kind.DIRECTORIES, Kind.FILE)

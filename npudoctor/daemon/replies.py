@@ -6,7 +6,7 @@ from typing import Protocol
 
 from npudoctor.daemon.answers import Answer, Card, Ecc
 from npudoctor.daemon.site import Site
-from npudoctor.daemon.timetable import Look
+from npudoctor.daemon.timetable import RunKind
 from npudoctor.data import field
 from npudoctor.findings import Report
 
@@ -52,7 +52,7 @@ class RunResult(Answer):
     `left` maps a vendor tool to its process that cannot be killed. `seconds` is wall time.
     """
 
-    look: Look
+    kind: RunKind
     report: Report | None = None
     cards: tuple[Card, ...] | None = None
     counted: dict[str, Counted] | None = None
@@ -88,14 +88,14 @@ class Refused(Exception):
     """The node cannot be opened, or the configuration cannot be used; the text is one line for the user."""
 
 
-class Looker(Protocol):
+class CheckRunner(Protocol):
     """Runs checks and fixes, in this process or in another."""
 
     @property
     def known(self) -> Known:
         """The catalogue used for runs."""
 
-    def look(self, look: Look, site: Site) -> RunResult:
+    def run(self, kind: RunKind, site: Site) -> RunResult:
         """Run checks. Raises Lost."""
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
