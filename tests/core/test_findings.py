@@ -1,12 +1,14 @@
 """The exit-code contract as a table, and the order and shape of what a report is made of."""
 
+import ast
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from npudoctor import data, sim
+from npudoctor import data, findings, sim
 from npudoctor.data import Model
 from npudoctor.findings import (
     Because,
@@ -123,3 +125,11 @@ def test_a_report_of_a_later_version_is_read() -> None:
 def test_whoever_makes_one_may_not_name_an_unknown_field(model: type[Model]) -> None:
     with pytest.raises(TypeError, match=f"{model.__name__} has no field 'summry'"):
         model(summry="x")  # type: ignore[call-arg]
+
+
+def test_the_signature_that_a_type_checker_sees_has_the_fields_of_a_finding() -> None:
+    """It is written by hand in the class, because a fix may be given by its id."""
+    source = Path(findings.__file__).read_text(encoding="utf-8")
+    (found,) = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.ClassDef) and one.name == "Finding")
+    (init,) = (one for one in ast.walk(found) if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    assert {one.arg for one in init.args.kwonlyargs} == set(data.hints_of(Finding))

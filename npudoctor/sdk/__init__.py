@@ -1,0 +1,116 @@
+"""The public interface for plug-ins: decorators for checks, probes and fixes, and their types.
+
+A check evaluates facts and yields findings; a probe obtains one fact from the node:
+
+    @probe
+    def memory(host: Host) -> Memory: ...
+
+    @check("host.swap", tags=("host",))
+    def swap(memory: Memory) -> Iterator[Finding]: ...
+
+The types of the parameters are the required facts (`Memory | None` makes one optional). The first line of the docstring
+is the title: a noun phrase of at most 60 characters that says what is checked. The rest says why it matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npudoctor.findings import Because, Evidence, Finding, FixOffer, Severity
+from npudoctor.host import (
+    STANDARD_PLACES,
+    Completed,
+    FileStat,
+    Host,
+    MutableHost,
+    NotApplicable,
+    ParseError,
+    Refused,
+    Unavailable,
+    User,
+    ask_each,
+    real_path,
+    run_each,
+)
+from npudoctor.injection import Need
+from npudoctor.messages import Message, Sentence
+from npudoctor.sdk.checks import HEALTH, PREFLIGHT, PROFILES, Check, Options, Threshold, check
+from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
+from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
+from npudoctor.steps import Note, Obstacle, Step, StepFailed
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
+from npudoctor.steps.packages import KeepPackages
+from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
+from npudoctor.steps.units import SystemdUnit
+
+_RENAMED = {"others_hand": "untrusted_writer"}
+"""Names of 0.1."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    warnings.warn(f"{name} is called {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]
+
+
+__all__ = [
+    "HEALTH",
+    "PREFLIGHT",
+    "PROFILES",
+    "STANDARD_PLACES",
+    "Because",
+    "Check",
+    "Completed",
+    "Effect",
+    "EndProcess",
+    "Evidence",
+    "FileStat",
+    "Finding",
+    "Fix",
+    "FixOffer",
+    "GroupMember",
+    "Host",
+    "KeepPackages",
+    "MakeFolder",
+    "Message",
+    "MutableHost",
+    "Need",
+    "NotApplicable",
+    "Note",
+    "Obstacle",
+    "Options",
+    "Parameters",
+    "ParseError",
+    "Probe",
+    "Refused",
+    "Remount",
+    "RemoveFile",
+    "RemoveFolder",
+    "RemoveLogs",
+    "Risk",
+    "Run",
+    "Sentence",
+    "SetSysctl",
+    "Severity",
+    "Step",
+    "StepFailed",
+    "SystemdUnit",
+    "Threshold",
+    "Unavailable",
+    "User",
+    "WriteFile",
+    "ask_each",
+    "check",
+    "fix",
+    "needs_of",
+    "probe",
+    "probe_on_cards",
+    "real_path",
+    "run_each",
+    "text_of",
+    "untrusted_writer",
+    "writing",
+]
