@@ -75,4 +75,4 @@ def test_an_orchestrator_sets_them_itself(node: Nodes, mark: str) -> None:
 
 def test_without_a_job_environment_nothing_is_judged() -> None:
     result = run_check(ID, options={"role": "full"}, files={"/dev/davinci0": ""}, environ=Unavailable("cron has none"))
-    assert (result.status, result.reason) == (Status.SKIPPED, "no job environment: cron has none")
+    assert (result.status, result.reason) == (Status.SKIPPED, "cron has none")

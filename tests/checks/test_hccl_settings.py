@@ -43,7 +43,7 @@ def test_without_a_job_environment_nothing_is_judged(id: str) -> None:
 
     result = run(id, Unavailable("cron has none", because=Because.ABSENT), {"/etc/hosts": ""})  # type: ignore[arg-type]
     assert result.status is Status.SKIPPED
-    assert result.reason is not None and "no job environment" in result.reason
+    assert result.reason == "cron has none"
 
 
 # hccl.timeouts
