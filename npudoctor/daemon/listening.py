@@ -34,6 +34,8 @@ ACCEPTED_AT_ONCE = 32
 
 WAITING_TO_BE_ACCEPTED = 512
 CLOSING_S = 1
+STARTING_S, ENDING_S = 10.0, 10.0
+"""Seconds for the thread to listen, and to end: a busy machine takes its time."""
 TROUBLE_S = 5.0
 """How long after a failure to accept a connection it counts as not yet over."""
 
@@ -151,6 +153,8 @@ def _peer(transport: Any) -> object:
 class _Server(uvicorn.Server):
     """One that wakes up only for requests."""
 
+    ended: asyncio.Event | None = None
+
     async def main_loop(self) -> None:
         """Wait until it is told to end."""
         self.ended = asyncio.Event()
@@ -164,7 +168,10 @@ class Listening:
         self._served = served
         self._loop = asyncio.new_event_loop()
         self._servers: list[_Server] = []
+        self._running: list[asyncio.Future[None]] = []
         self._up = threading.Event()
+        self._ending = False
+        self._lock = threading.Lock()
         self._echo = threading.Event()
         self._echo.set()
         self._asked = time.monotonic()
@@ -175,7 +182,8 @@ class Listening:
     def start(self) -> None:
         """Serve; returns when all sockets listen. Raises CannotListen."""
         self._thread.start()
-        if not self._up.wait(10.0) or not self._thread.is_alive():
+        if not self._up.wait(STARTING_S) or not self._thread.is_alive():
+            self.close()
             raise CannotListen("the HTTP server does not start")
 
     def answers(self) -> bool:
@@ -204,14 +212,23 @@ class Listening:
 
     def stop(self) -> None:
         """Begin to end: what is being answered has a moment left, nothing new is."""
-        for server in self._servers:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(server.ended.set)
+        with self._lock:  # after this the sockets are not used any more, but by servers that listen
+            self._ending = True
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        """In the loop: end the servers, or the tasks of those that do not serve yet."""
+        for server, task in zip(self._servers, self._running, strict=True):
+            if server.ended is not None:
+                server.ended.set()
+            else:
+                task.cancel()
 
     def close(self) -> None:
         """End what is being answered, and close the sockets."""
         self.stop()
-        self._thread.join(2 * CLOSING_S)
+        self._thread.join(ENDING_S)  # before its sockets are closed by their owner
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -222,19 +239,23 @@ class Listening:
             self._loop.close()
 
     async def _all(self) -> None:
-        running = []
         for sock, app in self._served:
             server = _Server(_config(app))
             self._servers.append(server)
-            running.append(asyncio.ensure_future(server.serve(sockets=[sock])))
-        while not all(server.started and hasattr(server, "ended") for server in self._servers):
-            if any(task.done() for task in running):
+            self._running.append(asyncio.ensure_future(server.serve(sockets=[sock])))
+        while not all(server.started and server.ended is not None for server in self._servers):
+            if self._ending or any(task.done() for task in self._running):
                 break
             await asyncio.sleep(0.005)
-        for sock, _ in self._served:
-            sock.listen(WAITING_TO_BE_ACCEPTED)  # the server's own number is how many it accepts at once, too
-        self._up.set()
-        await asyncio.gather(*running)
+        else:
+            with self._lock:
+                if not self._ending:
+                    for sock, _ in self._served:
+                        sock.listen(WAITING_TO_BE_ACCEPTED)  # the server's own number is how many it accepts at once
+                    self._up.set()
+        if not self._up.is_set():
+            self._end()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
 
 def _config(app: App) -> uvicorn.Config:

@@ -16,11 +16,13 @@ import pytest
 from npudoctor import engine
 from npudoctor.cli.progress import Progress
 
+NAME = b"npu_smi.npu_sm"
+
 
 def shown(columns: int, tmp_path: Path) -> str:
-    """What a run with a tool that takes a second writes on a terminal of so many columns."""
-    tool = tmp_path / "npu-smi"
-    tool.write_text("#!/bin/sh\nsleep 1\n")
+    """What a run writes on a terminal of so many columns, with a tool that ends once its fact is named there."""
+    tool, named = tmp_path / "npu-smi", tmp_path / "named"
+    tool.write_text(f"#!/bin/sh\nuntil [ -e '{named}' ]; do sleep 0.05; done\n")
     tool.chmod(0o755)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -36,6 +38,8 @@ def shown(columns: int, tmp_path: Path) -> str:
         except OSError:
             break
         text += piece
+        if NAME in text:
+            named.touch()
     run.wait()
     os.close(ours)
     return text.decode()
@@ -46,7 +50,7 @@ def test_a_run_names_the_fact_that_it_waits_for_whatever_the_terminal_says_of_it
     columns: int, tmp_path: Path
 ) -> None:
     lines = shown(columns, tmp_path).split("\r\x1b[K")
-    assert any("npu_smi.npu_sm" in line for line in lines)
+    assert any(NAME.decode() in line for line in lines)
     assert lines[-1] == ""
 
 

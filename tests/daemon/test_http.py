@@ -256,3 +256,19 @@ def test_a_user_outside_the_group_gets_nothing(served: Path) -> None:
 
     assert as_nobody("") == "refused"
     assert as_nobody("12345") == "let in"
+
+
+@pytest.mark.parametrize("closed_after_s", [0.0, 0.02, 0.1])
+def test_a_server_that_is_not_up_in_time_ends_before_its_socket_is_closed(
+    tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, closed_after_s: float
+) -> None:
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    monkeypatch.setattr(listening, "STARTING_S", closed_after_s)
+    with unix_socket(str(tmp_path / "s.sock"), None) as bound:
+        server = Listening([(bound, api(watch("seed-910b1").board))])
+        with contextlib.suppress(CannotListen):
+            server.start()
+        server.close()
+    assert not server._thread.is_alive()
+    assert failures == []
