@@ -240,7 +240,7 @@ def test_no_screen_shows_one(node: Path) -> None:
     async def acts(app: Any, pilot: Any) -> None:
         for key in "123456":
             await press(pilot, key)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.15)
             await pilot.pause()
             seen.append(text(app))
             await press(pilot, "down", "down")
@@ -261,7 +261,7 @@ def test_no_control_sequence_of_others_is_written_to_a_real_terminal(node: Path,
             written = _until(master, b"52;c;UFdO")
             for key in b"2345":
                 os.write(master, bytes([key]))
-                written += _read(master, 1.0)
+                written += _read(master, 0.4)
             os.write(master, b"q")
             written += _read(master, 3.0)
         finally:

@@ -296,7 +296,7 @@ def test_a_lack_of_descriptors_is_told_once_and_over_when_there_are_some(tmp_pat
                 with contextlib.suppress(OSError):
                     slow.connect(str(running.socket))
             running.until(lambda: "connections cannot be accepted" in running.log)
-            time.sleep(3)
+            time.sleep(1)
         running.until(lambda: running.get("/livez").status_code == 200)
         running.until(lambda: running.get("/readyz").json()["troubles"] == [])
         assert running.log.count("npudoctor: connections cannot be accepted") <= 2
@@ -314,7 +314,7 @@ def test_a_daemon_with_little_of_everything_answers(tmp_path: Path, limits: dict
     running = Limited(tmp_path, "--simulate", "seed-910b1", *a_config(tmp_path)).start_with(limited(**limits))
     try:
         running.until(lambda: running.get("/livez").status_code == 200)
-        time.sleep(2)
+        time.sleep(0.5)
         assert running.get("/livez").status_code == 200
     finally:
         running.end(signal.SIGKILL)

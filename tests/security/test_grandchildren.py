@@ -14,6 +14,9 @@ from npudoctor.host.live import local, processes
 from tests.plain_user import ALICE, as_root
 
 SECONDS = "86400"
+HANGS_S = 3.0
+"""How long a tool that hangs is waited for: it starts what it leaves behind within a fraction of that."""
+
 SHAPES = {
     "background": "sleep {seconds} &",
     "other group": "set -m; sleep {seconds} & set +m",
@@ -81,7 +84,7 @@ def test_nothing_is_left(tmp_path: Path, swept: list[str], shape: str, ending: s
     path, seconds = tool(tmp_path, SHAPES[shape], ENDINGS[ending])
     swept.append(seconds)
     host = local.LocalHost()
-    done = host.run([str(path)], timeout=5 if ending == "hangs" else 60)
+    done = host.run([str(path)], timeout=HANGS_S if ending == "hangs" else 60)
     assert done.timed_out or done.truncated
     assert (tmp_path / "started").exists()
     host.close()
@@ -95,7 +98,7 @@ def test_a_process_that_has_become_another_users_is_ended_by_root(tmp_path: Path
     )
     path, seconds = tool(tmp_path, become, ENDINGS["hangs"])
     swept.append(seconds)
-    local.LocalHost().run([str(path)], timeout=5)
+    local.LocalHost().run([str(path)], timeout=HANGS_S)
     assert until_gone(seconds) == []
 
 
@@ -106,7 +109,7 @@ def test_other_processes_of_ours_and_other_calls_are_left_alone(tmp_path: Path, 
     quick = processes.start(["false"], start_new_session=True)
     in_our_session = subprocess.Popen(["sleep", "600"])
     try:
-        local.LocalHost().run([str(path)], timeout=5)
+        local.LocalHost().run([str(path)], timeout=HANGS_S)
         assert (mine.poll(), in_our_session.poll(), quick.wait()) == (None, None, 1)
         assert until_gone(seconds) == []
     finally:
@@ -156,7 +159,9 @@ def test_a_whole_check_leaves_nothing(tmp_path: Path, swept: list[str], how: str
     reading, writing = os.pipe()
     if how == "closed stdout":
         os.close(reading)
+    (tmp_path / "site.toml").write_text(f"tool_timeout_s = {HANGS_S}\n")
     argv = [sys.executable, "-m", "npudoctor", "check", "driver.npu-smi", "npu.health", "--timeout", "20"]
+    argv += ["--config", str(tmp_path / "site.toml")]
     variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with subprocess.Popen(argv, stdout=writing, stderr=subprocess.PIPE, env=variables) as process:
         os.close(writing)
