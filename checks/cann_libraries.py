@@ -32,7 +32,8 @@ def libraries_can_be_loaded(
         yield _stubs(libraries.stubs, environment)
     damaged = [one for one in libraries.libraries if one.problem is not None]
     if damaged:
-        yield _damaged(damaged, install.stated if install is not None else None)
+        owner = cann.holding(damaged[0].path or "") or install
+        yield _damaged(damaged, owner.stated if owner is not None else None)
     missing = [one for one in libraries.libraries if one.path is None]
     of_driver = [one for one in missing if one.name == OF_THE_DRIVER and not one.passed_over]
     foreign = [one for one in missing if one.passed_over]

@@ -170,7 +170,7 @@ def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[F
                 Evidence(
                     source=f"npu-smi info -t common -i {number}",
                     expected=messages.SHARE_OF_CLOCK.text(percent=least, rated_mhz=rated),
-                    actual=str(now),
+                    actual=f"{now} MHz",
                 ),
                 Evidence(source="npu-smi info", actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
             ),

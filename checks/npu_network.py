@@ -30,6 +30,13 @@ def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
     return (Evidence(source=plan.evidence[0], actual=plan.evidence[1]),) if plan.evidence else ()
 
 
+def _set_tls(devices: Sequence[int], value: int) -> str:
+    """The command line that sets the switch of these devices."""
+    if len(devices) == 1:
+        return f"hccn_tool -i {devices[0]} -tls -s enable {value}  # as root"
+    return f"for i in {' '.join(map(str, devices))}; do hccn_tool -i $i -tls -s enable {value}; done  # as root"
+
+
 def _named(devices: Sequence[int], subjects: Mapping[int, str]) -> list[str]:
     names = [subjects[device] for device in devices]
     more = [messages.MORE.text(count=len(names) - 4)] if len(names) > 4 else []
@@ -225,9 +232,7 @@ def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) 
             subject=devices.subjects[odd[0]] if clear and len(odd) == 1 else "host",
             severity=Severity.ERROR if plan.several else None,
             npus=_named(odd, devices.subjects),
-            commands=(
-                f"for i in {' '.join(map(str, odd))}; do hccn_tool -i $i -tls -s enable {usual}; done  # as root",
-            ),
+            commands=(_set_tls(odd, usual),),
             evidence=(
                 *(
                     Evidence(

@@ -58,7 +58,7 @@ VISIBLE_MISSING = Message(
     pitfall="P011",
 )
 CANN_USES = Sentence("CANN uses {used} and silently ignores the rest: EE2002, 107001, or fewer devices than expected.")
-CANN_USES_NONE = Sentence("CANN uses no chip of it and reports no error: EE2002, 107001, or no device at all.")
+CANN_USES_NONE = Sentence("CANN then finds no device at all, or fails with EE2002 or 107001.")
 ASCENDING_TO = Sentence("ascending numbers from 0 to {last}")
 ASCENDING = Sentence("ascending numbers separated by commas")
 

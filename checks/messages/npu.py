@@ -151,7 +151,7 @@ NO_FAULT_CODE = Sentence("no fault code")
 FAULT_NOT_READ = Sentence("fault code not read")
 FAULT_INFORMATION = Sentence("Error information of the chip: {information}. Jobs on an unhealthy chip fail.")
 CHECK_FIRST = Sentence(
-    "First check: {places}. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
+    "Try in this order: {places}. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
 )
 HEALTH_NOT_SHOWN = Sentence("npu-smi does not show the health of any chip")
 

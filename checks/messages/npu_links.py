@@ -137,7 +137,7 @@ SLOW_CLOCK = Message(
     pitfall="P080",
 )
 ALL_CLOCKS_SLOW = Sentence("All chips under load are slow: the power of the node is limited, or it is too hot.")
-SHARE_OF_CLOCK = Sentence("{percent:g} % of {rated_mhz}")
+SHARE_OF_CLOCK = Sentence("at least {percent:g} % of {rated_mhz} MHz")
 UNDER_LOAD = Sentence("AICore at {percent} % or more")
 
 # npu.links

@@ -186,8 +186,8 @@ def test_cards_that_are_here_in_rising_order_pass(value: str) -> None:
         ("1,0", "is not in ascending order", "0,1", "uses 1 and"),
         ("0,0,1", "lists a chip twice", "0,1", "uses 0 and"),
         ("6,7,8", "lists chip 8; this node has 8 chips, numbered from 0", "6,7", "uses 6,7 and"),
-        ("npu0", "is not a list of numbers separated by commas only", "0", "uses no chip"),
-        ("8,9", "lists chip 8; this node has 8 chips, numbered from 0", None, "uses no chip"),
+        ("npu0", "is not a list of numbers separated by commas only", "0", "finds no device"),
+        ("8,9", "lists chip 8; this node has 8 chips, numbered from 0", None, "finds no device"),
     ],
 )
 def test_a_list_that_cann_reads_otherwise_is_an_error(value: str, text: str, right: str | None, used: str) -> None:

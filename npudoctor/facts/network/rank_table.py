@@ -197,7 +197,7 @@ def rank_table_file(host: Host, environment: JobEnvironment) -> RankTableFile:
     try:
         table = parse(text)
     except ParseError as why:
-        return RankTableFile(path=path, problem=f"{path} is no rank table: {why}")
+        return RankTableFile(path=path, problem=f"{path}: {why}")
     return RankTableFile(
         path=path, problem=f"it is a link (to {target}), which HCCL does not follow" if target else None, table=table
     )
