@@ -109,3 +109,24 @@ def test_no_wrong_answer_is_dangerous_and_few_are_wrong(name: str) -> None:
 def test_a_node_is_seldom_blamed_for_what_the_program_did(name: str) -> None:
     counts = counted(name)
     assert share(counts["blamed"], counts, "fine", "blamed") <= 0.03, counts
+
+
+HARMLESS = (
+    "WARNING [_custom_ops.py:21] Failed to import from vllm._C with ModuleNotFoundError(\"No module named 'vllm._C'\")",
+    "INFO [importing.py:53] Triton not installed or not compatible; certain GPU-related functions are off.",
+    "INFO [__init__.py:243] No platform detected, vLLM is running on UnspecifiedPlatform",
+    "[W330 compiler_depend.ts:117] Warning: Driver Version:  is invalid or not supported yet. (function operator())",
+    "WARNING [registry.py:581] Model architecture A is already registered, and will be overwritten by the new model B.",
+    "Failed to import from custom_ar with ModuleNotFoundError(\"No module named 'sgl_kernel'\")",
+    "[W socket.cpp:209] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
+    "[rank0]:[W326 compiler_depend.ts:133] Warning: Device do not support double dtype now.",
+    "I20260101 1000 ascend_direct_transport.cpp:1119] Connected to segment: 10.0.0.1:20033, cost:10016885 us.",
+    "INFO flash_attn is not installed, using sdpa",
+)
+"""Lines that logs of sound services have."""
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_a_line_that_stops_no_job_names_no_issue(line: str) -> None:
+    found = diagnosed({"signal": [line]})
+    assert [one.pitfall.id for one in found.suspects] == []
