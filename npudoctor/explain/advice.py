@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scoring import STRONG, Suspect, is_wrapper
@@ -11,16 +11,19 @@ from npudoctor.knowledge.tables.pitfalls import is_command
 
 _DANGEROUS = re.compile(
     r"\breset\b|\breinstall|\bkill(?:all)?\b|\bpkill\b|\breboot\b|power.?cycle|\bRMA\b|\brmmod\b|\bfirmware\b"
+    r"|^(?:end|stop|terminate)\b.{0,40}\b(?:process|job|container|launcher|service)"
     r"|\b(?:upgrade|replace) .{0,40}(?:driver|HDK|NPU)|\brm -r",
     re.IGNORECASE,
 )
+_ASSIGNED = re.compile(r"\b(?P<name>[A-Z_]{3,40})=\d+\b")
 _PLACE = re.compile(r"<(\w{1,40})>")
 
 
 def steps(suspect: Suspect) -> Iterator[tuple[str, bool]]:
     """The steps, each with whether it is a command.
 
-    `<name>` becomes what the named group of a symptom found in the log. A step that resets, reinstalls or ends
+    `<name>` becomes what the named group of a symptom found in the log, and the value of a variable the size that the
+    log asks for. A step that resets, reinstalls or ends
     something is left out where no message of the device speaks for it.
     """
     values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
@@ -28,7 +31,14 @@ def steps(suspect: Suspect) -> Iterator[tuple[str, bool]]:
     for step in suspect.pitfall.fix:
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
+            filled = _ASSIGNED.sub(lambda found: _as_needed(found, values), filled)
             yield filled, is_command(filled)
+
+
+def _as_needed(found: re.Match[str], values: Mapping[str, str]) -> str:
+    """An assignment of a step, with the value that the log asks for."""
+    wanted = values.get("needed") if found["name"] == values.get("variable") else None
+    return f"{found['name']}={wanted}" if wanted else found[0]
 
 
 def withheld(suspect: Suspect) -> int:

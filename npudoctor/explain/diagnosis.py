@@ -245,7 +245,9 @@ def _is_failure(one: Sighting) -> bool:
 def _unexplained(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sighting]:
     """The exceptions without a known error near them; with `generic`, also those near mere wrappers."""
     kinds = (Kind.SYMPTOM, Kind.CODE, Kind.MESSAGE, Kind.MEMORY)
-    known = [one for one in seen if one.found.kind in kinds and not (generic and is_generic(one))]
+    known = [
+        one for one in seen if one.found.kind in kinds and not (generic and is_generic(one)) and not _is_notice(one)
+    ]
     return [
         one
         for one in seen
@@ -257,6 +259,12 @@ def _unexplained(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sig
             for other in known
         )
     ]
+
+
+def _is_notice(one: Sighting) -> bool:
+    """Whether this shows an issue that stops no job, and so explains no exception."""
+    pitfall = knowledge.pitfalls().pitfall(one.found.what) if one.found.kind is Kind.SYMPTOM else None
+    return pitfall is not None and pitfall.severity != "error"
 
 
 def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:

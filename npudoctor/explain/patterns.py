@@ -81,6 +81,15 @@ _MEMORY = (
     ),
     re.compile(r"Free memory on device[^(]{0,40}\((?P<free>[\d.]{1,20})/(?P<total>[\d.]{1,20}) GiB\) on startup"),
 )
+_NEEDED = (
+    re.compile(r"NEEDED_(?P<variable>HCCL_BUFFSIZE).{0,400}?= ?(?P<needed>\d{1,6}) ?MB"),
+    re.compile(
+        r"(?P<variable>HCCL_BUFFSIZE)\b.{0,80}?(?:at least|needs?|requires?|(?:should|must) be)\D{1,30}"
+        r"(?P<needed>\d{1,6}) ?M"
+    ),
+)
+"""The size in MB that a message asks for: moe_distribute_dispatch tiling of the operator library."""
+
 _MEMORY_WORDS = ("total capacity", "Free memory on device")
 _BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -154,7 +163,8 @@ class Sought:
         for word in [word for word in self._phrases if word in line]:
             for phrase in self._phrases[word]:
                 if match := phrase.expression.search(line):
-                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start(), _values(match))
+                    values = _values(match) or _needed(line)
+                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start(), values)
 
 
 def _phrases() -> Iterator[_Phrase]:
@@ -207,6 +217,11 @@ def _memory(line: str) -> Iterator[Found]:
         match = next(filter(None, (pattern.search(line) for pattern in _MEMORY)), None)
         if match:
             yield Found(Kind.MEMORY, "out of device memory", match.re.pattern, match.start(), _values(match))
+
+
+def _needed(line: str) -> tuple[tuple[str, str], ...]:
+    match = next(filter(None, (pattern.search(line) for pattern in _NEEDED)), None) if "BUFFSIZE" in line else None
+    return _values(match) if match else ()
 
 
 def _values(match: re.Match[str]) -> tuple[tuple[str, str], ...]:

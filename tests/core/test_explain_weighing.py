@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from npudoctor import knowledge
-from npudoctor.explain import advice, answers, documents
+from npudoctor.explain import advice, answers, documents, patterns
 from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis, diagnose
-from npudoctor.explain.patterns import Sought
+from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.scan import Scanner
+from npudoctor.explain.scoring import Suspect
 from npudoctor.knowledge.tables.pitfalls import Pitfall
+from npudoctor.records import replace
 
 SOUGHT = Sought()
 
@@ -199,7 +201,7 @@ def test_an_issue_that_stops_no_job_is_a_notice_beside_the_exception_that_did() 
         "the NPU backend "
         "and will fall back to run on the CPU. (function npu_cpu_fallback)"
     )
-    diagnosis = diagnosed(fallback, *(f"step {n}" for n in range(20)), "KeyError: 'labels'")
+    diagnosis = diagnosed(fallback, "KeyError: 'labels'")
     assert named(diagnosis) == []
     assert [one.pitfall.id for one in diagnosis.notices] == ["P063"]
     assert named(diagnosed(fallback)) == ["P063"]
@@ -215,6 +217,33 @@ def test_a_code_alone_leads_to_no_step_that_resets_reinstalls_or_ends(row: Pitfa
         diagnosis = diagnosed(f"error code is {code.code}", f"[ERROR] {code.code}: text", f"Error Code : 0x{code.code}")
         for pitfall in documents.of_log(diagnosis, {})["pitfalls"]:
             assert not any(advice.is_dangerous(step["step"]) for step in pitfall["mend"]), (code.code, pitfall["id"])
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        (
+            "HCCL_BUFFSIZE is too SMALL, maxBs = 64, h = 7168, NEEDED_HCCL_BUFFSIZE(((maxBs * tokenNeedSizeDispatch * "
+            "ep_worldsize * localMoeExpertNum) + (maxBs * tokenNeedSizeCombine * (k + sharedExpertNum))) * 2) = 609MB, "
+            "HCCL_BUFFSIZE=200MB.[FUNC:CheckWinSize]",
+            "609",
+        ),
+        ("HCCL_BUFFSIZE_EP is too SMALL, NEEDED_HCCL_BUFFSIZE_HIERARCHY(x) = 1412MB, HCCL_BUFFSIZE=256MB", "1412"),
+        ("HCCL_BUFFSIZE is 200 and must be at least 733 MB", "733"),
+    ],
+)
+def test_the_size_that_a_message_asks_for_is_that_of_the_step(line: str, size: str) -> None:
+    row = replace(
+        knowledge.pitfalls().rows[0],
+        fix=("export HCCL_BUFFSIZE=1024   # on all ranks", "restart with <needed> MB"),
+    )
+    values = patterns._needed(line)
+    found = Found(Kind.SYMPTOM, row.id, "HCCL_BUFFSIZE", 0, values)
+    one = diagnosed("KeyError: 'x'").unexplained
+    assert one is not None
+    sighting = replace(one, found=found)
+    steps = [step for step, _ in advice.steps(Suspect(row, 1.0, 1.0, (sighting,)))]
+    assert steps == [f"export HCCL_BUFFSIZE={size}   # on all ranks", f"restart with {size} MB"]
 
 
 def test_steps_are_judged_by_what_they_do() -> None:
