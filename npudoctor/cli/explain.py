@@ -82,7 +82,7 @@ def _explain_log(args: argparse.Namespace) -> int:
         scanner = scan.Scanner(progress=progress.add)
         for name, blocks in logs.read(scan.BLOCK):
             scanner.read(visible(name), blocks)
-    found = diagnosis.diagnose(scanner)
+    found = diagnosis.diagnose(scanner, [name for name in args.log if os.path.isdir(name)])
     document = documents.of_log(found, plugins.load().checks)
     if args.json:
         write_json(document)

@@ -86,10 +86,10 @@ class Diagnosis:
         return bool(own or self.suspects or self.messages or any(seen.code or seen.row for seen in self.codes))
 
 
-def diagnose(scanner: Scanner) -> Diagnosis:
-    """Diagnose from the sightings of a scanner."""
+def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
+    """Diagnose from the sightings of a scanner; `folders` are those that the user named."""
     files = scanner.files
-    nodes = jobs.nodes_of([file.name for file in files])
+    nodes = jobs.nodes_of([file.name for file in files], folders)
     seen, memories = figures.weighed(_attributed(scanner.sightings, files, nodes))
     shifts = jobs.clock_shifts(files, nodes)
     times = _times(seen, shifts)

@@ -27,6 +27,9 @@ _POD = re.compile(r"[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{16,40}"
 _CANN = re.compile(r"/(?:(?:ascend/)?log/)?(?:debug/|run/|security/)?(?:plog|device-\d+)/[^/]+$")
 """The end of the path of a log that CANN writes for each process."""
 
+_RANK = re.compile(r"rank|^\d+$|attempt|restart|plog|device", re.IGNORECASE)
+"""A folder of one rank, of one try or of one kind of log."""
+
 _HALF_HOUR = 1800
 _TOGETHER_S = 600
 """How far the beginnings and the ends of the logs of one job lie apart at most, beside the time zone."""
@@ -35,12 +38,30 @@ _FARTHEST = 28
 """Half hours: no two time zones are farther apart."""
 
 
-def nodes_of(names: Sequence[str]) -> tuple[str | None, ...]:
-    """The node that each file comes from; None for all where they come from one, or nothing says so."""
+def nodes_of(names: Sequence[str], folders: Sequence[str] = ()) -> tuple[str | None, ...]:
+    """The node that each file comes from; None for all where they come from one, or nothing says so.
+
+    `folders` are those that the user named: one for each node, where they are several.
+    """
     found = [_node(name) for name in names]
     if len(set(found) - {None}) < 2:
-        found = _by_folders(names)
+        found = _by_named_folders(names, folders) if len(folders) > 1 else _by_cann_folders(names)
     return tuple(found) if len(set(found) - {None}) > 1 else (None,) * len(names)
+
+
+def _by_named_folders(names: Sequence[str], folders: Sequence[str]) -> list[str | None]:
+    """The part of the named folders that tells them apart; folders of ranks are none of nodes."""
+    parts = [os.path.normpath(folder).split("/") for folder in folders]
+    depth = next((depth for depth, row in enumerate(zip(*parts, strict=False)) if len(set(row)) > 1), None)
+    if depth is None or any(len(path) <= depth or _RANK.search(path[depth]) for path in parts):
+        return [None] * len(names)
+    kept = {tuple(path): path[depth] for path in parts}
+    return [
+        next(
+            (node for path, node in kept.items() if tuple(os.path.normpath(name).split("/")[: len(path)]) == path), None
+        )
+        for name in names
+    ]
 
 
 def _node(name: str) -> str | None:
@@ -52,7 +73,7 @@ def _node(name: str) -> str | None:
     return None
 
 
-def _by_folders(names: Sequence[str]) -> list[str | None]:
+def _by_cann_folders(names: Sequence[str]) -> list[str | None]:
     """Where several folders hold CANN's own logs: the part of their paths that tells them apart."""
     found = [_CANN.search(name) for name in names]
     folders = [name[: place.start()].split("/") if place else [] for name, place in zip(names, found, strict=True)]

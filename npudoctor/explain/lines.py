@@ -15,6 +15,7 @@ _RANKS = (
     re.compile(r"^\[\d+,(\d+)\]<std(?:err|out)>"),
     re.compile(r"^\[default(\d+)\]:"),
     re.compile(r"\brankId\[(\d+)\]"),
+    re.compile(r"\bProcess rank: (\d+)"),
 )
 _WORKER = re.compile(
     r"^\W{0,64}(?:[-\d: ]{19} |[A-Za-z]{0,40}(?:Worker|EngineCore)[A-Za-z]{0,40}[ _])?"
@@ -37,6 +38,7 @@ _WRAPPED = re.compile(
 _IN_NAME = (
     (re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE), "rank"),
     (re.compile(r"(?:^|/)(\d+)/std(?:err|out)(?:\.log)?(?:\.[\d-]+)?(?:\.gz)?$"), "rank"),
+    (re.compile(r"(?:^|/)(?:slurm-\d+|log|out|err|stdout|stderr)[-_.](\d{1,5})(?:\.(?:log|out|err|txt))?$"), "rank"),
     (re.compile(r"worker[-_.]?(\d+)\.\w+(?:\.[\d-]+)?(?:\.gz)?$", re.IGNORECASE), "rank"),
     (re.compile(r"(?:plog|device)-(\d+)_\d+[^/]*$"), "pid"),
     (re.compile(r"worker-[0-9a-f]{20,60}-[0-9a-f]{8}-(\d+)\.(?:out|err)[^/]*$"), "pid"),
@@ -47,6 +49,9 @@ _ZONE = re.compile(r"\d{0,9}(?:Z\b| ?UTC\b| ?(?P<sign>[+-])(?P<hours>[01]\d):?(?
 _SHORT_DATE = re.compile(
     r"\b(?:[A-Z]{4,8} (\d\d)-|[EWIF](20\d\d)?(\d{1,2})(?=\d\d ))(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?"
 )
+_US_DATE = re.compile(r"\b(\d\d)/(\d\d)/(20\d\d) (\d\d):(\d\d):(\d\d)\b")
+"""Month, day and year, as transformers and accelerate print them."""
+
 _SYSLOG = re.compile(r"^(?:<\d+>)?([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\b")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LEVEL = re.compile(
@@ -173,6 +178,9 @@ def moment_of(line: str) -> Moment | None:
         zone = _ZONE.match(line, found.end())
         clock = (hour, minute, second)
         return _moment(int(year), month, day, clock, (fraction or "") + (more or ""), _zone_s(zone))
+    if found := _US_DATE.search(line):
+        month, day, year, hour, minute, second = found.groups()
+        return _moment(int(year), month, day, (hour, minute, second), None)
     if found := _SHORT_DATE.search(line):
         spelled, year, short, day, hour, minute, second, fraction = found.groups()
         return _moment(int(year) if year else None, spelled or short, day, (hour, minute, second), fraction)

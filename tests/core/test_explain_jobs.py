@@ -26,7 +26,7 @@ def diagnosed(*folders: Path) -> Diagnosis:
     scanner = scan.Scanner(SOUGHT)
     for name, blocks in logfiles.Logs([str(folder) for folder in folders]).read(scan.BLOCK):
         scanner.read(name, blocks)
-    return diagnose(scanner)
+    return diagnose(scanner, [str(folder) for folder in folders])
 
 
 def step(hour: int, minute: int) -> str:
@@ -179,6 +179,12 @@ def test_the_cause_is_that_of_the_rank_that_failed_first(tmp_path: Path) -> None
     assert diagnosis.suspects[0].pitfall.id == "P065"
 
 
+def test_files_belong_to_the_nodes_whose_folders_were_named() -> None:
+    names = ["/a/run/hana/train.log", "/a/run/ito/x/train.log"]
+    assert jobs.nodes_of(names, ["/a/run/hana", "/a/run/ito/"]) == ("hana", "ito")
+    assert jobs.nodes_of(["r/rank0/a.log", "r/rank1/a.log"], ["r/rank0", "r/rank1"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("names", "nodes"),
     [
@@ -201,6 +207,7 @@ def test_files_belong_to_nodes_by_their_folders(names: list[str], nodes: tuple[s
     [
         ("2026-02-03T10:00:00.014102123Z stderr F [rank3]: x", ("rank 3")),
         ("2026-02-03T10:00:00.014102123+08:00 stderr F (VllmWorker rank=2 pid=400) x", "rank 2"),
+        ("02/03/2026 10:07:00 - WARNING - __main__ - Process rank: 3, device: npu:3", "rank 3"),
         ("worker-1: [rank9]: RuntimeError: x", "rank 9 of worker-1"),
         ("10.0.0.9: Traceback (most recent call last):", "10.0.0.9"),
         ("(RayTrainWorker pid=12, ip=10.0.0.9) x", "process 12 of 10.0.0.9"),
@@ -217,6 +224,8 @@ def test_lines_of_containers_launchers_and_services_name_their_source(line: str,
     ("name", "label"),
     [
         ("logs/rank_3.log.2.gz", "rank 3"),
+        ("slurm-4711_3.out", "rank 3"),
+        ("logs/log_3.txt", "rank 3"),
         ("attempt_0/3/stderr.log.gz", "rank 3"),
         ("worker_5.log.1", "rank 5"),
         ("plog/plog-118_20260203101112.log.gz", "process 118"),
