@@ -61,8 +61,17 @@ def memory_has_no_errors(
         raise Unavailable(next(iter(ecc.failed.values())), because=Because.FAILED)
 
 
+_NEGATIVE_FROM = 1 << 31
+"""npu-smi subtracts counts and prints the result without a sign: 4294967295 is no count."""
+
+
+def _count(page: Any, name: str) -> int:
+    count = getattr(page, name, None) or 0
+    return 0 if count >= _NEGATIVE_FROM else count
+
+
 def _sum(page: Any, name: str) -> int:
-    return sum(getattr(page, f"{memory}_{name}", None) or 0 for memory in ("ddr", "hbm"))
+    return sum(_count(page, f"{memory}_{name}") for memory in ("ddr", "hbm"))
 
 
 def _where(subject: str) -> str:
@@ -92,4 +101,4 @@ def _evidence(subject: str, page: Any) -> tuple[Evidence, ...]:
 
 def _told(page: Any) -> Mapping[str, int]:
     names = [f"{memory}_{name}" for memory in ("hbm", "ddr") for name in (*_COUNTS, *_PAGES, *_WAITING)]
-    return {name.replace("_", " "): count for name in names if (count := getattr(page, name, None))}
+    return {name.replace("_", " "): count for name in names if (count := _count(page, name))}

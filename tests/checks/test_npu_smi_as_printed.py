@@ -206,3 +206,11 @@ def test_a_silent_chip_without_an_address_is_not_off_the_bus(node: Nodes) -> Non
     odd = node(card=[{"id": 6, "silent": True}], commands=said)
     assert odd.check("npu.count").findings == ()
     assert only(odd.check("npu.health")).subject == "npu:6"
+
+
+def test_a_count_below_zero_is_no_count(node: Nodes) -> None:
+    key = "npu-smi info -t ecc -i 2"
+    page = node().host.run(key.split(" ")).stdout
+    odd = page.replace("Double Bit Next-Isolated Pages Count : 0", "Double Bit Next-Isolated Pages Count : 4294967295")
+    assert odd != page
+    assert node(commands={key: {"stdout": odd}}).check("npu.ecc").findings == ()
