@@ -185,11 +185,17 @@ def topology(node: Node) -> str:
     chips = node.seen("npu-smi")
     names = [_name(node, chip) for chip in chips]
     with_affinity = any(chip.affinity for chip in chips)
-    title = "".join(f"{name:<11}" for name in names) + ("CPU Affinity" if with_affinity else "")
+    nics = range(4) if release_of(node.driver.version) >= (26,) else ()
+    title = "".join(f"{name:<11}" for name in names) + "".join(f"NIC{number:<9}" for number in nics)
+    title += "CPU Affinity" if with_affinity else ""
     lines = ["", title.rstrip()] if said.form == "pasted" else ["\t   " + title.rstrip()]
     for chip, name in zip(chips, names, strict=True):
-        cells = [name, *(link(node, chip, other) for other in chips)]
+        cells = [name, *(link(node, chip, other) for other in chips), *("NA" for _ in nics)]
         lines.append(("".join(f"{cell:<11}" for cell in cells) + (chip.affinity or "")[:31]).rstrip())
+    for nic in nics:
+        cells = [f"NIC{nic}", *("NA" for _ in chips), *("X" if nic == other else "NA" for other in nics)]
+        lines.append("".join(f"{cell:<11}" for cell in cells))
+    lines += ["", *(f"NIC{nic}: " for nic in nics)] if nics else []
     lines += ["", "", "Legend:"] if said.form == "pasted" else ["", "Legend:", ""]
     legend = [*_LEGEND[:-1], *(_LEGEND_A3 if node.product.family == "A3" else ()), _LEGEND[-1]]
     lines += [f"  {word:<4} = {meaning}" for word, meaning in legend]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor.facts.npu_smi import parse_info
+from npudoctor.facts.npu_smi import parse_info, parse_topology
 from npudoctor.findings import Severity, Skip, Status
 
 from .conftest import Node
@@ -214,3 +214,13 @@ def test_a_count_below_zero_is_no_count(node: Nodes) -> None:
     odd = page.replace("Double Bit Next-Isolated Pages Count : 0", "Double Bit Next-Isolated Pages Count : 4294967295")
     assert odd != page
     assert node(commands={key: {"stdout": odd}}).check("npu.ecc").findings == ()
+
+
+@pytest.mark.parametrize("product", ["atlas-800t-a2-910b3", A3])
+def test_network_cards_in_the_matrix_of_a_newer_tool_change_nothing(node: Nodes, product: str) -> None:
+    newer = node(product=product, driver={"version": "26.0.rc1"})
+    text = newer.host.run(["npu-smi", "info", "-t", "topo"]).stdout
+    assert ("NIC3" in text, "NIC0: " in text) == (True, True)
+    older = parse_topology(node(product=product).host.run(["npu-smi", "info", "-t", "topo"]).stdout)
+    assert parse_topology(text) == older
+    assert newer.check("npu.topology").status is Status.OK
