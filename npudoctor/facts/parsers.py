@@ -12,7 +12,7 @@ from npudoctor.control_characters import visible, visible_lines
 from npudoctor.facts import hccn, npu_smi
 from npudoctor.facts.driver import version_files
 from npudoctor.facts.hccn import per_port
-from npudoctor.facts.npu_smi import per_chip
+from npudoctor.facts.npu_smi import per_chip, readings
 from npudoctor.facts.python import env_report
 from npudoctor.facts.versions import Version
 from npudoctor.sdk import ParseError
@@ -54,6 +54,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "npu-smi-list": npu_smi.parse_list,
     "npu-smi-map": npu_smi.parse_map,
     **{f"npu-smi-{page.query}": page.parse for page in per_chip.PAGES},
+    **{f"npu-smi-{query}": parse for query, parse in readings.READ_WHERE_GIVEN.items()},
     "npu-smi-version": npu_smi.parse_tool_version,
     "npu-smi-error": npu_smi.parse_failure,
     **{f"hccn-{page.query.replace('_', '-')}": page.parse for page in per_port.PAGES},

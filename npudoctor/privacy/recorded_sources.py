@@ -29,7 +29,10 @@ COMMANDS = (
     Source(r"npu-smi -v|npu-smi info( -l| -m)?|npu-smi info -t topo", "NPUs and their processes", (SERIALS,)),
     Source(r"npu-smi info -t (board|common|flash)\b.*", "boards and chips", (SERIALS,)),
     Source(r"npu-smi info -t proc-mem\b.*", "processes on the NPUs", (TEXT,)),
-    Source(r"npu-smi info -t (health|ecc|usages|memory|pcie-err|hccs|phyid-remap)\b.*", "state of the NPUs"),
+    Source(
+        r"npu-smi info -t (health|ecc|usages|memory|pcie-err|hccs|phyid-remap|current-fault-event)\b.*",
+        "state of the NPUs",
+    ),
     Source(r"npu-smi info -t .*", "NPUs", (SERIALS, TEXT)),
     Source(r"hccn_tool -i \d+ -(ip|vnic|gateway|netdetect|route|ping)\b.*", "NPU network addresses", (ADDRESSES,)),
     Source(r"hccn_tool -i \d+ -lldp\b.*", "the switch at an NPU port", (HOSTS, ADDRESSES)),

@@ -38,24 +38,7 @@ from npudoctor.facts.npu_smi.links import (
 )
 from npudoctor.facts.npu_smi.pages import Board, parse_board
 from npudoctor.facts.npu_smi.probes import TOOL, page_of
-from npudoctor.facts.npu_smi.readings import (
-    FaultEvents,
-    Power,
-    Sensors,
-    SioErrors,
-    SuperPod,
-    SystemTime,
-    Temperature,
-    Voltage,
-    parse_fault_events,
-    parse_power,
-    parse_sensors,
-    parse_sio_errors,
-    parse_superpod,
-    parse_system_time,
-    parse_temperature,
-    parse_voltage,
-)
+from npudoctor.facts.npu_smi.readings import FaultEvents, parse_fault_events
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
 from npudoctor.records import record, replace
 from npudoctor.sdk import (
@@ -89,6 +72,13 @@ def chips(info: NpuSmiInfo) -> dict[str, Words]:
 def npus(info: NpuSmiInfo) -> dict[str, Words]:
     """Each NPU as a whole."""
     return {f"npu:{chip.npu_id}": ("-i", str(chip.npu_id)) for chip in info.npus}
+
+
+def npus_of_950(info: NpuSmiInfo) -> Places:
+    """Each NPU of a table without chip numbers."""
+    if any(chip.chip_id is not None for chip in info.npus):
+        raise NotApplicable("npu-smi lists fault events on Ascend 950 only")
+    return npus(info)
 
 
 def numbered_chips(info: NpuSmiInfo) -> dict[str, Words]:
@@ -146,14 +136,7 @@ PAGES = (
     Page("hccs", "hccs", numbered_chips, parse_hccs, HccsLinks, of_the_moment=True),
     Page("chip_numbers", "phyid-remap", physical_chips, parse_phyid_remap, PhyIdRemap, of_the_moment=True),
     Page("flash", "flash", npus, parse_flash, Flash, of_the_moment=True),
-    Page("temperatures", "temp", npus, parse_temperature, Temperature, of_the_moment=True),
-    Page("powers", "power", npus, parse_power, Power, of_the_moment=True),
-    Page("voltages", "volt", npus, parse_voltage, Voltage, of_the_moment=True),
-    Page("sensors", "sensors", numbered_chips, parse_sensors, Sensors, of_the_moment=True),
-    Page("system_times", "sys-time", numbered_chips, parse_system_time, SystemTime, of_the_moment=True),
-    Page("sio_errors", "sio-info", numbered_chips, parse_sio_errors, SioErrors, of_the_moment=True),
-    Page("superpods", "spod-info", numbered_chips, parse_superpod, SuperPod, of_the_moment=True),
-    Page("fault_events", "current-fault-event", npus, parse_fault_events, FaultEvents, of_the_moment=True),
+    Page("fault_events", "current-fault-event", npus_of_950, parse_fault_events, FaultEvents, of_the_moment=True),
 )
 PROBES = {page.name: page.probe() for page in PAGES}
 

@@ -2,12 +2,14 @@
 
 A page of one chip fills the fields of its record; where a page tells of several, each stands in `chips`, the MCU of the
 card by its `chip_name`. `failure` is what the tool prints in place of values.
+
+No check asks for these pages, but for fault events of 950: `npudoctor parse` reads them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from npudoctor.facts.cells import decimal, integer, lines_of, word
@@ -258,3 +260,15 @@ def _event(event_id: str, rest: str) -> FaultEvent:
         sub_node_type_ex=integer(numbers.get("sub node type ex")),
         sub_node_id=integer(numbers.get("sub node id")),
     )
+
+
+READ_WHERE_GIVEN: Mapping[str, Callable[[str], object]] = {
+    "temp": parse_temperature,
+    "power": parse_power,
+    "volt": parse_voltage,
+    "sensors": parse_sensors,
+    "sys-time": parse_system_time,
+    "sio-info": parse_sio_errors,
+    "spod-info": parse_superpod,
+}
+"""How the other pages are read, by what `npu-smi info -t` is asked for; as facts they would cost a call for each chip."""
