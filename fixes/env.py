@@ -319,7 +319,8 @@ def _block(text: str) -> str:
 def visible_devices(asked: Visible, environment: JobEnvironment, startup: StartupFiles | None) -> Iterator[Step | Note]:
     """Print the corrected ASCEND_RT_VISIBLE_DEVICES for the job.
 
-    It belongs to one job, so that no login file gets it; the line of a start-up file that sets it is named.
+    It changes nothing. The variable belongs to one job, so that no login file gets it; the line of a start-up file that
+    sets it is named.
     """
     from npudoctor.facts.node.job_variables import setters
 

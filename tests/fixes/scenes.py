@@ -91,7 +91,7 @@ def node(root: str, scene: Scene) -> None:
         os.makedirs(root + folder, exist_ok=True)
     put(root, "/proc/sys/net/ipv4/ip_local_reserved_ports", "8080,9000-9010\n")
     put(root, "/proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
-    put(root, "/etc/sysctl.conf", f"vm.swappiness = 1\n{KEY} = 8080\n", 0o640)
+    put(root, "/etc/sysctl.d/99-site.conf", f"vm.swappiness = 1\n{KEY} = 8080\n", 0o640)
     put(root, "/etc/sysctl.d/10-net.conf", "net.core.somaxconn = 4096\n")
     put(root, "/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
     put(root, "/etc/group", "root:x:0:\n")
