@@ -52,6 +52,18 @@ class Web(Model, strict=True):
     enabled: bool = True
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"expected an absolute path, found {path!r}")
+    return path
+
+
+class Managed(Model, strict=True):
+    """The section [managed]: absolute paths of files and folders, with wildcards, that no fix changes."""
+
+    paths: tuple[Annotated[str, Rule(after=_absolute)], ...] = ()
+
+
 class Config(Model, strict=True):
     """The site's settings. Times are in seconds.
 
@@ -59,7 +71,7 @@ class Config(Model, strict=True):
     and codes of findings to ignore, `severity` the severity that the findings of a check get.
     `thresholds` are read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and
     `auto_fix` are sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only
-    `npudoctor web` reads.
+    `npudoctor web` reads. `managed` is one of the fixes, as `managed_paths`.
     """
 
     profile: Literal["quick", "standard", "full"] = "standard"
@@ -74,9 +86,15 @@ class Config(Model, strict=True):
     silence: tuple[Annotated[Silence, Rule(before=_silence_by_id)], ...] = ()
     severity: Mapping[str, Severity] = field(default_factory=dict)
     thresholds: Mapping[str, Annotated[float, at_least(0)]] = field(default_factory=dict)
+    managed: dict[str, Any] = field(default_factory=dict)
     web: dict[str, Any] = field(default_factory=dict)
     daemon: dict[str, Any] = field(default_factory=dict)
     auto_fix: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def managed_paths(self) -> tuple[str, ...]:
+        """The paths of the section [managed]."""
+        return data.read(Managed, self.managed).paths if self.managed else ()
 
     @property
     def for_daemon(self) -> DaemonSettings:
@@ -144,7 +162,7 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
         config = data.read(Config, found)
     except InvalidData as problem:
         raise ConfigError(f"{path}: {problem}") from problem
-    for name in ("daemon", "auto_fix", "web"):
+    for name in ("daemon", "auto_fix", "managed", "web"):
         if name in found:
             _section_is_right(path, name, found[name])
     return config
@@ -184,6 +202,7 @@ def _section_is_right(path: str, name: str, found: object) -> None:
     models: dict[str, type[Model]] = {
         "daemon": daemon_config.DaemonSettings,
         "auto_fix": daemon_config.AutoFix,
+        "managed": Managed,
         "web": Web,
     }
     try:

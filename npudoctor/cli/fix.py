@@ -6,6 +6,7 @@ examples:
   npudoctor fix hccl.reserve-ports               preview, confirm, apply, re-check
   npudoctor fix env.profile --set unset=HCCL_IF_IP --yes
   npudoctor fix --all-safe                       all reversible fixes that affect no running job
+  npudoctor fix hccl.reserve-ports --as ansible  print the change for the owner of the files (shell, drop-in)
   npudoctor fix --recover                        undo runs that a crash interrupted
 
 exit codes: 0 applied and verified, or nothing to do, 5 some applied, 6 rolled back, 7 refused.
@@ -21,7 +22,7 @@ from typing import Any, get_args, get_origin
 from npudoctor import data, plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
-from npudoctor.fixer import plan, runner
+from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, Refused
@@ -45,6 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
     parser.add_argument("--yes", action="store_true", help="apply without confirmation")
     parser.add_argument("--irreversible", action="store_true", help="allow fixes that cannot be undone")
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=handover.FORMS,
+        help="print the change for the owner of the files, and change nothing",
+    )
     parser.add_argument("--recover", action="store_true", help="undo runs that a crash interrupted")
     fixing.add_state(parser)
     node.add_arguments(parser)
@@ -58,18 +65,24 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--set requires exactly one fix")
     if sum(map(bool, (args.ids, args.all_safe, args.recover))) > 1:
         raise UsageError("expected one of: fix ids, --all-safe, --recover")
+    if args.form and not (args.ids or args.all_safe):
+        raise UsageError("--as requires the fix to print")
     options = node.options(args, config)
     with node.opened(args, config) as host:
         try:
             if args.recover:
                 events = runner.recover(fixing.changeable(host), state=args.state)
                 return fixing.exit_code([fixing.follow(events, ["fix", "--recover"]).outcome])
-            if (args.ids or args.all_safe) and (code := fixing.made_good(host, args)) is not None:
+            changes = (args.ids or args.all_safe) and not args.form
+            if changes and (code := fixing.made_good(host, args)) is not None:
                 return code
             requests = _requests(args, catalog, host, options)
             if requests is None:
                 return 0
             plans = [plan.make(catalog, host, request, options) for request in requests]
+            if args.form:
+                write("\n".join(handover.render(one, host, args.form) for one in plans))
+                return 0
             return _go(args, catalog, host, options, plans)
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")

@@ -64,6 +64,8 @@ def rendered_plan(plan: FixPlan) -> str:
         why = "already applied; nothing to change"
         lines.append("  changes nothing" if plan.notes else f"  {why}")
     else:
+        if plan.obstacle is not None and plan.obstacle.owner:
+            lines.append(f"  not changed by npudoctor: {plan.obstacle.reason}")
         lines += [f"  {line}" for line in plan.preview.splitlines()]
         if plan.irreversible:
             lines.append("  cannot be undone")

@@ -155,6 +155,7 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         python=args.python or (None if args.replay or args.simulate else config.python),
         tool_timeout_s=config.tool_timeout_s,
         settings=dict(config.thresholds),
+        managed=config.managed_paths,
         frameworks=tuple(getattr(args, "frameworks", ())),
     )
 

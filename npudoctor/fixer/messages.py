@@ -12,6 +12,14 @@ ONLY_ROOT = Sentence("only root can apply it")
 AS_SHOWN = Sentence("re-checked, all changes are as shown")
 NO_CHECK_VERIFIES = Sentence("no check verifies its effect")
 
+# changes for the owner of a file
+
+HANDED_OVER = Sentence("{title}: the change of `npudoctor fix {fix}` for the owner of these files")
+NOTHING_TO_HAND_OVER = Sentence("{fix} changes nothing on this node")
+NOT_HANDED_OVER = Sentence("only npudoctor itself takes this step: {step}")
+NO_DROP_IN = Sentence("this fix writes no file; use --as shell")
+LINES_FOR = Sentence("lines for {path}, or for a file in {folder}")
+
 # parameters and steps as data
 
 NOT_A_STEP = Sentence("{kind!r} is not a known step; known are {known}")

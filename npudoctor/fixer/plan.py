@@ -157,7 +157,9 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
         made = list(fix(**_arguments(fix, host, facts, options, params)))
         open_steps = [one for one in made if not isinstance(one, Note) and _is_open(one, host)]
         steps = tuple(Planned(one, one.preview(host), one.inverse(host)) for one in open_steps)
-        obstacle = next((found for one in steps if (found := one.step.obstacle(host))), None)
+        obstacle = _owned(host, steps, options) or next(
+            (found for one in steps if (found := one.step.obstacle(host))), None
+        )
     except Refused as why:
         return replace(plan, refused=why)
     except (Unavailable, StepFailed) as why:
@@ -172,6 +174,14 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
 
 def _is_open(one: Step, host: Host) -> bool:
     return getattr(one, "again", False) or not one.holds(host)
+
+
+def _owned(host: Host, steps: Sequence[Planned], options: Options) -> Obstacle | None:
+    """That a file belongs to somebody else, who would write it anew."""
+    from npudoctor.steps.owners import owner_of
+
+    owner = next((found for one in steps if (found := owner_of(host, one.step, options.managed))), None)
+    return Obstacle(owner.reason, owner=owner.name) if owner is not None else None
 
 
 def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Report, Mapping[type, Any]]:

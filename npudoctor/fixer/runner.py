@@ -146,7 +146,8 @@ def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
     if planned.refused is not None:
         return planned.refused
     if planned.obstacle is not None:
-        return Refused(planned.obstacle.reason, instead="sudo" if planned.obstacle.root else None)
+        owned = "--as ansible" if planned.obstacle.owner else None
+        return Refused(planned.obstacle.reason, instead="sudo" if planned.obstacle.root else owned)
     if planned.irreversible and not irreversible:
         return Refused(messages.IRREVERSIBLE.text(), instead="--irreversible")
     return None

@@ -28,6 +28,7 @@ class Options:
     `python` is the interpreter to inspect, None to detect it. `role` is auto, full or driver-only. `settings` holds
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
     tool. `frameworks` are those that the node is checked for, installed or not (`check --for`).
+    `managed` are paths that the site manages itself.
     """
 
     expect_idle: bool = False
@@ -37,6 +38,7 @@ class Options:
     tool_timeout_s: float = 10.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     frameworks: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
 
 
 @record(frozen=True)

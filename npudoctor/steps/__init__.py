@@ -24,10 +24,11 @@ class StepFailed(Exception):
 
 @record(frozen=True)
 class Obstacle:
-    """Why a step would be refused; `root` says that root could do it."""
+    """Why a step would be refused; `root` says that root could do it, `owner` whose file it would change."""
 
     reason: str
     root: bool = False
+    owner: str = ""
 
 
 @runtime_checkable

@@ -19,6 +19,19 @@ FOLDER_REMOVED = Sentence("{path}: folder removed if empty\n")
 WRITABLE_BY_ALL = Sentence("{path} is writable by all users; choose a path in a folder that only root can write")
 TOO_LARGE = Sentence("{path} is larger than {limit} MiB")
 
+# owners of files
+
+SITE = Sentence("this site")
+FILE_SYSTEM = Sentence("the file system")
+ANOTHER_PROGRAM = Sentence("another program")
+OWNED_BY_SITE = Sentence("{path} belongs to this site's management: [managed] paths has {pattern}")
+OWNED_BY_HEADER = Sentence("{path} is managed by {owner} (line {line}: {text})")
+NOT_TO_BE_EDITED = Sentence("{path} is written by another program (line {line}: {text})")
+OWNED_BLOCK = Sentence("lines {first} to {last} of {path} are managed by another program ({owner})")
+OWNED_BY_PACKAGE = Sentence("{path} belongs to package {package}")
+IMMUTABLE = Sentence("{path} is immutable ({flag})")
+READ_ONLY = Sentence("{path} is on a file system that is mounted read-only ({mount})")
+
 # packages
 
 PACKAGE_CHANGES = Sentence("{name}: {old} → {new}\n")

@@ -1,0 +1,169 @@
+"""A plan as a change for the owner of the files: tasks of Ansible, a shell script, or the lines of a drop-in file.
+
+Nothing is changed here. What lies in a file of somebody else is given line by line, so that the owner's template keeps
+the rest of it; a file of npudoctor's own is given as a whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from npudoctor.fixer import messages
+from npudoctor.fixer.plan import FixPlan
+from npudoctor.host import Host, Refused
+from npudoctor.steps import Step
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, unified
+from npudoctor.steps.packages import KeepPackages
+from npudoctor.steps.system import GroupMember, Remount, Run, SetSysctl
+from npudoctor.steps.units import SystemdUnit
+
+FORMS = ("ansible", "shell", "drop-in")
+END = "NPUDOCTOR_END"
+
+
+def render(plan: FixPlan, host: Host, form: str) -> str:
+    """The change as text; raises Refused for a plan that cannot be made, or a step that nobody else can do."""
+    if plan.refused is not None:
+        raise plan.refused
+    steps = [one.step for one in plan.steps]
+    if not steps:
+        raise Refused(messages.NOTHING_TO_HAND_OVER.text(fix=plan.fix.id))
+    head = f"# {messages.HANDED_OVER.text(fix=plan.fix.id, title=plan.fix.title)}\n"
+    if form == "ansible":
+        return head + "".join(_as_yaml(task) for step in steps for task in _tasks(step, host))
+    if form == "shell":
+        return f"#!/bin/sh\n{head}set -eu\n" + "".join(text for step in steps for text in _commands(step, host))
+    return head + "".join(_drop_ins(steps, host))
+
+
+def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
+    """The tasks of Ansible that do what a step does."""
+    if isinstance(step, WriteFile):
+        name = f"npudoctor: {step.path}"
+        if not _is_own(host, step):
+            yield from ({"name": name, **task} for task in _line_tasks(step, host))
+            return
+        mode = {} if step.mode is None else {"mode": f"{step.mode:04o}"}
+        yield {"name": name, "ansible.builtin.copy": {"dest": step.path, "content": step.content, **mode}}
+    elif isinstance(step, (RemoveFile, RemoveFolder)):
+        yield {"name": f"npudoctor: {step.path}", "ansible.builtin.file": {"path": step.path, "state": "absent"}}
+    elif isinstance(step, MakeFolder):
+        told = {"path": step.path, "state": "directory", "mode": f"{step.mode:04o}"}
+        yield {"name": f"npudoctor: {step.path}", "ansible.builtin.file": told}
+    elif isinstance(step, GroupMember):
+        told = {"name": step.user, "groups": [step.group], "append": True}
+        yield {"name": f"npudoctor: {step.group}", "ansible.builtin.user": told}
+    elif isinstance(step, SystemdUnit) and step.content is not None:
+        yield from _tasks(WriteFile(step.path, step.content, 0o644), host)
+        told = {"name": step.name, "enabled": step.enabled, "daemon_reload": True}
+        told |= {} if step.active is None else {"state": "started" if step.active else "stopped"}
+        yield {"name": f"npudoctor: {step.name}", "ansible.builtin.systemd": told}
+    else:
+        argv = _argv(step)
+        yield {"name": f"npudoctor: {shlex.join(argv)}", "ansible.builtin.command": {"argv": argv}}
+
+
+def _line_tasks(step: WriteFile, host: Host) -> Iterator[dict[str, Any]]:
+    """The lines of somebody else's file that change, each by the line that it replaces."""
+    module = "ansible.builtin.lineinfile"
+    for old, new in _changes(host, step):
+        for before, after in zip(old, new, strict=False):
+            yield {module: {"path": step.path, "regexp": f"^{re.escape(before)}$", "line": after}}
+        for before in old[len(new) :]:
+            yield {module: {"path": step.path, "regexp": f"^{re.escape(before)}$", "state": "absent"}}
+        for after in new[len(old) :]:
+            yield {module: {"path": step.path, "line": after}}
+
+
+def _changes(host: Host, step: WriteFile) -> Iterator[tuple[list[str], list[str]]]:
+    """The groups of lines that a step replaces in a file, and what comes into their place."""
+    old, new = text_of(host, step.path)[0].splitlines(), step.content.splitlines()
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield old[a:b], new[c:d]
+
+
+def _is_own(host: Host, step: WriteFile) -> bool:
+    """Whether a file is not there yet, or npudoctor has written it."""
+    old, _ = text_of(host, step.path)
+    return not old or "npudoctor" in "".join(old.splitlines()[:2])
+
+
+def _argv(step: Step) -> list[str]:
+    """The command that does what a step does; raises Refused where only npudoctor itself should do it."""
+    if isinstance(step, SetSysctl):
+        return ["sysctl", "-w", f"{step.key}={step.value}"]
+    if isinstance(step, Run):
+        return list(step.argv)
+    if isinstance(step, Remount):
+        return ["mount", "-o", f"remount,size={step.size_bytes}", step.path]
+    if isinstance(step, KeepPackages):
+        return list(step.installer)
+    if isinstance(step, GroupMember):
+        return ["usermod", "-aG", step.group, step.user]
+    raise Refused(messages.NOT_HANDED_OVER.text(step=type(step).__name__))
+
+
+def _commands(step: Step, host: Host) -> Iterator[str]:
+    """The lines of a shell script that do what a step does."""
+    if isinstance(step, WriteFile):
+        path = shlex.quote(step.path)
+        if not _is_own(host, step):
+            change = unified(step.path, text_of(host, step.path)[0], step.content)
+            yield f"patch --no-backup-if-mismatch {path} <<'{END}'\n{change}{END}\n"
+            return
+        yield f"cat >{path} <<'{END}'\n{step.content}{END}\n"
+        if step.mode is not None:
+            yield f"chmod {step.mode:04o} {path}\n"
+    elif isinstance(step, RemoveFile):
+        yield f"rm -f {shlex.quote(step.path)}\n"
+    elif isinstance(step, RemoveFolder):
+        yield f"rmdir {shlex.quote(step.path)}\n"
+    elif isinstance(step, MakeFolder):
+        yield f"mkdir -p -m {step.mode:04o} {shlex.quote(step.path)}\n"
+    elif isinstance(step, SystemdUnit) and step.content is not None:
+        yield from _commands(WriteFile(step.path, step.content, 0o644), host)
+        yield "systemctl daemon-reload\n"
+        yield f"systemctl {'enable' if step.enabled else 'disable'} {'--now ' if step.active else ''}{step.name}\n"
+    else:
+        yield f"{shlex.join(_argv(step))}\n"
+
+
+def _drop_ins(steps: list[Step], host: Host) -> Iterator[str]:
+    """Our part of each file alone: the whole of an own file, of another one the lines that come into it."""
+    written = [step for step in steps if isinstance(step, (WriteFile, SystemdUnit)) and step.content is not None]
+    if not written:
+        raise Refused(messages.NO_DROP_IN.text())
+    for step in written:
+        content = step.content or ""
+        if isinstance(step, WriteFile) and not _is_own(host, step):
+            yield f"# {messages.LINES_FOR.text(path=step.path, folder=_folder_of(step.path))}\n"
+            content = "".join(f"{line}\n" for _, new in _changes(host, step) for line in new)
+        else:
+            yield f"# {step.path}\n"
+        yield content if content.endswith("\n") or not content else f"{content}\n"
+
+
+def _folder_of(path: str) -> str:
+    """Where drop-in files of a file lie by custom: /etc/sysctl.conf has /etc/sysctl.d."""
+    stem, dot, ending = path.rpartition(".")
+    folder = posixpath.dirname(path)
+    return folder if folder.endswith(".d") else f"{stem if dot and ending == 'conf' else path}.d"
+
+
+def _as_yaml(task: dict[str, Any]) -> str:
+    """One task as YAML: JSON is a part of YAML, so each value is written as JSON."""
+    lines = []
+    for key, value in task.items():
+        if isinstance(value, dict):
+            lines.append(f"{key}:")
+            lines += [f"  {name}: {json.dumps(one, ensure_ascii=False)}" for name, one in value.items()]
+        else:
+            lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}")
+    return "- " + "\n  ".join(lines) + "\n"
