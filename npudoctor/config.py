@@ -54,7 +54,7 @@ class Web(Model, strict=True):
 
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
-        raise ValueError(f"expected an absolute path, found {path!r}")
+        raise ValueError("expected an absolute path")
     return path
 
 

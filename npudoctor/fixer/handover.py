@@ -44,6 +44,7 @@ def render(plan: FixPlan, host: Host, form: str) -> str:
 
 def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
     """The tasks of Ansible that do what a step does."""
+    told: dict[str, Any]
     if isinstance(step, WriteFile):
         name = f"npudoctor: {step.path}"
         if not _is_own(host, step):

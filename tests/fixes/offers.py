@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import yaml
+
 from npudoctor import plugins, sim
 from npudoctor.findings import Finding, Report, Result, Severity, Status
-from npudoctor.fixer import plan, runner
+from npudoctor.fixer import handover, plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host import User
@@ -90,6 +92,8 @@ def problems(node: Node, id: str, catalog: Catalog) -> list[str]:
     with with_its_rights(host, catalog.fixes[id].root) as acting:
         state = states.state(acting)
         made = planned(node, acting, id, pairs, catalog)
+        if made.obstacle and made.obstacle.owner:
+            return _of_an_owner(node, host, acting, made, before, pairs, catalog)
         if made.refused or made.obstacle:
             return [f"it cannot be applied: {made.refused or made.obstacle}"]
         if made.empty and not made.notes:
@@ -119,6 +123,25 @@ def problems(node: Node, id: str, catalog: Catalog) -> list[str]:
         elif states.state(acting) != state:
             found.append("undoing it has left something behind")
     return found
+
+
+def _of_an_owner(
+    node: Node,
+    host: SimulatedHost,
+    acting: SimulatedHost,
+    made: FixPlan,
+    before: Report,
+    pairs: list[tuple[Result, Finding]],
+    catalog: Catalog,
+) -> list[str]:
+    """What is wrong with a change that only the owner of a file may make: it is printed, and the owner makes it."""
+    tasks = yaml.safe_load(handover.render(made, acting, "ansible"))
+    if not tasks or not all(len(task) == 2 and task["name"] for task in tasks):
+        return [f"these are no tasks: {tasks}"]
+    for one in made.steps:
+        one.step.apply(acting)
+    later = host.after_login() if made.fix.effect is Effect.NEW_LOGIN else host
+    return compare(before, node.diagnose(later, catalog), pairs, made.fix.resolves)
 
 
 def compare(before: Report, after: Report, pairs: list[tuple[Result, Finding]], resolves: Collection[str]) -> list[str]:

@@ -272,8 +272,8 @@ def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[managed]\npaths = ["etc"]\n', "in [managed]: paths.0"),
-        ('[managed]\npath = ["/etc"]\n', "in [managed]: unknown key 'path'"),
+        ('[managed]\npaths = ["etc"]\n', "in [managed]: paths[0]: expected an absolute path, found 'etc'\n"),
+        ('[managed]\npath = ["/etc"]\n', "in [managed]: path: no such key; did you mean paths?"),
     ],
 )
 def test_a_mistake_in_the_section_is_named(
@@ -309,7 +309,7 @@ def test_an_immutable_file_of_this_machine_is_found(live: LocalHost, tmp_path: P
 
 
 def test_a_file_system_of_this_machine_that_is_read_only_is_found(live: LocalHost, tmp_path: Path) -> None:
-    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "npudoctor-test", tmp_path]
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=64k", "npudoctor-test", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("nothing can be mounted here")
     try:
