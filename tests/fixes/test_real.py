@@ -120,7 +120,10 @@ def test_a_read_only_folder_is_said_before_the_first_step(node: Machine, same_af
     node.shell("mount --bind /etc/sysctl.d /etc/sysctl.d; mount -o remount,ro,bind /etc/sysctl.d")
     refused = node.npudoctor("fix", "hccl.reserve-ports", "--yes")
     node.shell("umount /etc/sysctl.d")
-    assert (refused.returncode, "/etc/sysctl.d is not writable" in refused.stderr) == (7, True)
+    assert (refused.returncode, "/etc/sysctl.d is on a file system that is mounted read-only" in refused.stderr) == (
+        7,
+        True,
+    )
     assert node.read(RESERVED) == "\n"
 
 
