@@ -19,6 +19,7 @@ from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, unified
+from npudoctor.steps.owners import is_own
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import GroupMember, Remount, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -93,7 +94,7 @@ def _changes(host: Host, step: WriteFile) -> Iterator[tuple[list[str], list[str]
 def _is_own(host: Host, step: WriteFile) -> bool:
     """Whether a file is not there yet, or npudoctor has written it."""
     old, _ = text_of(host, step.path)
-    return not old or "npudoctor" in "".join(old.splitlines()[:2])
+    return not old or is_own(old)
 
 
 def _argv(step: Step) -> list[str]:

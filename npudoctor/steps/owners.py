@@ -19,6 +19,9 @@ from npudoctor.steps.files import RemoveFile, WriteFile
 from npudoctor.steps.units import SystemdUnit
 
 OUR_NAME = "npudoctor"
+OUR_MARKS = ("# Written by npudoctor", "Description=npudoctor", "# npudoctor")
+"""How a line begins near the top of a file of npudoctor's own."""
+
 HEAD_LINES = 25
 """A header that names an owner stands within so many lines from the top."""
 
@@ -47,8 +50,8 @@ _WARNING = re.compile(
     re.I,
 )
 _COMMENT = re.compile(r"\s*(?:#|;|//|--|\"|<!--|/?\*|@?rem\b)", re.I)
-_BEGINS = re.compile(r"\s*(?:#+|//|;)\s*(?:BEGIN|START|>>>)\s*(?P<what>.*?)\s*(?:>>>|\{mark\})?\s*$", re.I)
-_ENDS = re.compile(r"\s*(?:#+|//|;)\s*(?:END\b|STOP\b|<<<).*$", re.I)
+_BEGINS = re.compile(r"\s*(?:#+|//|;)\s*(?:BEGIN|START|>>>)\s+(?P<what>.*?)\s*(?:>>>)?\s*$")
+_ENDS = re.compile(r"\s*(?:#+|//|;)\s*(?:END\b|STOP\b|<<<).*$")
 _FROZEN = {"i": "chattr +i", "a": "chattr +a"}
 
 
@@ -128,7 +131,7 @@ def _is_below(path: str, mount: str) -> bool:
 
 def _owner_by_text(path: str, old: str, new: str) -> Owner | None:
     """The owner that a file names: in its header, or around a block in which lines change."""
-    if OUR_NAME in "\n".join(old.splitlines()[:2]):
+    if is_own(old):
         return None
     lines = old.splitlines()
     blocks = list(_blocks(lines))
@@ -145,6 +148,12 @@ def _owner_by_text(path: str, old: str, new: str) -> Owner | None:
         if changed & set(range(first, last + 1)) and OUR_NAME not in what:
             return Owner(path, what, messages.OWNED_BLOCK.text(path=path, first=first, last=last, owner=what))
     return None
+
+
+def is_own(text: str) -> bool:
+    """Whether npudoctor has written a file: its files of settings, and its units of systemd, say so at their top."""
+    head = text.splitlines()[:4]
+    return any(line.startswith(OUR_MARKS) for line in head)
 
 
 def named_owner(line: str) -> str | None:
@@ -187,4 +196,4 @@ def _package_of(host: Host, path: str) -> str | None:
     return None
 
 
-__all__ = ["Owner", "named_owner", "owner_of"]
+__all__ = ["Owner", "is_own", "named_owner", "owner_of"]

@@ -259,7 +259,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"\S+/python\S* -m pip uninstall ": _act,
     r"\S+/python\S* ": LOOKS,
     r"(ba)?sh \S+\.run|\./Ascend-": "installers of the vendor are not simulated",
-    r"(cat|df|dmesg|du|find|fuser|getent|grep|ip|journalctl|ls|lspci|ps|ss|npu-smi) ": LOOKS,
+    r"(cat|df|dmesg|du|find|fuser|getent|grep|ip|journalctl|ls|lsmod|lspci|modinfo|ps|ss|uname|npu-smi) ": LOOKS,
     r"npu-smi$": LOOKS,
     r"timedatectl status": LOOKS,
     r"timedatectl ": "a simulated node has no service that keeps the time",

@@ -157,6 +157,19 @@ def test_an_own_file_is_changed_though_it_says_who_wrote_it() -> None:
     assert planned(host, "hccl.reserve-ports").obstacle is None
 
 
+def test_a_file_with_our_name_in_it_is_not_ours_for_that() -> None:
+    text = f"# Ansible managed\n# ports that npudoctor asked for\n{KEY} = 10050\n"
+    made = planned(node(files={"/etc/sysctl.conf": text}), "hccl.reserve-ports")
+    assert made.obstacle is not None
+    assert made.obstacle.owner == "Ansible"
+
+
+def test_a_remark_about_a_beginning_is_no_block_of_a_tool() -> None:
+    text = f"# Begin of the job's settings\n{LOGIN}# End of them\n"
+    made = planned(node(environ={"RANK": "3"}, files={"/root/.profile": text}), "env.profile")
+    assert (made.obstacle, len(made.steps)) == (None, 1)
+
+
 def test_a_managed_file_that_is_read_later_is_not_edited() -> None:
     text = f"# Ansible managed: do not edit\n{KEY} = 10050-10051\n"
     host = node(files={"/etc/sysctl.d/99-zabbix.conf": text})
