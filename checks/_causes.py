@@ -9,11 +9,11 @@ from npudoctor.facts.python.imports import ImportAttempt, first_line
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.sdk import Evidence
 
-NO_CANN = ("cann.installed", "cann.environment", "cann.nnal")
+NO_CANN = ("cann.installed", "cann.environment", "cann.libraries", "cann.nnal")
 WRONG_PACKAGES = ("python.version", "python.torch", "python.torch-npu", "python.pairing", "python.cann-pairing")
 BEHIND_AN_IMPORT = (
     *("npu.present", "container.devices", "container.driver-files", "driver.installed", "driver.access"),
-    *("driver.npu-smi", "driver.rebooted", "cann.libraries", "cann.driver", "cann.ops", "cann.single"),
+    *("driver.npu-smi", "driver.rebooted", "cann.driver", "cann.ops", "cann.single"),
     *("python.known-bad", "python.packages", "python.conflicts", "system.platform", "system.disk"),
 )
 """What may, but need not, keep torch_npu from being imported."""

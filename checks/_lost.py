@@ -11,6 +11,7 @@ from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import Evidence, Finding
 
+from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
@@ -28,7 +29,8 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
     missing = len(lost) * _per_address(info)
     if lost:
         yield from _not_started(lost, _without_a_row(info, nodes, missing), info)
-    yield from (_off_the_bus(chip, info) for chip in gone)
+    for group in by_fault(by_setting(gone, lambda chip: chip.npu_id), len({chip.npu_id for chip in info.npus})):
+        yield _off_the_bus([chip for chips in group for chip in chips], info)
     if nodes is not None and not nodes.slices:
         yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
 
@@ -48,6 +50,11 @@ def _per_address(info: NpuSmiInfo) -> int:
     return max(Counter(chip.bus_id for chip in info.npus).values(), default=1)
 
 
+def _per_card(info: NpuSmiInfo) -> int:
+    """The number of chips of an NPU."""
+    return max(Counter(chip.npu_id for chip in info.npus).values(), default=1)
+
+
 def _without_a_row(info: NpuSmiInfo, nodes: DeviceNodes | None, missing: int) -> list[int]:
     """The numbers of the chips that npu-smi does not show; none where that is not clear."""
     numbers = {_number(chip) for chip in info.npus}
@@ -63,7 +70,7 @@ def _subject(number: int, info: NpuSmiInfo) -> str | None:
     chips = {_number(chip): chip for chip in info.npus}
     if number in chips:
         return subject_of(chips[number], info.npus)
-    per_card = max(Counter(chip.npu_id for chip in info.npus).values(), default=1)
+    per_card = _per_card(info)
     if per_card == 1:
         return f"npu:{number}"
     card, place = divmod(number, per_card)
@@ -74,27 +81,34 @@ def _subject(number: int, info: NpuSmiInfo) -> str | None:
 
 
 def _not_started(lost: Sequence[PciCard], numbers: Sequence[int], info: NpuSmiInfo) -> Iterator[Finding]:
+    """For each NPU that npu-smi lacks, as far as it is clear which these are; three or more have one cause."""
     subjects = [subject for number in numbers if (subject := _subject(number, info))]
-    if len(lost) == 1 or len(subjects) != len(numbers):
-        for card in lost:
-            for subject in subjects if len(lost) == 1 and subjects else ["host"]:
-                yield _lost([card], subject)
+    if len(subjects) != len(numbers) or not subjects:
+        yield _lost(lost, ["host"])
         return
-    yield from (_lost(lost, subject) for subject in subjects or ["host"])
+    for group in _npus(subjects, info):
+        yield _lost(lost, group)
 
 
-def _lost(cards: Sequence[PciCard], subject: str) -> Finding:
-    slots = [card.slot for card in cards]
+def _npus(subjects: Sequence[str], info: NpuSmiInfo) -> list[list[str]]:
+    """The chips of each NPU together; all of them where three NPUs or more have one cause."""
+    npus = by_setting(subjects, lambda subject: subject.partition("/")[0])
+    groups = by_fault(npus, len({chip.npu_id for chip in info.npus}))
+    return [[chip for chips in group for chip in chips] for group in groups]
+
+
+def _lost(lost: Sequence[PciCard], subjects: Sequence[str]) -> Finding:
+    slots = [card.slot for card in lost]
     return messages.NOT_IN_NPU_SMI.finding(
-        subject=subject,
+        **on(subjects),
         slots=slots,
         count=len(slots),
         commands=(
-            f"dmesg | grep -i {' '.join(f'-e {card.slot}' for card in cards)} -e davinci -e devdrv",
-            *(f"lspci -vv -s {card.slot}" for card in cards),
+            f"dmesg | grep -i {' '.join(f'-e {card.slot}' for card in lost)} -e davinci -e devdrv",
+            *(f"lspci -vv -s {card.slot}" for card in lost),
         ),
         evidence=(
-            *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_described(card)) for card in cards),
+            *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_described(card)) for card in lost),
             Evidence(
                 source=TABLE,
                 expected=messages.ROW_WITH_BUS_ID.text(slots=[slot.upper() for slot in slots]),
@@ -111,16 +125,27 @@ def _described(card: PciCard) -> str:
     return messages.PCI_DEVICE_NEAR.text(device=card.device, driver=driver, node=card.numa_node)
 
 
-def _off_the_bus(chip: Chip, info: NpuSmiInfo) -> Finding:
-    slot = normal_address(chip.bus_id or "")
+def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
+    """Chips of one NPU share its slot, or its fate."""
+    npus = list(dict.fromkeys(chip.npu_id for chip in gone))
+    subjects = [subject_of(chip, info.npus) for chip in gone]
+    slots = list(dict.fromkeys(normal_address(chip.bus_id or "") for chip in gone))
     return messages.OFF_THE_BUS.finding(
-        subject=subject_of(chip, info.npus),
-        npu=chip.npu_id,
-        slot=slot,
-        commands=(f"dmesg | grep -i -e {slot} -e davinci -e AER", "lspci -nn -d 19e5:"),
-        evidence=(
-            Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=chip.npu_id, bus_id=chip.bus_id)),
-            Evidence(source=DEVICES, expected=slot, actual=messages.NONE.text()),
+        **on(subjects),
+        npu=npus[0] if len(npus) == 1 else ", ".join(map(str, npus)),
+        count=len(npus),
+        slot=", ".join(slots),
+        commands=(
+            f"dmesg | grep -i {' '.join(f'-e {slot}' for slot in slots)} -e davinci -e AER",
+            "lspci -nn -d 19e5:",
+        ),
+        evidence=tuple(
+            piece
+            for chip in gone
+            for piece in (
+                Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=chip.npu_id, bus_id=chip.bus_id)),
+                Evidence(source=DEVICES, expected=normal_address(chip.bus_id or ""), actual=messages.NONE.text()),
+            )
         ),
     )
 
@@ -150,9 +175,10 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
         return
     paths = [f"/dev/davinci{number}" for number in odd]
     message = messages.NODE_MISSING if fewer else messages.NODE_WITHOUT_CHIP
-    for subject in dict.fromkeys(_subject(number, info) or "host" for number in odd):
+    subjects = list(dict.fromkeys(_subject(number, info) or "host" for number in odd))
+    for group in [["host"]] if "host" in subjects else _npus(subjects, info):
         yield message.finding(
-            subject=subject,
+            **on(group),
             count=len(odd),
             chips=rows,
             nodes=there,

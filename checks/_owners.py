@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Container, Hashable, Iterable, Sequence
 
 from npudoctor.facts.network.ports import KernelPorts, PortRanges, Socket, Sockets
 from npudoctor.facts.node.chips import Chips
-from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container import Container as Box
 from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.node.launch import LaunchVariables, left_alone
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import record
 from npudoctor.sdk import Evidence, FixOffer, NotApplicable, Unavailable
@@ -22,7 +24,8 @@ _JOB_NAMES = ("python", "torchrun", "ray", "pt_main_thread")
 class Owner:
     """An owner of ports: `pid` is None where not visible, `of_live_job` where a job on the NPUs explains it.
 
-    `perhaps_of_job`: it resembles one, and the jobs on the NPUs are unknown.
+    `perhaps_of_job`: it resembles one, and the jobs on the NPUs are unknown. `others` are processes of its job that
+    hold some of the ports.
     """
 
     pid: int | None
@@ -31,8 +34,18 @@ class Owner:
     listens: bool
     of_live_job: bool
     perhaps_of_job: bool = False
+    others: tuple[Process, ...] = ()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that are visible here."""
+        return () if self.pid is None else (self.pid, *(other.pid for other in self.others))
 
     def __str__(self) -> str:
+        return messages.AND_OTHERS.text(owner=self._first, count=len(self.others)) if self.others else self._first
+
+    @property
+    def _first(self) -> str:
         if self.pid is None:
             return messages.HIDDEN_PROCESS.text()
         if self.process is None:
@@ -54,7 +67,7 @@ class Owner:
     @property
     def look(self) -> tuple[str, ...]:
         """The command that shows it."""
-        return (f"ps -o pid,ppid,user,lstart,args -p {self.pid}",) if self.pid is not None else ()
+        return (f"ps -o pid,ppid,user,lstart,args -p {','.join(map(str, self.pids))}",) if self.pids else ()
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -64,14 +77,17 @@ class Owner:
         )
 
 
-def release_of(process: Process | None, asker: Asker | None) -> FixOffer | None:
-    """The fix that ends a leftover process; None for one of another user, or one that could be mistaken for another."""
-    if process is None or asker is None or process.username != asker.user.name or process.create_time_s is None:
+def release_of(job: Sequence[Process | None], asker: Asker | None) -> FixOffer | None:
+    """The fix that ends leftover processes; None for those of another user, or that could be mistaken for others."""
+    if asker is None:
         return None
-    return FixOffer(id="npu.release", params={"pids": [process.pid]})
+    ours = [one for one in job if one and one.username == asker.user.name and one.create_time_s is not None]
+    if len(ours) < len(job) or not ours:
+        return None
+    return FixOffer(id="npu.release", params={"pids": [process.pid for process in ours]})
 
 
-def need_several(cards: Chips | None, container: Container | None) -> None:
+def need_several(cards: Chips | None, container: Box | None) -> None:
     """Raise where no job here can need HCCL's host ports; an unknown number of chips may."""
     if cards is None or cards.count > 1:
         return
@@ -85,23 +101,39 @@ def owners(
     processes: Processes | None,
     holders: CardHolders | None,
     sight: JobsInSight | None = None,
+    launched: LaunchVariables | None = None,
 ) -> list[Owner]:
-    """The owners of these sockets in the order of their ports, each with all that it holds."""
+    """The owners of these sockets in the order of their ports, each with all that it and its job hold."""
     unknown = holders is None and sight is not None and not sight.known
-    by_pid: dict[int | None, list[Socket]] = {}
+    alone = left_alone(holders, processes, launched) if holders is not None else frozenset()
+    by_job: dict[Hashable, list[Socket]] = {}
     for socket in sorted(held, key=lambda socket: socket.port):
-        by_pid.setdefault(socket.pid, []).append(socket)
-    return [
-        Owner(
-            pid=pid,
-            process=processes.get(pid) if processes else None,
-            ports=PortRanges.of(*((socket.port, socket.port) for socket in sockets)),
-            listens=any(socket.status == "LISTEN" for socket in sockets),
-            of_live_job=holders is not None and holders.in_service and _of_job(pid, processes, holders),
-            perhaps_of_job=unknown and _like_a_job(pid, processes),
+        by_job.setdefault(_job(socket.pid, processes, alone), []).append(socket)
+    found = []
+    for sockets in by_job.values():
+        pid, *others = dict.fromkeys(socket.pid for socket in sockets)
+        found.append(
+            Owner(
+                pid=pid,
+                process=processes.get(pid) if processes else None,
+                ports=PortRanges.of(*((socket.port, socket.port) for socket in sockets)),
+                listens=any(socket.status == "LISTEN" for socket in sockets),
+                of_live_job=holders is not None and holders.in_service and _of_job(pid, processes, holders),
+                perhaps_of_job=unknown and _like_a_job(pid, processes),
+                others=tuple(one for other in others if processes and (one := processes.get(other)) is not None),
+            )
         )
-        for pid, sockets in by_pid.items()
-    ]
+    return found
+
+
+def _job(pid: int | None, processes: Processes | None, alone: Container[int]) -> Hashable:
+    """What the processes of one job have in common: their launcher, or without one their command and user."""
+    process = processes.get(pid) if processes is not None else None
+    if processes is None or process is None:
+        return pid
+    if process.pid in alone:
+        return re.sub(r"[0-9]+", "", " ".join(process.cmdline)), process.username
+    return processes.job_of(process.pid)
 
 
 def tell_of_the_rest(doubtful: Sequence[Owner], sight: JobsInSight | None) -> None:

@@ -15,7 +15,7 @@ from npudoctor.facts.cann.settings import (
     missing_entries,
 )
 from npudoctor.facts.cann.startup_files import SourcingLine, StartupFiles
-from npudoctor.facts.cann.toolkits import Cann, CannInstall
+from npudoctor.facts.cann.toolkits import Cann, CannInstall, DeadLink
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
@@ -58,20 +58,27 @@ def toolkit_is_installed(
             ),
             evidence=(Evidence(source=install.info_path or install.root, expected=machine, actual=arch),),
         )
+    dead: dict[bool, list[DeadLink]] = {}
     for link in cann.dead_links:
         usual = link.path.rpartition("/")[2] in ("cann", "latest")
         used = any(f"{path}/".startswith(f"{link.path}/") for path in cann.named_in_vain.values())
         if used or (usual and link.path.startswith(_prefix(install))):
-            yield messages.BROKEN_LINK.finding(
-                severity=Severity.ERROR if used else None,
-                path=link.path,
-                target=link.target,
-                root=install.root,
-                remaining=title(install),
-                detail=messages.BROKEN_LINK_OF_JOB.text(remaining=title(install)) if used else None,
-                commands=(f"ln -sfn {install.root} {link.path}",),
-                evidence=(Evidence(source=link.path, expected=messages.A_CANN.text(), actual=f"-> {link.target}"),),
-            )
+            dead.setdefault(used, []).append(link)
+    for used, links in dead.items():
+        yield messages.BROKEN_LINK.finding(
+            severity=Severity.ERROR if used else None,
+            path=", ".join(link.path for link in links),
+            count=len(links),
+            target=", ".join(dict.fromkeys(link.target for link in links)),
+            root=install.root,
+            remaining=title(install),
+            detail=messages.BROKEN_LINK_OF_JOB.text(remaining=title(install)) if used else None,
+            commands=tuple(f"ln -sfn {install.root} {link.path}" for link in links),
+            evidence=tuple(
+                Evidence(source=link.path, expected=messages.A_CANN.text(), actual=f"-> {link.target}")
+                for link in links
+            ),
+        )
 
 
 def _prefix(install: CannInstall) -> str:
@@ -145,13 +152,14 @@ def environment_is_loaded(
     CANN finds its libraries, operators and compiler only through environment variables. A new shell, a service, cron
     and `docker exec` start without them unless a profile sources set_env.sh.
     """
-    for name, path in cann.named_in_vain.items():
-        yield _invalid_path(name, path, settings, startup)
+    opp, expected_opp = paths.entries.get("ASCEND_OPP_PATH", ()), settings.single.get("ASCEND_OPP_PATH")
+    invalid = dict(cann.named_in_vain)
+    if opp and expected_opp and not opp[0].there:
+        invalid.setdefault("ASCEND_OPP_PATH", opp[0].text)
+    if invalid:
+        yield _invalid_paths(invalid, settings, startup)
     if "ASCEND_HOME_PATH" in cann.named_in_vain:
         return
-    opp, expected_opp = paths.entries.get("ASCEND_OPP_PATH", ()), settings.single.get("ASCEND_OPP_PATH")
-    if opp and expected_opp and not opp[0].there:
-        yield _invalid_path("ASCEND_OPP_PATH", opp[0].text, settings, startup)
     unset = [name for name in settings.single if not environment.filled(name)]
     lacking = {name: entries for name in settings.lists if (entries := missing_entries(name, settings, paths, linker))}
     serious = [name for name in unset if name in _NEEDED_SINGLE]
@@ -172,16 +180,18 @@ def environment_is_loaded(
         )
 
 
-def _invalid_path(name: str, path: str, settings: CannSettings, startup: StartupFiles | None) -> Finding:
+def _invalid_paths(invalid: Mapping[str, str], settings: CannSettings, startup: StartupFiles | None) -> Finding:
+    """The variables of a CANN that is gone; all of them were set by its set_env.sh."""
     gone = startup.gone if startup is not None else ()
     return messages.INVALID_PATH.finding(
-        variable=name,
-        path=path,
+        variable=", ".join(invalid),
+        count=len(invalid),
+        path=", ".join(dict.fromkeys(invalid.values())),
         installed=title(settings.install),
         hint=_replace_line(gone, settings),
         commands=(*_replacing(gone, settings), *((f"source {settings.script}",) if settings.script else ())),
         evidence=(
-            Evidence(source=name, expected=settings.install.names[0], actual=path),
+            *(Evidence(source=name, expected=settings.install.names[0], actual=path) for name, path in invalid.items()),
             *(Evidence(source=str(line), actual=f"source {line.script}") for line in gone[:_SHOWN_LINES]),
         ),
         fix=FixOffer(id="env.profile"),

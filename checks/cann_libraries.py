@@ -9,8 +9,11 @@ from npudoctor.facts.cann.settings import CannSettings
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.records import replace
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
+from ._causes import as_evidence
 from ._packages import explained
 from .messages import cann as messages
 
@@ -19,13 +22,25 @@ _SHOWN = 4
 
 @check("cann.libraries", profile="standard", after=("cann.installed", "cann.environment"), requires=(SoftwareStack,))
 def libraries_can_be_loaded(
-    cann: Cann, libraries: CannLibraries, settings: CannSettings | None, environment: JobEnvironment
+    cann: Cann,
+    libraries: CannLibraries,
+    settings: CannSettings | None,
+    environment: JobEnvironment,
+    imported: TorchNpuImport | None,
 ) -> Iterator[Finding]:
     """CANN libraries loadable and of one CANN.
 
     torch_npu is linked against them. Its import fails with a missing or damaged library, or with symbols that a library
     of another release lacks.
     """
+    failure = tuple(as_evidence(imported.attempt if imported is not None else None))
+    for finding in _problems(cann, libraries, settings, environment):
+        yield replace(finding, evidence=(*finding.evidence, *failure))
+
+
+def _problems(
+    cann: Cann, libraries: CannLibraries, settings: CannSettings | None, environment: JobEnvironment
+) -> Iterator[Finding]:
     install = cann.chosen
     script = settings.script if settings is not None else None
     if libraries.stubs:

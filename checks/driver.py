@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
@@ -14,6 +15,7 @@ from npudoctor.facts.node.context import CardPresence, DriverStack
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
+from npudoctor.facts.python.in_sight import UNDECIDED, DevicesInSight
 from npudoctor.facts.system.platform import Platform
 from npudoctor.sdk import (
     HEALTH,
@@ -48,12 +50,18 @@ _PITFALLS = {
 }
 
 
-@check("driver.npu-smi", after=("npu.present", "container.devices", "driver.installed"), thresholds=(SLOW,))
+@check(
+    "driver.npu-smi",
+    after=("npu.present", "container.devices", "driver.installed"),
+    thresholds=(SLOW,),
+    explained_by=("driver.rebooted",),
+)
 def npu_smi_answers(
     answer: NpuSmiAnswer,
     access: DeviceAccess | None,
     container: Container | None,
     mounts: ContainerMounts | None,
+    sight: DevicesInSight | None,
     options: Options,
 ) -> Iterator[Finding]:
     """npu-smi installed and responding.
@@ -62,7 +70,8 @@ def npu_smi_answers(
     """
     reason = answer.reason or messages.SMI_NO_TABLE.text()
     if stopped_by_access(answer, access):
-        raise Unavailable(messages.SMI_NO_ACCESS.text(reason=reason), blocked_by="driver.access")
+        said = messages.SMI_NO_ACCESS if access is not None and access.denied else messages.SMI_NO_NODE
+        raise Unavailable(said.text(reason=reason), blocked_by="driver.access")
     if mounts is not None and mounts.lack_libraries and answer.failure and answer.failure.cause == "library_missing":
         raise Unavailable(reason, blocked_by="container.driver-files")
     if answer.because is Because.TIMED_OUT and answer.info is None and not answer.timed_out:
@@ -87,9 +96,10 @@ def npu_smi_answers(
                     actual=messages.NO_ANSWER.text(seconds=answer.seconds),
                 ),
             ),
+            symptom=True,
         )
     elif answer.info is None:
-        yield _failing(answer, reason, container)
+        yield _failing(answer, reason, container, sight)
     elif answer.seconds > SLOW.of(options):
         yield messages.SMI_SLOW.finding(
             seconds=answer.seconds,
@@ -135,7 +145,7 @@ def _missing(container: Container | None, mounts: ContainerMounts | None) -> Fin
     )
 
 
-def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None) -> Finding:
+def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None, sight: DevicesInSight | None) -> Finding:
     failure = answer.failure
     code = knowledge.errors().code(failure.ret) if failure and failure.ret is not None else None
     hint = None
@@ -148,21 +158,27 @@ def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None) -> 
             commands = ()
         commands = (*commands, "ls -l /dev/davinci*")
     source = f"{answer.path or 'npu-smi'} info"
-    evidence = (Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line),)
+    evidence = [Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line)]
     pitfall = _PITFALLS.get(failure.cause if failure else "", "P009" if container else "P031")
+    common: dict[str, Any] = {"hint": hint, "commands": commands, "pitfall": pitfall, "symptom": True}
     if failure is None or code is None:
-        return messages.SMI_FAILED.finding(
-            reason=reason, hint=hint, commands=commands, evidence=evidence, pitfall=pitfall
-        )
+        return messages.SMI_FAILED.finding(reason=reason, evidence=tuple(evidence), **common)
+    severity, detail = Severity(code.severity), None
+    if failure.ret in UNDECIDED:
+        detail = messages.NPU_MAY_WORK.text()
+        if sight is not None:
+            expected = messages.A_DEVICE.text()
+            actual = messages.DEVICES_SEEN.text(count=sight.count)
+            evidence.append(Evidence(source="torch.npu.device_count()", expected=expected, actual=actual))
+            severity = Severity.WARNING if sight.count else Severity.ERROR
+            detail = (messages.NPU_WORKS if sight.count else messages.NPU_DOES_NOT_WORK).text(count=sight.count)
     return messages.SMI_ERROR_CODE.finding(
-        severity=Severity(code.severity),
+        severity=severity,
         ret=failure.ret,
         meaning=code.meaning,
-        detail=messages.NPU_MAY_WORK.text() if code.severity == "warning" else None,
-        hint=hint,
-        commands=commands,
-        evidence=evidence,
-        pitfall=pitfall,
+        detail=detail,
+        evidence=tuple(evidence),
+        **common,
     )
 
 
@@ -286,7 +302,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
     fix="driver.grant-access",
 )
 def device_nodes_are_accessible(
-    access: DeviceAccess, record: InstallRecord | None, container: Container | None
+    access: DeviceAccess, record: InstallRecord | None, container: Container | None, answer: NpuSmiAnswer | None
 ) -> Iterator[Finding]:
     """NPU device nodes accessible to this user.
 
@@ -294,17 +310,30 @@ def device_nodes_are_accessible(
     finds no NPU.
     """
     if access.denied:
-        yield _denied(access, record, container)
+        yield _denied(access, record, container, answer)
     elif access.missing and container is None:
         yield messages.NODE_MISSING.finding(
             paths=access.missing,
             count=len(access.missing),
             commands=("lsmod | grep drv_", KERNEL_LOG),
-            evidence=(Evidence(source="/dev", expected=", ".join(access.missing), actual="not found"),),
+            evidence=(
+                Evidence(source="/dev", expected=", ".join(access.missing), actual="not found"),
+                *_complaint(answer, access),
+            ),
+            pitfall="P009" if container is not None else None,
         )
 
 
-def _denied(access: DeviceAccess, record: InstallRecord | None, container: Container | None) -> Finding:
+def _complaint(answer: NpuSmiAnswer | None, access: DeviceAccess) -> Iterator[Evidence]:
+    """What npu-smi says of the nodes that it cannot open."""
+    if answer is not None and stopped_by_access(answer, access):
+        source = f"{answer.path or 'npu-smi'} info"
+        yield Evidence(source=source, expected=messages.CHIP_TABLE.text(), actual=answer.last_line)
+
+
+def _denied(
+    access: DeviceAccess, record: InstallRecord | None, container: Container | None, answer: NpuSmiAnswer | None
+) -> Finding:
     user, first = access.user, access.denied[0]
     group = access.group or (str(access.gid) if access.gid is not None else messages.GROUP_OF_THE_NODES.text())
     mode = messages.NOT_READABLE.text()
@@ -316,6 +345,9 @@ def _denied(access: DeviceAccess, record: InstallRecord | None, container: Conta
     ]
     if record is not None and record.install_for_all == "no":
         evidence.append(Evidence(source=RECORD, actual="Driver_Install_For_All=no"))
+    if access.missing:
+        evidence.append(Evidence(source="/dev", expected=", ".join(access.missing), actual="not found"))
+    evidence += _complaint(answer, access)
     hint = None
     commands: tuple[str, ...] = (f"usermod -aG {group} {user.name}  # as root",)
     if access.is_member:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from npudoctor.facts.driver.install import DriverInstall, LoadedModules
 from npudoctor.facts.driver.next_boot import MODULES, NextBoot
@@ -16,6 +16,7 @@ from npudoctor.facts.versions import DriverVersion
 from npudoctor.records import record
 from npudoctor.sdk import Evidence, Finding, Message, NotApplicable, ParseError, Severity, Unavailable, check
 
+from ._together import by_fault, on
 from .messages import driver as messages
 
 _SHOWN = 4
@@ -200,7 +201,11 @@ KINDS = (
 
 
 @check(
-    "driver.kernel-log", profile="standard", after=("container.devices", "driver.installed"), requires=(DriverStack,)
+    "driver.kernel-log",
+    profile="standard",
+    after=("container.devices", "driver.installed"),
+    requires=(DriverStack,),
+    explained_by=("npu.count", "npu.health", "npu.pcie", "npu.ecc", "npu.topology"),
 )
 def kernel_log_shows_no_fault(log: KernelLog, cards: Chips | None) -> Iterator[Finding]:
     """No NPU fault in the kernel log in the last 7 days.
@@ -215,11 +220,30 @@ def kernel_log_shows_no_fault(log: KernelLog, cards: Chips | None) -> Iterator[F
             if kind.matches(message):
                 of_kind.setdefault(kind, []).append(line)
                 break
+    by_npu: dict[str, list[tuple[Kind, str]]] = {}
     for kind, lines in of_kind.items():
-        named = {subject for line in lines for slot, subject in slots.items() if slot and slot in line.lower()}
-        numbered = {subject for line in lines if (subject := _numbered(_message(line), cards))}
-        found = named or numbered
-        yield _found(kind, lines, next(iter(found)) if len(found) == 1 else "host")
+        nobody: list[str] = []
+        for line in lines:
+            subject = _subject(line, slots, cards)
+            if subject is None:
+                nobody.append(line)
+            else:
+                by_npu.setdefault(subject, []).append((kind, line))
+        if nobody:
+            yield _found(kind, nobody, ["host"])
+    # What the log says of one NPU, its heartbeat, its links and its reset, is one fault: the most severe kind names it.
+    faults = [(subject, min((kind for kind, _ in told), key=KINDS.index), told) for subject, told in by_npu.items()]
+    for group in by_fault(sorted(faults, key=lambda one: one[0]), len(set(slots.values())), lambda one: one[1]):
+        lines = [line for _, _, told in group for _, line in told]
+        yield _found(group[0][1], lines, [subject for subject, _, _ in group])
+
+
+def _subject(line: str, slots: Mapping[str, str], cards: Chips | None) -> str | None:
+    """The NPU that a line is about; None where it names none, or several."""
+    named = {subject for slot, subject in slots.items() if slot and slot in line.lower()}
+    numbered = _numbered(_message(line), cards)
+    found = named or ({numbered} if numbered else set())
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _message(line: str) -> str:
@@ -235,14 +259,24 @@ def _numbered(line: str, cards: Chips | None) -> str | None:
     return subject if subject in known else None
 
 
-def _found(kind: Kind, lines: Sequence[str], subject: str) -> Finding:
+_ENDED = r"(?:reset|recover\w{0,8}).{0,60}\b(?:end|ended|done|finish\w{0,3}|complete\w{0,2}|success\w{0,5})\b"
+
+
+def _events(lines: Sequence[str]) -> int:
+    """How often it happened: the end of a reset is no event of its own, and lines of the same second are one."""
+    begun = [line for line in lines if not re.search(_ENDED, _message(line).lower())]
+    return len({line.partition(" kernel: ")[0] if " kernel: " in line else line for line in begun or lines[:1]})
+
+
+def _found(kind: Kind, lines: Sequence[str], subjects: Sequence[str]) -> Finding:
     return kind.message.finding(
-        subject=subject,
-        count=len(lines),
+        **on(subjects),
+        count=_events(lines),
         days=DAYS,
         commands=(f"{' '.join(COMMAND)} | grep -i -e davinci -e devdrv -e hccs -e AER -e 'hardware error'",),
         evidence=tuple(
             Evidence(source=" ".join(COMMAND), expected=messages.NO_SUCH_LINE.text(), actual=line.strip()[:240])
             for line in lines[-_SHOWN:]
         ),
+        symptom=list(subjects) != ["host"],
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.startup_files import StartupFiles
+from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips
@@ -16,6 +17,7 @@ from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
 from npudoctor.facts.node.job_variables import belongs_to_a_job
+from npudoctor.facts.node.launch import LaunchVariables
 from npudoctor.facts.system.processes import Processes
 from npudoctor.knowledge.tables.environment import Conflict, Variable
 from npudoctor.knowledge.values import Kind, Rule
@@ -31,7 +33,11 @@ MASTER_PORT = "MASTER_PORT"
 
 @check("env.values", requires=(SoftwareStack,), fix="env.profile")
 def values_are_legal(
-    environment: JobEnvironment, paths: NamedPaths | None, cards: Chips | None, startup: StartupFiles | None
+    environment: JobEnvironment,
+    paths: NamedPaths | None,
+    cards: Chips | None,
+    cann: Cann | None,
+    startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """Environment variables valid.
 
@@ -45,13 +51,19 @@ def values_are_legal(
             continue
         problem = variable.problem(value, family=family)
         rule = variable.rule_for(family)
-        if problem is None and rule is not None and paths is not None:
+        if problem is None and rule is not None and paths is not None and not _of_missing_cann(value, cann):
             problem = _path_problem(rule, value, paths)
         if problem is not None:
             yield naming_lines(_invalid(variable, value, problem), startup, environment, variable.name)
     for conflict in known.conflicts_in(environment, family=family):
         there = [name for name in conflict.names if name in environment]
         yield naming_lines(_conflicting(conflict, environment), startup, environment, *there)
+
+
+def _of_missing_cann(value: str, cann: Cann | None) -> bool:
+    """Whether a path is in a CANN that is gone, which other checks report with the variables that name it."""
+    gone = [*cann.named_in_vain.values(), *(link.path for link in cann.dead_links)] if cann is not None else []
+    return any(f"{part.strip()}/".startswith(f"{root.rstrip('/')}/") for part in value.split(":") for root in gone)
 
 
 def _invalid(variable: Variable, value: str, problem: str) -> Finding:
@@ -215,29 +227,46 @@ def no_debugging_is_left_on(environment: JobEnvironment) -> Iterator[Finding]:
 
     They are valid, and make a job several times slower or fill the disk with logs.
     """
+    found: list[tuple[Variable, str, str]] = []
     for variable in knowledge.environment().variables:
         value = (environment.filled(variable.name) or "").strip()
         if value in variable.slow:
-            yield _leftover(variable, value, Severity(variable.severity))
+            found.append((variable, value, variable.symptom or variable.meaning))
         elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"\b(\w+)=[01]\b", value)):
-            yield _leftover(variable, value, Severity.WARNING, messages.LOUD_MODULES.text(modules=loud))
+            found.append((variable, value, messages.LOUD_MODULES.text(modules=loud)))
+    if found:
+        yield _leftovers(found)
 
 
-def _leftover(variable: Variable, value: str, severity: Severity, effect: str | None = None) -> Finding:
-    detail = None
-    if variable.default:
-        detail = messages.MEANING_AND_DEFAULT.text(meaning=variable.meaning, default=variable.default)
-    return messages.SLOW.finding(
-        name=variable.name,
-        value=value,
-        effect=effect or variable.symptom or variable.meaning,
-        severity=severity,
-        detail=detail,
-        commands=(f"unset {variable.name}",),
-        evidence=(Evidence(source=variable.name, expected=variable.default, actual=value),),
-        fix=FixOffer(id=PROFILE, params={"unset": [variable.name]}),
-        pitfall=variable.pitfall,
-        links=_links(variable.sources),
+def _leftovers(found: Sequence[tuple[Variable, str, str]]) -> Finding:
+    """All of them: who looked for a fault has set them together."""
+    names = [variable.name for variable, _, _ in found]
+    severities = [
+        Severity.WARNING if variable.name == "ASCEND_MODULE_LOG_LEVEL" else Severity(variable.severity)
+        for variable, _, _ in found
+    ]
+    first = max(range(len(found)), key=lambda place: severities[place].rank)
+    details = [
+        messages.MEANING_AND_DEFAULT.text(meaning=variable.meaning, default=variable.default)
+        for variable, _, _ in found
+        if variable.default
+    ]
+    common: dict[str, Any] = {
+        "severity": max(severities),
+        "commands": (f"unset {' '.join(names)}",),
+        "evidence": tuple(Evidence(source=one.name, expected=one.default, actual=value) for one, value, _ in found),
+        "fix": FixOffer(id=PROFILE, params={"unset": names}),
+        "pitfall": found[first][0].pitfall,
+        "links": tuple(dict.fromkeys(link for variable, _, _ in found for link in _links(variable.sources))),
+    }
+    if len(found) == 1:
+        _, value, effect = found[0]
+        detail = details[0] if details else None
+        return messages.SLOW.finding(name=names[0], value=value, effect=effect, detail=detail, **common)
+    return messages.SEVERAL_SLOW.finding(
+        settings=[f"{name}={value}" for name, (_, value, _) in zip(names, found, strict=True)],
+        effects="\n".join(f"{name}: {effect}" for name, (_, _, effect) in zip(names, found, strict=True)),
+        **common,
     )
 
 
@@ -250,6 +279,7 @@ def master_port_is_free(
     processes: Processes | None,
     holders: CardHolders | None,
     sight: JobsInSight | None,
+    launched: LaunchVariables | None,
     options: Options,
 ) -> Iterator[Finding]:
     """MASTER_PORT free and outside HCCL's ports.
@@ -277,7 +307,7 @@ def master_port_is_free(
     if cluster is not None and cluster.several and cluster.evidence and cluster.evidence[0] == "MASTER_ADDR":
         return
     sight = None if options.expect_idle else sight
-    taken = owners(sockets.holding(PortRanges.of((port, port))), processes, holders, sight)
+    taken = owners(sockets.holding(PortRanges.of((port, port))), processes, holders, sight, launched)
     for owner in taken:
         if not owner.perhaps_of_job:
             yield _taken(owner, port, text is None, free)

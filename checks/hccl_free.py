@@ -12,6 +12,7 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
 from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
+from npudoctor.facts.node.launch import LaunchVariables
 from npudoctor.facts.system.processes import Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Severity, check
 
@@ -19,7 +20,13 @@ from ._owners import Owner, free_base, need_several, owners, release_of, tell_of
 from .messages import hccl as messages
 
 
-@check("hccl.ports-free", tags=(PREFLIGHT,), requires=(DriverStack,), after=("hccl.base-port",), fix="npu.release")
+@check(
+    "hccl.ports-free",
+    tags=(PREFLIGHT,),
+    requires=(DriverStack,),
+    after=("hccl.base-port",),
+    fix="npu.release",
+)
 def ports_are_free(
     sockets: Sockets,
     ports: HcclPorts,
@@ -30,6 +37,7 @@ def ports_are_free(
     container: Container | None,
     sight: JobsInSight | None,
     asker: Asker | None,
+    launched: LaunchVariables | None,
     options: Options,
 ) -> Iterator[Finding]:
     """HCCL host ports free.
@@ -39,7 +47,7 @@ def ports_are_free(
     need_several(cards, container)
     base = free_base(sockets, kernel, ports.possible, knowledge.hccl().ports.full_count)
     sight = None if options.expect_idle else sight
-    taken = owners(sockets.holding(ports.certain), processes, holders, sight)
+    taken = owners(sockets.holding(ports.certain), processes, holders, sight, launched)
     for owner in taken:
         if not owner.perhaps_of_job:
             yield _taken(owner, ports, base, Severity.ERROR, asker)
@@ -73,6 +81,6 @@ def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity,
             ),
             *owner.evidence,
         ),
-        fix=release_of(owner.process, asker) if orphan and not owner.of_live_job else None,
+        fix=release_of([owner.process, *owner.others], asker) if orphan and not owner.of_live_job else None,
         of_live_job=owner.of_live_job,
     )

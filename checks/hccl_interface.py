@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from npudoctor.facts.cann.startup_files import StartupFiles
@@ -14,6 +14,7 @@ from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.sdk import Evidence, Finding, FixOffer, Message, ParseError, Severity, Unavailable, check
 
 from ._setting_lines import naming_lines
+from ._together import by_setting
 from .messages import hccl as messages
 
 OTHERS = {"GLOO_SOCKET_IFNAME": Severity.ERROR, "TP_SOCKET_IFNAME": Severity.WARNING}
@@ -38,19 +39,95 @@ def interface_is_usable(
     address, rule = environment.filled(IF_IP), environment.filled(IFNAME)
     choice = chosen(environment, interfaces)
     several = cluster is not None and cluster.several
+    beside = _alike(environment)
+    named: list[Finding] = []
+    explained: list[str] = []
     if address is not None:
-        for found in _by_address(address, choice, interfaces, several):
+        named = list(_by_address(address, choice, interfaces, several))
+        if choice is not None and not _any_wrong(named):
+            named += list(_off_the_way([IF_IP], address, choice, interfaces, cluster, routes))
+        for found in named:
             yield naming_lines(found, startup, environment, IF_IP)
         if rule is not None:
             evidence = (Evidence(source=IFNAME, actual=rule),)
             yield messages.NAME_OVERRIDDEN.finding(name=IFNAME, value=rule, other=IF_IP, evidence=evidence)
     elif rule is not None:
-        yield from _by_rule(rule, choice, interfaces, several)
+        same = [name for names in beside if _plain(environment[names[0]]) == _plain(rule) for name in names]
+        named = list(_by_rule([IFNAME, *same], rule, choice, interfaces, several))
+        if choice is not None and not _any_wrong(named):
+            named += list(_off_the_way([IFNAME, *same], rule, choice, interfaces, cluster, routes))
+        yield from named
+        explained = same if _any_wrong(named) else []
     else:
-        yield from _by_default(choice, candidates(interfaces, family_of(environment)), interfaces, cluster, routes)
-    for name, severity in OTHERS.items():
-        if value := environment.filled(name):
-            yield from _beside(name, value, choice, interfaces, severity, several)
+        named = list(_by_default(choice, candidates(interfaces, family_of(environment)), interfaces, cluster, routes))
+        yield from named
+    # What HCCL should use is then not what it does use: the others are compared with the way to the other nodes.
+    if several and cluster is not None and any(one.code in _NOT_ON_THE_WAY for one in named):
+        route = _route(cluster, interfaces, routes)
+        leading = interfaces.named(route) if route else None
+        choice = Choice(leading, leading.addresses[0].ip) if leading is not None and leading.addresses else None
+    for names in beside:
+        if names[0] not in explained:
+            yield from _beside(names, environment[names[0]], choice, interfaces, several)
+
+
+def _any_wrong(findings: Iterable[Finding]) -> bool:
+    return any(one.severity > Severity.INFO for one in findings)
+
+
+def _plain(text: str) -> frozenset[str]:
+    """The names of interfaces in a value, without the signs that HCCL alone knows."""
+    return frozenset(part.strip() for part in text.strip().lstrip("=^").split(",") if part.strip())
+
+
+def _alike(environment: JobEnvironment) -> list[list[str]]:
+    """The variables of gloo and tensorpipe that are set, those with one value together."""
+    return by_setting((name for name in OTHERS if environment.filled(name)), lambda name: environment[name])
+
+
+_NOT_ON_THE_WAY = ("hccl.interface/named-other-route", "hccl.interface/other-route", "hccl.interface/no-route")
+
+
+def _off_the_way(
+    names: list[str],
+    value: str,
+    choice: Choice,
+    interfaces: Interfaces,
+    cluster: Cluster | None,
+    routes: Routes | None,
+) -> Iterator[Finding]:
+    """A named interface that is up, and does not lead to the node where the ranks meet."""
+    if cluster is None or not cluster.several or cluster.master is None or choice.interface.loopback:
+        return
+    route = _route(cluster, interfaces, routes)
+    if route == choice.interface.name or (route is None and not choice.interface.virtual):
+        return
+    better = [one for one in candidates(interfaces) if one.name == route]
+    source, stated = cluster.evidence or (messages.JOB.text(), messages.SEVERAL_NODES.text())
+    yield messages.NAMED_OTHER_ROUTE.finding(
+        names=names,
+        value=value,
+        count=len(names),
+        interface=choice.interface.name,
+        address=choice.address,
+        master=cluster.master,
+        route=route or messages.NONE.text(),
+        source=source,
+        stated=stated,
+        severity=Severity.ERROR if choice.interface.virtual else None,
+        commands=(f"ip route get {cluster.master}", *_exports(better), f"unset {' '.join(names)}"),
+        evidence=(
+            *(Evidence(source=name, expected=route, actual=value) for name in names),
+            Evidence(source=source, actual=stated),
+            _listing(interfaces),
+        ),
+        fix=FixOffer(id="env.profile", params={"set": _setting(names, better[0])}) if better else None,
+    )
+
+
+def _setting(names: Iterable[str], interface: Interface) -> dict[str, str]:
+    """The values that name an interface; HCCL's first = asks for the whole name."""
+    return {name: f"={interface.name}" if name == IFNAME else interface.name for name in names}
 
 
 def _listing(interfaces: Interfaces) -> Evidence:
@@ -66,13 +143,15 @@ def _names(interfaces: Iterable[Interface]) -> list[str]:
     return [one.name for one in interfaces]
 
 
-def _wrong(message: Message, name: str, value: str, expected: str, present: Interfaces, /, **more: Any) -> Finding:
+def _wrong(
+    message: Message, names: Sequence[str], value: str, expected: str, present: Interfaces, /, **more: Any
+) -> Finding:
     return message.finding(
-        name=name,
+        name=", ".join(names),
         value=value,
-        commands=("ip -brief address", *_exports(candidates(present)[:1]), f"unset {name}"),
-        evidence=(Evidence(source=name, expected=expected, actual=value), _listing(present)),
-        fix=FixOffer(id="env.profile", params={"unset": [name]}),
+        commands=("ip -brief address", *_exports(candidates(present)[:1]), f"unset {' '.join(names)}"),
+        evidence=(*(Evidence(source=name, expected=expected, actual=value) for name in names), _listing(present)),
+        fix=FixOffer(id="env.profile", params={"unset": list(names)}),
         **more,
     )
 
@@ -86,21 +165,21 @@ def _exports(interfaces: Iterable[Interface]) -> list[str]:
 
 def _by_address(text: str, choice: Choice | None, interfaces: Interfaces, several: bool) -> Iterator[Finding]:
     if parse_address(text) is None:
-        yield _wrong(messages.ADDRESS_INVALID, IF_IP, text, messages.OWN_ADDRESS.text(), interfaces)
+        yield _wrong(messages.ADDRESS_INVALID, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
     elif choice is None:
-        yield _wrong(messages.ADDRESS_ELSEWHERE, IF_IP, text, messages.OWN_ADDRESS.text(), interfaces)
+        yield _wrong(messages.ADDRESS_ELSEWHERE, [IF_IP], text, messages.OWN_ADDRESS.text(), interfaces)
     elif not choice.interface.up:
         up = messages.ADDRESS_THAT_IS_UP.text()
-        yield _wrong(messages.ADDRESS_DOWN, IF_IP, text, up, interfaces, interface=choice.interface.name)
+        yield _wrong(messages.ADDRESS_DOWN, [IF_IP], text, up, interfaces, interface=choice.interface.name)
     elif choice.address.is_loopback:
-        yield _loopback(IF_IP, text, choice, interfaces, several)
+        yield _loopback([IF_IP], text, choice, interfaces, several)
 
 
-def _loopback(name: str, text: str, choice: Choice, interfaces: Interfaces, several: bool) -> Finding:
+def _loopback(names: Sequence[str], text: str, choice: Choice, interfaces: Interfaces, several: bool) -> Finding:
     """The ranks of one node may meet on it; other nodes cannot reach it."""
     return _wrong(
         messages.LOOPBACK,
-        name,
+        names,
         text,
         messages.INTERFACE_TO_OTHERS.text(),
         interfaces,
@@ -110,23 +189,25 @@ def _loopback(name: str, text: str, choice: Choice, interfaces: Interfaces, seve
     )
 
 
-def _by_rule(text: str, choice: Choice | None, interfaces: Interfaces, several: bool) -> Iterator[Finding]:
+def _by_rule(
+    names: Sequence[str], text: str, choice: Choice | None, interfaces: Interfaces, several: bool
+) -> Iterator[Finding]:
     try:
         rule = NameRule.parse(text)
     except ParseError:
-        yield _wrong(messages.NAME_INVALID, IFNAME, text, messages.INTERFACE_NAMES.text(), interfaces)
+        yield _wrong(messages.NAME_INVALID, names, text, messages.INTERFACE_NAMES.text(), interfaces)
         return
     if text != text.strip():
-        yield _wrong(messages.NAME_WITH_BLANK, IFNAME, repr(text), repr(text.strip()), interfaces)
+        yield _wrong(messages.NAME_WITH_BLANK, [IFNAME], repr(text), repr(text.strip()), interfaces)
         return
     taken = [one for one in interfaces.interfaces if rule.takes(one.name)]
     if choice is None and taken:
         up = messages.INTERFACE_THAT_IS_UP.text()
-        yield _wrong(messages.NAME_DOWN, IFNAME, text, up, interfaces, interfaces=_names(taken))
+        yield _wrong(messages.NAME_DOWN, names, text, up, interfaces, interfaces=_names(taken))
     elif choice is None:
-        yield _wrong(messages.NAME_ELSEWHERE, IFNAME, text, messages.INTERFACE_THAT_IS_UP.text(), interfaces)
+        yield _wrong(messages.NAME_ELSEWHERE, names, text, messages.INTERFACE_THAT_IS_UP.text(), interfaces)
     elif choice.interface.loopback and (rule.inverted or several or not text.strip("=, ").startswith("lo")):
-        yield _loopback(IFNAME, text, choice, interfaces, several)
+        yield _loopback(names, text, choice, interfaces, several)
     else:
         usable = [one for one in taken if one.up and one.addresses]
         if len(usable) > 1 and not rule.inverted:
@@ -198,9 +279,10 @@ def _wrong_route(
 
 
 def _beside(
-    name: str, text: str, choice: Choice | None, interfaces: Interfaces, severity: Severity, several: bool
+    names: Sequence[str], text: str, choice: Choice | None, interfaces: Interfaces, several: bool
 ) -> Iterator[Finding]:
     """What gloo or tensorpipe uses: every name of the list must be an interface here, and agree with HCCL's."""
+    name, severity = ", ".join(names), max(OTHERS[one] for one in names)
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     found = {part: interfaces.named(part) for part in wanted}
     bad = [part for part, one in found.items() if one is None or not one.up or not one.addresses]
@@ -209,9 +291,15 @@ def _beside(
         "name": name,
         "value": text,
         "severity": severity,
-        "commands": (f"export {name}={choice.interface.name}" if choice else "ip -brief address", f"unset {name}"),
-        "evidence": (Evidence(source=name, expected=expected, actual=text), _listing(interfaces)),
-        "fix": FixOffer(id="env.profile", params={"unset": [name]}),
+        "commands": (
+            *((f"export {one}={choice.interface.name}" for one in names) if choice else ("ip -brief address",)),
+            f"unset {' '.join(names)}",
+        ),
+        "evidence": (
+            *(Evidence(source=one, expected=expected, actual=text) for one in names),
+            _listing(interfaces),
+        ),
+        "fix": FixOffer(id="env.profile", params={"unset": list(names)}),
     }
     absent = next((part for part in bad if found[part] is None), None)
     if not wanted:
@@ -228,6 +316,6 @@ def _beside(
             value=text,
             interface=choice.interface.name,
             severity=None if several else Severity.INFO,
-            commands=(f"export {name}={choice.interface.name}",) if several else (),
-            evidence=(Evidence(source=name, expected=choice.interface.name, actual=text),),
+            commands=tuple(f"export {one}={choice.interface.name}" for one in names) if several else (),
+            evidence=tuple(Evidence(source=one, expected=choice.interface.name, actual=text) for one in names),
         )

@@ -18,9 +18,11 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
+from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources
+from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
@@ -119,14 +121,20 @@ def every_chip_is_healthy(
     if info.npus and all(chip.health is None for chip in info.npus):
         raise Unavailable(messages.HEALTH_NOT_SHOWN.text(), because=Because.FAILED)
     families = {card.subject: card.family for card in cards.chips} if cards else {}
+    single_node = not (cluster and cluster.several)
+    found = []
     for chip in info.npus:
         subject = subject_of(chip, info.npus)
         if chip.says_ok:
             if _is_silent(chip, info.npus):
-                yield _silent(chip, subject, info.npus)
+                found.append(_silent(chip, subject, info.npus))
             continue
         page = pages.by_subject.get(subject) if pages else None
-        yield _unhealthy(chip, subject, page, families.get(subject), single_node=not (cluster and cluster.several))
+        found.append(_unhealthy(chip, subject, page, families.get(subject), single_node=single_node))
+    if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
+        yield replace(found[0], **on([one.subject for one in found]))
+    else:
+        yield from found
 
 
 def _total(chip: Chip) -> int | None:
@@ -247,51 +255,79 @@ def chips_are_cool(
     peers: dict[bool, list[int]] = {True: [], False: []}
     for chip, celsius in measured:
         peers[_is_busy(chip, holders)].append(celsius)
+    hot: list[tuple[Message, Chip, int]] = []
     for chip, celsius in measured:
         alike = peers[_is_busy(chip, holders)]
         usual = sorted(alike)[(len(alike) - 1) // 2]
         if celsius >= warn:
-            message, limit = (messages.HOT_CHIP, fail) if celsius >= fail else (messages.WARM_CHIP, warn)
-            expected = messages.BELOW_OWN_LIMIT.text(limit=limit)
-            yield _hot(message, chip, info.npus, celsius, expected, limit=limit)
+            hot.append((messages.HOT_CHIP if celsius >= fail else messages.WARM_CHIP, chip, celsius))
         elif len(alike) >= 3 and celsius > usual + above:
             expected = messages.AS_PEERS.text(celsius=usual)
-            yield _hot(messages.HOTTER_THAN_PEERS, chip, info.npus, celsius, expected, difference=celsius - usual)
+            yield _hot(messages.HOTTER_THAN_PEERS, [(chip, celsius)], info.npus, expected, difference=celsius - usual)
         elif memories is not None and chip.says_ok:
             memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
             if memory >= WARM_HBM.of(options):
-                yield _hot_memory(chip, info.npus, memory, WARM_HBM.of(options), HOT.of(options))
+                hot.append((messages.HOT_MEMORY if memory >= fail else messages.WARM_MEMORY, chip, memory))
+    for group in by_fault(hot, len(measured), lambda one: one[0].code):
+        message = group[0][0]
+        chips = [(chip, celsius) for _, chip, celsius in group]
+        if message in (messages.HOT_MEMORY, messages.WARM_MEMORY):
+            limit = fail if message is messages.HOT_MEMORY else WARM_HBM.of(options)
+            yield _hot_memory(message, chips, info.npus, limit, WARM_HBM.of(options))
+        else:
+            limit = fail if message is messages.HOT_CHIP else warn
+            yield _hot(message, chips, info.npus, messages.BELOW_OWN_LIMIT.text(limit=limit), limit=limit)
 
 
-def _hot_memory(chip: Chip, chips: Iterable[Chip], celsius: int, warn: float, fail: float) -> Finding:
-    message, limit = (messages.HOT_MEMORY, fail) if celsius >= fail else (messages.WARM_MEMORY, warn)
+Heat = Sequence[tuple[Chip, int]]
+"""Chips with their temperature in °C, or that of their HBM."""
+
+
+def _hot_memory(message: Message, hot: Heat, chips: Iterable[Chip], limit: float, warn: float) -> Finding:
+    first = hot[0][0]
     return message.finding(
-        subject=subject_of(chip, chips),
-        chip=_name(chip),
-        celsius=celsius,
+        **on([subject_of(chip, chips) for chip, _ in hot]),
+        chip=_name(first),
+        celsius=_span(hot),
         limit=limit,
-        commands=(f"npu-smi info -t memory -i {chip.npu_id}", f"npu-smi info -t temp -i {chip.npu_id}"),
-        evidence=(
+        commands=(f"npu-smi info -t memory -i {first.npu_id}", f"npu-smi info -t temp -i {first.npu_id}"),
+        evidence=tuple(
             Evidence(
                 source=f"npu-smi info -t memory -i {chip.npu_id}",
                 expected=messages.BELOW_CELSIUS.text(limit=warn),
                 actual=f"{celsius} °C",
-            ),
+            )
+            for chip, celsius in hot
         ),
     )
+
+
+def _span(hot: Heat) -> int | str:
+    """The temperatures as a number, or from the lowest to the highest."""
+    values = sorted({celsius for _, celsius in hot})
+    return values[0] if len(values) == 1 else f"{values[0]}–{values[-1]}"
 
 
 def _is_busy(chip: Chip, holders: CardHolders | None) -> bool:
     return (chip.aicore_pct or 0) >= _BUSY_FROM_PERCENT or bool(holders and holders.on(chip.npu_id, chip.chip_id))
 
 
-def _hot(message: Message, chip: Chip, chips: Iterable[Chip], celsius: int, expected: str, **params: Any) -> Finding:
+def _hot(message: Message, hot: Heat, chips: Iterable[Chip], expected: str, **params: Any) -> Finding:
+    first = hot[0][0]
     return message.finding(
-        subject=subject_of(chip, chips),
-        chip=_name(chip),
-        celsius=celsius,
-        commands=(f"npu-smi info -t temp -i {chip.npu_id}", f"npu-smi info -t common -i {chip.npu_id}"),
-        evidence=(Evidence(source=TABLE, expected=expected, actual=f"{celsius} °C"),),
+        **on([subject_of(chip, chips) for chip, _ in hot]),
+        chip=_name(first),
+        celsius=_span(hot),
+        commands=(f"npu-smi info -t temp -i {first.npu_id}", f"npu-smi info -t common -i {first.npu_id}"),
+        evidence=tuple(
+            Evidence(
+                source=TABLE if len(hot) == 1 else f"{TABLE}, {subject_of(chip, chips)}",
+                expected=expected,
+                actual=f"{celsius} °C",
+            )
+            for chip, celsius in hot
+        ),
+        hint=messages.COOL_THE_NODE.text() if len(hot) > 1 else None,
         **params,
     )
 
@@ -303,27 +339,38 @@ def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> 
     Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses.
     """
     chips = info.npus
-    yield from _odd_ones([(subject_of(chip, chips), chip.name) for chip in chips], messages.MODEL_MISMATCH, TABLE)
-    sizes = [(chip, total) for chip in chips if (total := memory_of(chip)[1])]
+    models = [(subject_of(chip, chips), chip.name) for chip in chips]
+    yield from _odd_ones(models, messages.MODEL_MISMATCH, TABLE)
+    usual_model = Counter(name for _, name in models).most_common(1)[0][0] if models else None
+    other_model = {subject.partition("/")[0] for subject, name in models if name != usual_model}
+    sizes = [(subject_of(chip, chips), total) for chip in chips if (total := memory_of(chip)[1])]
+    yield from _odd_sizes([one for one in sizes if one[0].partition("/")[0] not in other_model])
+    if boards is None:
+        return
+    pages = [(one, page) for one, page in boards.by_subject.items() if one.partition("/")[0] not in other_model]
+    source = "npu-smi info -t board"
+    boards_found = list(_odd_ones([(one, page.board_id) for one, page in pages], messages.BOARD_MISMATCH, source))
+    yield from boards_found
+    other_board = {chip for found in boards_found for chip in found.chips}
+    firmware = [(one, page.firmware_version) for one, page in pages if one not in other_board]
+    yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, source)
+    if boards.why is not None:
+        yield messages.BOARD_NOT_READ.finding(**on(list(boards.failed)), reason=boards.why.reason)
+
+
+def _odd_sizes(sizes: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+    """Chips whose memory differs by more than 5 % from that of most."""
     usual = sorted(total for _, total in sizes)[(len(sizes) - 1) // 2] if sizes else 0
-    for chip, total in sizes:
-        if abs(total - usual) > usual * _SAME_SIZE:
-            yield messages.MEMORY_MISMATCH.finding(
-                subject=subject_of(chip, chips),
-                total_mb=total,
-                usual_mb=usual,
-                commands=(TABLE,),
-                evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
-            )
-    if boards is not None:
-        pages = boards.by_subject.items()
-        source = "npu-smi info -t board"
-        yield from _odd_ones(
-            [(subject, page.firmware_version) for subject, page in pages], messages.FIRMWARE_MISMATCH, source
+    odd = [(subject, total) for subject, total in sizes if abs(total - usual) > usual * _SAME_SIZE]
+    for group in by_setting(odd, lambda one: one[1]):
+        total = group[0][1]
+        yield messages.MEMORY_MISMATCH.finding(
+            **on([subject for subject, _ in group]),
+            total_mb=total,
+            usual_mb=usual,
+            commands=(TABLE,),
+            evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
         )
-        yield from _odd_ones([(subject, page.board_id) for subject, page in pages], messages.BOARD_MISMATCH, source)
-        if boards.why is not None:
-            raise boards.why
 
 
 def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source: str) -> Iterator[Finding]:
@@ -335,7 +382,7 @@ def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source
     odd = [(subject, value) for subject, value in known if value != usual]
     clear = most > len(known) / 2
     yield message.finding(
-        subject=odd[0][0] if clear and len(odd) == 1 else "host",
+        **on([subject for subject, _ in odd] if clear else ["host"]),
         odd=[f"{subject} {value}" for subject, value in odd],
         usual=usual,
         commands=(source if source == TABLE else f"{source} -i {odd[0][0].removeprefix('npu:')}",),

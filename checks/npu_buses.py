@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.node.chips import Chips
@@ -14,6 +15,7 @@ from npudoctor.facts.system.pci import DEVICES, PciCards, normal_address
 from npudoctor.facts.system.pcie import PcieLink, PcieLinks
 from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, ParseError, Unavailable, check
 
+from ._together import by_fault, on
 from .messages import npu_links as messages
 from .npu import BEHIND_NPU_SMI
 from .npu_topology import COMMAND, subject_of_label
@@ -32,11 +34,15 @@ def pcie_links_are_whole(
     shown = [link for link in links.links if container is None or info is None or link.slot in names]
     slow = [link for link in shown if link.is_slow]
     alike = len(slow) == len(shown) > 1 and len({_state(link) for link in slow}) == 1
-    for link in slow[:1] if alike else slow:
-        yield _slow(link, names.get(link.slot, "host"), alike=alike)
-    for link in shown:
-        if link.fatal_errors:
-            yield _broken(link, names.get(link.slot, "host"))
+    if alike:
+        now, most = _state(slow[0])
+        yield messages.ALL_LINKS_SLOW.finding(now=now, most=most, **_about_speed(slow[:1]))
+    else:
+        for group in by_fault(slow, len(shown), _state):
+            yield _slow(group, names)
+    broken = [link for link in shown if link.fatal_errors and (alike or link not in slow)]
+    for group in by_fault(broken, len(shown)):
+        yield _broken(group, names)
 
 
 def _names(info: NpuSmiInfo | None, cards: Chips | None) -> dict[str, str]:
@@ -56,31 +62,57 @@ def _described(speed: float | None, width: int | None) -> str:
     return f"{f'{speed:g} GT/s' if speed else '?'} x{width or '?'}"
 
 
-def _slow(link: PcieLink, subject: str, *, alike: bool) -> Finding:
-    now, most = _state(link)
-    commands = (f"lspci -vv -s {link.slot} | grep -e LnkCap -e LnkSta",)
-    own = Evidence(source=f"{DEVICES}/{link.slot}/current_link_speed, _width", expected=most, actual=now)
-    if alike:
-        return messages.ALL_LINKS_SLOW.finding(now=now, most=most, commands=commands, evidence=(own,))
+def _about_speed(links: Sequence[PcieLink]) -> dict[str, Any]:
+    """The commands and the evidence of slow links; fatal errors of such a link have the same cause."""
+    now, most = _state(links[0])
+    slots = [link.slot for link in links]
+    return {
+        "commands": tuple(f"lspci -vv -s {slot} | grep -e LnkCap -e LnkSta" for slot in slots[:4]),
+        "evidence": (
+            *(
+                Evidence(source=f"{DEVICES}/{slot}/current_link_speed, _width", expected=most, actual=now)
+                for slot in slots
+            ),
+            *(_fatal(link) for link in links if link.fatal_errors),
+        ),
+    }
+
+
+def _fatal(link: PcieLink) -> Evidence:
+    return Evidence(source=f"{DEVICES}/{link.slot}/aer_dev_fatal", expected="0", actual=str(link.fatal_errors))
+
+
+def _slow(links: Sequence[PcieLink], names: Mapping[str, str]) -> Finding:
+    now, most = _state(links[0])
+    about = _about_speed(links)
+    about["evidence"] += (Evidence(source=messages.OTHER_NPUS.text(), expected=most),)
     return messages.SLOW_LINK.finding(
-        subject=subject,
-        slot=link.slot,
+        **on(_subjects(links, names)),
+        slot=", ".join(link.slot for link in links),
         now=now,
         most=most,
-        commands=commands,
-        evidence=(own, Evidence(source=messages.OTHER_NPUS.text(), expected=most)),
+        count=len(links),
+        **about,
     )
 
 
-def _broken(link: PcieLink, subject: str) -> Finding:
+def _subjects(links: Sequence[PcieLink], names: Mapping[str, str]) -> list[str]:
+    known = [names[link.slot] for link in links if link.slot in names]
+    return known if len(known) == len(links) else ["host"]
+
+
+def _broken(links: Sequence[PcieLink], names: Mapping[str, str]) -> Finding:
+    slots = [link.slot for link in links]
     return messages.FATAL_ERRORS.finding(
-        subject=subject,
-        count=link.fatal_errors,
-        slot=link.slot,
-        commands=(f"dmesg -T | grep -i -e {link.slot} -e AER", f"cat {DEVICES}/{link.slot}/aer_dev_fatal"),
-        evidence=(
-            Evidence(source=f"{DEVICES}/{link.slot}/aer_dev_fatal", expected="0", actual=str(link.fatal_errors)),
+        **on(_subjects(links, names)),
+        count=sum(link.fatal_errors or 0 for link in links),
+        slot=", ".join(slots),
+        slots=len(slots),
+        commands=(
+            f"dmesg -T | grep -i {' '.join(f'-e {slot}' for slot in slots)} -e AER",
+            *(f"cat {DEVICES}/{slot}/aer_dev_fatal" for slot in slots[:4]),
         ),
+        evidence=tuple(map(_fatal, links)),
     )
 
 
@@ -99,9 +131,9 @@ def cards_are_near_processors(
             raise NotApplicable(messages.AFFINITY_NOT_PRINTED.text(series=family.series))
         raise Unavailable(messages.AFFINITY_NOT_SHOWN.text())
     near = dict(_sets(topology.cpu_affinity))
-    for device in topology.devices:
-        if device not in near:
-            yield _none_near(device, info)
+    without = [device for device in topology.devices if device not in near]
+    if without:
+        yield _none_near(without, info)
     yield from _out_of_reach(near, cpu, info)
     yield from _all_in_one_place(near, cpu, pci)
 
@@ -121,12 +153,13 @@ def _sets(affinity: Mapping[str, str]) -> Iterator[tuple[str, frozenset[int]]]:
             ) from None
 
 
-def _none_near(device: str, info: NpuSmiInfo) -> Finding:
+def _none_near(devices: Sequence[str], info: NpuSmiInfo) -> Finding:
     return messages.NO_AFFINITY.finding(
-        subject=subject_of_label(device, info),
+        **on([subject_of_label(device, info) for device in devices]),
         commands=(COMMAND, "cat /sys/bus/pci/devices/*/numa_node"),
-        evidence=(
-            Evidence(source=f"{COMMAND}, {device}", expected=messages.CPU_RANGE.text(), actual=messages.NONE.text()),
+        evidence=tuple(
+            Evidence(source=f"{COMMAND}, {device}", expected=messages.CPU_RANGE.text(), actual=messages.NONE.text())
+            for device in devices
         ),
     )
 
@@ -136,21 +169,22 @@ def _out_of_reach(near: dict[str, frozenset[int]], cpu: Cpu, info: NpuSmiInfo) -
     if not cpu.allowed:
         return
     far = [device for device, cpus in near.items() if not cpus & cpu.allowed]
+    if not far:
+        return
     everywhere = len(far) == len(near) > 1
     message = messages.NO_CPUS_ALLOWED if everywhere else messages.CPUS_NOT_ALLOWED
-    for device in far[:1] if everywhere else far:
-        yield message.finding(
-            subject="host" if everywhere else subject_of_label(device, info),
-            commands=(COMMAND, "taskset -cp $$"),
-            evidence=(
-                Evidence(source=f"{COMMAND}, {device}", actual=_ranges(near[device])),
-                Evidence(
-                    source=messages.CPUS_OF_PROCESS.text(),
-                    expected=messages.SOME_OF_THEM.text(),
-                    actual=_ranges(cpu.allowed),
-                ),
+    yield message.finding(
+        **on(["host"] if everywhere else [subject_of_label(device, info) for device in far]),
+        commands=(COMMAND, "taskset -cp $$"),
+        evidence=(
+            *(Evidence(source=f"{COMMAND}, {device}", actual=_ranges(near[device])) for device in far[:4]),
+            Evidence(
+                source=messages.CPUS_OF_PROCESS.text(),
+                expected=messages.SOME_OF_THEM.text(),
+                actual=_ranges(cpu.allowed),
             ),
-        )
+        ),
+    )
 
 
 def _all_in_one_place(near: dict[str, frozenset[int]], cpu: Cpu, pci: PciCards | None) -> Iterator[Finding]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from npudoctor.facts.hccn import LinkStat
 from npudoctor.facts.hccn.card_view import CardFabric
 from npudoctor.facts.npu_smi.per_chip import AT_WORK_FROM_PERCENT, BusyClocks
-from npudoctor.sdk import Because, Evidence, Finding, Options, Threshold, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, Options, Threshold, check
 
+from ._together import by_fault, by_setting, on
+from ._unanswered import tell_unanswered
 from .messages import npu_links as messages
 from .npu import BEHIND_NPU_SMI
 from .npu_network import BEHIND_THE_DRIVER
@@ -44,36 +47,50 @@ def ports_work_alike(fabric: CardFabric, options: Options) -> Iterator[Finding]:
 
     With a port that flaps or loses packets a job goes on slowly until a retry fails; then all ranks fail.
     """
-    yield from _fec(fabric)
+    uncorrected = _odd_fec(fabric)
+    for modes in by_setting(uncorrected.items(), lambda one: one[1]):
+        yield _fec(modes, fabric)
+    errors = _bad_ports(fabric, ROCE_ERRORS.of(options))
     falls = {device: _downs(stat) for device, stat in fabric.changes.items()}
     usual = sorted(falls.values())[(len(falls) - 1) // 2] if falls else 0
-    for device, downs in falls.items():
-        if downs > usual + FLAPS.of(options):
-            yield _flapping(fabric.subjects[device], device, downs, usual, fabric.changes[device])
-    yield from _errors(fabric, ROCE_ERRORS.of(options))
+    odd = [device for device, downs in falls.items() if downs > usual + FLAPS.of(options)]
+    flapping = [device for device in odd if device not in uncorrected]
+    for group in by_fault(flapping, len(falls)):
+        yield _flapping(group, falls, usual, fabric, errors)
+    lossy = [device for device in errors if device not in uncorrected and device not in flapping]
+    for group in by_fault(lossy, len(fabric.counters)):
+        yield _errors(group, errors, fabric)
     yield from _back_to_back(fabric)
-    if fabric.failed:
-        raise Unavailable(next(iter(fabric.failed.values())), because=Because.FAILED)
+    for question, reason in fabric.failed.items():
+        yield messages.NOT_ANSWERED.finding(question=f"hccn_tool -{question} -g", reason=reason)
 
 
-def _fec(fabric: CardFabric) -> Iterator[Finding]:
+def _odd_fec(fabric: CardFabric) -> dict[int, str]:
+    """The ports without error correction, or with another than most; their packets are lost for this reason."""
     counts = Counter(fabric.fec.values())
-    for device, mode in fabric.fec.items():
-        off = mode.lower().startswith(("no ", "off", "none", "bypass"))
-        usual = counts.most_common(1)[0][0]
-        odd = 2 * counts[mode] < len(fabric.fec)
-        if not (off or odd):
-            continue
-        commands = (f"hccn_tool -i {device} -fec -s encoding rs  # as root",)
-        evidence = Evidence(
-            source=f"hccn_tool -i {device} -fec -g", expected=usual if odd else "rs FEC mode", actual=mode
-        )
-        if off:
-            yield messages.FEC_OFF.finding(subject=fabric.subjects[device], commands=commands, evidence=(evidence,))
-        else:
-            yield messages.FEC_MISMATCH.finding(
-                subject=fabric.subjects[device], mode=mode, usual=usual, commands=commands, evidence=(evidence,)
-            )
+    return {device: mode for device, mode in fabric.fec.items() if _is_off(mode) or 2 * counts[mode] < len(fabric.fec)}
+
+
+def _is_off(mode: str) -> bool:
+    return mode.lower().startswith(("no ", "off", "none", "bypass"))
+
+
+def _fec(group: Sequence[tuple[int, str]], fabric: CardFabric) -> Finding:
+    devices, mode = [device for device, _ in group], group[0][1]
+    counts = Counter(fabric.fec.values())
+    usual = counts.most_common(1)[0][0]
+    odd = 2 * counts[mode] < len(fabric.fec)
+    rest: dict[str, Any] = {
+        **on([fabric.subjects[device] for device in devices]),
+        "commands": tuple(f"hccn_tool -i {device} -fec -s encoding rs  # as root" for device in devices[:8]),
+        "evidence": tuple(
+            Evidence(source=f"hccn_tool -i {device} -fec -g", expected=usual if odd else "rs FEC mode", actual=mode)
+            for device in devices[:8]
+        ),
+    }
+    if _is_off(mode):
+        return messages.FEC_OFF.finding(**rest)
+    return messages.FEC_MISMATCH.finding(mode=mode, usual=usual, **rest)
 
 
 def _downs(stat: LinkStat) -> int:
@@ -82,47 +99,76 @@ def _downs(stat: LinkStat) -> int:
     return max(told, stat.link_down_count or 0, (stat.link_up_count or 1) - 1)
 
 
-def _flapping(subject: str, device: int, downs: int, usual: int, stat: LinkStat) -> Finding:
-    last = stat.records[0] if stat.records else None
+def _flapping(
+    devices: Sequence[int], falls: Mapping[int, int], usual: int, fabric: CardFabric, errors: Mapping[int, int]
+) -> Finding:
+    """Ports that go down again and again; the packets that they lose at that have the same cause."""
+    last = [(device, fabric.changes[device].records[0]) for device in devices if fabric.changes[device].records]
     return messages.FLAPPING.finding(
-        subject=subject,
-        falls=downs,
+        **on([fabric.subjects[device] for device in devices]),
+        falls=_span([falls[device] for device in devices]),
         usual=usual,
-        commands=(f"hccn_tool -i {device} -link_stat -g", f"hccn_tool -i {device} -optical -g"),
+        commands=tuple(
+            command
+            for device in devices[:4]
+            for command in (f"hccn_tool -i {device} -link_stat -g", f"hccn_tool -i {device} -optical -g")
+        ),
         evidence=(
-            Evidence(
-                source=f"hccn_tool -i {device} -link_stat -g",
-                expected=messages.ABOUT.text(count=usual),
-                actual=str(downs),
+            *(
+                Evidence(
+                    source=f"hccn_tool -i {device} -link_stat -g",
+                    expected=messages.ABOUT.text(count=usual),
+                    actual=str(falls[device]),
+                )
+                for device in devices
             ),
-            *([Evidence(source=messages.LAST_CHANGE.text(), actual=f"{last[1]}, {last[0]}")] if last else ()),
+            *(Evidence(source=messages.LAST_CHANGE.text(), actual=f"{one[1]}, {one[0]}") for _, one in last[:4]),
+            *(piece for device in devices if device in errors for piece in _counted(device, fabric)),
         ),
     )
 
 
-def _errors(fabric: CardFabric, margin: float) -> Iterator[Finding]:
+def _span(values: Sequence[int]) -> int | str:
+    """A number, or the lowest and the highest."""
+    return values[0] if len(set(values)) == 1 else f"{min(values)}–{max(values)}"
+
+
+def _bad_ports(fabric: CardFabric, margin: float) -> dict[int, int]:
+    """The ports with more bad packets than the others, and how many these are."""
     totals = {device: _bad_packets(counters) for device, counters in fabric.counters.items()}
-    if not totals:
-        return
-    usual = sorted(totals.values())[(len(totals) - 1) // 2]
-    for device, total in totals.items():
-        if total <= usual + margin or total <= 10 * usual:
-            continue
-        told = {name: count for name, count in fabric.counters[device].items() if count and _is_of_errors(name)}
-        yield messages.BAD_PACKETS.finding(
-            subject=fabric.subjects[device],
-            packets=total,
-            usual=usual,
-            commands=(f"hccn_tool -i {device} -stat -g", f"hccn_tool -i {device} -optical -g"),
-            evidence=tuple(
-                Evidence(
-                    source=f"hccn_tool -i {device} -stat -g, {name}",
-                    expected=messages.ABOUT.text(count=usual),
-                    actual=str(count),
-                )
-                for name, count in told.items()
-            ),
-        )
+    usual = _usual(totals)
+    return {device: total for device, total in totals.items() if total > usual + margin and total > 10 * usual}
+
+
+def _usual(totals: Mapping[int, int]) -> int:
+    return sorted(totals.values())[(len(totals) - 1) // 2] if totals else 0
+
+
+def _errors(devices: Sequence[int], errors: Mapping[int, int], fabric: CardFabric) -> Finding:
+    usual = _usual({device: _bad_packets(counters) for device, counters in fabric.counters.items()})
+    return messages.BAD_PACKETS.finding(
+        **on([fabric.subjects[device] for device in devices]),
+        packets=_span([errors[device] for device in devices]),
+        usual=usual,
+        commands=tuple(
+            command
+            for device in devices[:4]
+            for command in (f"hccn_tool -i {device} -stat -g", f"hccn_tool -i {device} -optical -g")
+        ),
+        evidence=tuple(piece for device in devices for piece in _counted(device, fabric)),
+    )
+
+
+def _counted(device: int, fabric: CardFabric) -> Iterator[Evidence]:
+    """The counters of bad packets of a port."""
+    usual = _usual({device: _bad_packets(counters) for device, counters in fabric.counters.items()})
+    for name, count in fabric.counters[device].items():
+        if count and _is_of_errors(name):
+            yield Evidence(
+                source=f"hccn_tool -i {device} -stat -g, {name}",
+                expected=messages.ABOUT.text(count=usual),
+                actual=str(count),
+            )
 
 
 def _bad_packets(counters: Mapping[str, int]) -> int:
@@ -137,7 +183,7 @@ def _back_to_back(fabric: CardFabric) -> Iterator[Finding]:
     cabled = [device for device, one in fabric.neighbours.items() if _ANOTHER_CARD in (one.system_description or "")]
     if cabled:
         yield messages.BACK_TO_BACK.finding(
-            subject=fabric.subjects[cabled[0]] if len(cabled) == 1 else "host",
+            **on([fabric.subjects[device] for device in cabled]),
             count=len(cabled),
             commands=(f"hccn_tool -i {cabled[0]} -lldp -g",),
             evidence=(
@@ -150,30 +196,40 @@ def _back_to_back(fabric: CardFabric) -> Iterator[Finding]:
         )
 
 
-@check("npu.throttled", profile="standard", after=BEHIND_NPU_SMI, thresholds=(CLOCK,))
+@check(
+    "npu.throttled",
+    profile="standard",
+    after=BEHIND_NPU_SMI,
+    thresholds=(CLOCK,),
+    explained_by=("npu.temperature", "npu.health"),
+)
 def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[Finding]:
     """Clocks of chips under load.
 
     The firmware lowers the clock of a chip that is too hot or gets too little power; collectives then wait for it.
     """
     least = CLOCK.of(options)
-    slow = {subject: (rated, now) for subject, (rated, now) in clocks.by_subject.items() if 100 * now < least * rated}
-    for subject, (rated, now) in slow.items():
-        number = subject.removeprefix("npu:").partition("/")[0]
+    slow = [(one, *pair) for one, pair in clocks.by_subject.items() if 100 * pair[1] < least * pair[0]]
+    for group in by_fault(slow, len(clocks.by_subject), lambda one: one[1]):
+        rated = group[0][1]
+        numbers = [subject.removeprefix("npu:").partition("/")[0] for subject, _, _ in group]
         yield messages.SLOW_CLOCK.finding(
-            subject=subject,
-            now_mhz=now,
+            **on([subject for subject, _, _ in group]),
+            now_mhz=_span([now for _, _, now in group]),
             rated_mhz=rated,
             detail=messages.ALL_CLOCKS_SLOW.text() if len(slow) == len(clocks.by_subject) > 1 else None,
-            commands=(f"npu-smi info -t common -i {number}", f"npu-smi info -t power -i {number}"),
+            commands=(f"npu-smi info -t common -i {numbers[0]}", f"npu-smi info -t power -i {numbers[0]}"),
             evidence=(
-                Evidence(
-                    source=f"npu-smi info -t common -i {number}",
-                    expected=messages.SHARE_OF_CLOCK.text(percent=least, rated_mhz=rated),
-                    actual=f"{now} MHz",
+                *(
+                    Evidence(
+                        source=f"npu-smi info -t common -i {number}",
+                        expected=messages.SHARE_OF_CLOCK.text(percent=least, rated_mhz=rated),
+                        actual=f"{now} MHz",
+                    )
+                    for number, (_, _, now) in zip(numbers, group, strict=True)
                 ),
                 Evidence(source="npu-smi info", actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
             ),
+            symptom=True,
         )
-    if clocks.failed:
-        raise Unavailable(next(iter(clocks.failed.values())), because=Because.FAILED)
+    tell_unanswered(clocks.why)

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.facts.network.ports import PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
-from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.container import Container as Box
 from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.holders import CardHolder, CardHolders, State
-from npudoctor.facts.node.launch import LaunchVariables, is_left_alone, ranks_on_this_node, was_launched
+from npudoctor.facts.node.launch import LaunchVariables, left_alone, ranks_on_this_node
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Unavailable, check
 
 from ._owners import release_of
 from ._reset import reset_of
+from ._together import by_fault, joined, on
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
 
+_NAMED = 8
+"""So many processes of a job are named."""
 
-@check("npu.memory-free", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI)
+
+@check("npu.memory-free", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI, explained_by=("npu.processes",))
 def memory_is_free(
     info: NpuSmiInfo,
     holders: CardHolders | None,
-    container: Container | None,
+    container: Box | None,
     cards: Chips | None,
     options: Options,
 ) -> Iterator[Finding]:
@@ -36,6 +43,7 @@ def memory_is_free(
     """
     if all(memory_of(chip)[1] is None for chip in info.npus):
         raise Unavailable(messages.MEMORY_NOT_SHOWN.text())
+    left: list[Finding] = []
     for chip in info.npus:
         used, total = memory_of(chip)
         if used is None or not total:
@@ -46,9 +54,11 @@ def memory_is_free(
         rows = holders.on(chip.npu_id, chip.chip_id) if holders else ()
         unexplained = used - sum(holder.row.memory_mb or 0 for holder in rows)
         if unexplained > limit:
-            yield _unexplained(chip, info, unexplained, limit, holders, cards, container)
+            left.append(_unexplained(chip, info, unexplained, limit, holders, cards, container))
         elif options.expect_idle and any(holder.state is State.LIVE for holder in rows):
             yield _held(chip, info, used, limit, rows)
+    for group in by_fault(left, len(info.npus), lambda one: one.of_live_job):
+        yield joined(group)
 
 
 def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:
@@ -66,6 +76,7 @@ def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardH
             ),
         ),
         of_live_job=True,
+        symptom=True,
     )
 
 
@@ -76,7 +87,7 @@ def _unexplained(
     limit: int,
     holders: CardHolders | None,
     cards: Chips | None,
-    container: Container | None,
+    container: Box | None,
 ) -> Finding:
     used, total = memory_of(chip)
     subject = subject_of(chip, info.npus)
@@ -110,6 +121,7 @@ def _unexplained(
             ),
         ),
         of_live_job=any(holder.state is not State.DEAD for holder in rows),
+        symptom=True,
     )
 
 
@@ -141,10 +153,11 @@ def only_live_processes_hold_cards(
     info: NpuSmiInfo,
     holders: CardHolders,
     processes: Processes | None,
-    container: Container | None,
+    container: Box | None,
     launched: LaunchVariables | None,
     cards: Chips | None,
     asker: Asker | None,
+    sockets: Sockets | None,
 ) -> Iterator[Finding]:
     """Processes on NPUs: none dead or orphaned, a chip per rank.
 
@@ -152,30 +165,48 @@ def only_live_processes_hold_cards(
     a message that names something else.
     """
     chips = {(chip.npu_id, chip.chip_id): subject_of(chip, info.npus) for chip in info.npus}
-    alone = _left_alone(holders, processes, launched) if container is None else frozenset()
+    ports = _ports_of(sockets)
+    alone = left_alone(holders, processes, launched) if container is None else frozenset()
+    jobs: dict[Hashable, list[CardHolder]] = {}
     for holder in holders.holders:
-        row = holder.row
-        subject = chips.get((row.npu_id, row.chip_id), f"npu:{row.npu_id}")
-        if holder.state is State.DEAD:
-            yield _dead(holder, subject, cards, holders)
-        elif holder.process is None:
-            yield _unseen(holder, subject, container)
-        elif holder.process.pid in alone:
-            yield _orphan(holder, holder.process, subject, launched, asker)
+        jobs.setdefault(_job_of(holder, processes, launched, alone), []).append(holder)
+    for held in jobs.values():
+        names = [chips.get((one.row.npu_id, one.row.chip_id), f"npu:{one.row.npu_id}") for one in held]
+        about = on(list(dict.fromkeys(names)))
+        living = list(dict.fromkeys(one.process for one in held if one.process is not None))
+        if held[0].state is State.DEAD:
+            yield _dead(held, about, cards, holders)
+        elif not living:
+            yield _unseen(held, about, container)
+        elif living[0].pid in alone:
+            yield _orphan(held, living, about, launched, ports, asker)
         else:
-            yield _live(holder, holder.process, subject)
+            yield _live(held, living, about)
     if container is None and processes is not None:
         yield from _short_of_cards(info, holders, processes, launched, alone)
 
 
-def _left_alone(holders: CardHolders, processes: Processes | None, launched: LaunchVariables | None) -> frozenset[int]:
-    """The workers whose launcher has ended."""
-    living = [holder.process for holder in holders.holders if holder.process is not None]
-    return frozenset(
-        process.pid
-        for process in living
-        if is_left_alone(process, processes) and was_launched(process, launched, living)
-    )
+def _ports_of(sockets: Sockets | None) -> dict[int, PortRanges]:
+    """The TCP ports on which each process listens."""
+    found: dict[int, list[int]] = {}
+    for socket in sockets.sockets if sockets is not None else ():
+        if socket.pid is not None and socket.status == "LISTEN":
+            found.setdefault(socket.pid, []).append(socket.port)
+    return {pid: PortRanges.of(*((port, port) for port in ports)) for pid, ports in found.items()}
+
+
+def _job_of(
+    holder: CardHolder, processes: Processes | None, launched: LaunchVariables | None, alone: Container[int]
+) -> Hashable:
+    """What the processes of one job have in common; those of which nothing is known are taken together."""
+    process = holder.process
+    if process is None or processes is None:
+        return holder.state
+    if process.pid not in alone:
+        return processes.job_of(process.pid)
+    known = launched.by_pid.get(process.pid, {}) if launched else {}
+    command = re.sub(r"[0-9]+", "", " ".join(process.cmdline))
+    return known.get("TORCHELASTIC_RUN_ID"), command, process.username
 
 
 def _short_of_cards(
@@ -183,7 +214,7 @@ def _short_of_cards(
     holders: CardHolders,
     processes: Processes,
     launched: LaunchVariables | None,
-    alone: frozenset[int],
+    alone: Container[int],
 ) -> Iterator[Finding]:
     """Jobs with more ranks than devices."""
     jobs: dict[frozenset[int], list[CardHolder]] = {}
@@ -224,74 +255,115 @@ def _too_many_ranks(job: list[Process], said: tuple[int, str], held: list[CardHo
     )
 
 
-def _memory(holder: CardHolder) -> list[str]:
-    return [messages.MEMORY.text(memory_mb=holder.row.memory_mb)] if holder.row.memory_mb is not None else []
+def _memory(held: Sequence[CardHolder]) -> list[str]:
+    """The memory of these rows together, as far as npu-smi shows it."""
+    known = [one.row.memory_mb for one in held if one.row.memory_mb is not None]
+    return [messages.MEMORY.text(memory_mb=sum(known))] if known else []
 
 
-def _listed(holder: CardHolder) -> str:
-    """A process that npu-smi alone shows."""
-    details = [*([holder.row.name] if holder.row.name else []), *_memory(holder)]
-    return messages.LISTED.text(pid=holder.row.pid, details=details) if details else str(holder.row.pid)
+def _listed(held: Sequence[CardHolder]) -> list[str]:
+    """Processes that npu-smi alone shows."""
+    shown = []
+    for holder in held[:_NAMED]:
+        details = [*([holder.row.name] if holder.row.name else []), *_memory([holder])]
+        pid = holder.row.pid
+        shown.append(messages.LISTED.text(pid=pid, details=details) if details else str(pid))
+    return [*shown, *([messages.MORE.text(count=len(held) - _NAMED)] if len(held) > _NAMED else [])]
 
 
 def _on_npu(holder: CardHolder) -> Evidence:
     return Evidence(source=TABLE, actual=messages.PROCESS_ON_NPU.text(pid=holder.row.pid, npu=holder.row.npu_id))
 
 
-def _dead(holder: CardHolder, subject: str, cards: Chips | None, holders: CardHolders) -> Finding:
-    pid = holder.row.pid
-    reset = reset_of(subject, cards, holders)
+def _dead(held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | None, holders: CardHolders) -> Finding:
+    pids = list(dict.fromkeys(holder.row.pid for holder in held))
+    reset = reset_of(next(iter(about.get("subjects", ())), about["subject"]), cards, holders)
     return messages.DEAD_PROCESS.finding(
-        subject=subject,
-        process=_listed(holder),
+        **about,
+        process=_listed(held),
+        count=len(pids),
         hint=reset.after(messages.WAIT_THEN_RESET.text()),
-        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {pid}", *reset.commands),
+        commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {','.join(map(str, pids))}", *reset.commands),
         evidence=(
-            _on_npu(holder),
-            Evidence(
-                source=messages.PROCESSES_OF_HOST.text(),
-                expected=messages.PROCESS_WITH_PID.text(pid=pid),
-                actual=messages.NONE_OR_ZOMBIE.text(),
+            *map(_on_npu, held[:_NAMED]),
+            *(
+                Evidence(
+                    source=messages.PROCESSES_OF_HOST.text(),
+                    expected=messages.PROCESS_WITH_PID.text(pid=pid),
+                    actual=messages.NONE_OR_ZOMBIE.text(),
+                )
+                for pid in pids[:_NAMED]
             ),
         ),
     )
 
 
-def _unseen(holder: CardHolder, subject: str, container: Container | None) -> Finding:
+def _unseen(held: Sequence[CardHolder], about: Mapping[str, Any], container: Box | None) -> Finding:
     message = messages.IN_USE_BY_HOST if container is not None else messages.IN_USE_BY_UNSEEN
-    return message.finding(subject=subject, process=_listed(holder), evidence=(_on_npu(holder),))
+    count = len({holder.row.pid for holder in held})
+    return message.finding(**about, process=_listed(held), count=count, evidence=tuple(map(_on_npu, held[:_NAMED])))
 
 
 def _orphan(
-    holder: CardHolder, process: Process, subject: str, launched: LaunchVariables | None, asker: Asker | None
+    held: Sequence[CardHolder],
+    orphans: Sequence[Process],
+    about: Mapping[str, Any],
+    launched: LaunchVariables | None,
+    ports: Mapping[int, PortRanges],
+    asker: Asker | None,
 ) -> Finding:
+    pids = [process.pid for process in orphans]
+    listed = ",".join(map(str, pids))
+    return messages.ORPHAN.finding(
+        **about,
+        process=_who_all(orphans, *_memory(held)),
+        count=len(pids),
+        commands=(f"ps -o pid,ppid,user,lstart,args -p {listed}", f"kill {' '.join(map(str, pids))}"),
+        evidence=(
+            *map(_command, orphans[:_NAMED]),
+            *(
+                Evidence(
+                    source=messages.PARENT.text(pid=process.pid),
+                    expected=messages.A_LAUNCHER.text(),
+                    actual=messages.PROCESS_WITH_PID.text(pid=process.ppid),
+                )
+                for process in orphans[:_NAMED]
+            ),
+            *(piece for process in orphans[:_NAMED] for piece in _given(process, launched)),
+            *(
+                Evidence(source=messages.PORTS_OF.text(pid=pid), expected=messages.NONE.text(), actual=str(ports[pid]))
+                for pid in pids
+                if pid in ports
+            ),
+        ),
+        fix=release_of(orphans, asker),
+    )
+
+
+def _given(process: Process, launched: LaunchVariables | None) -> Iterator[Evidence]:
+    """The variables of its launcher."""
     known = launched.by_pid.get(process.pid, {}) if launched else {}
     given = ", ".join(f"{name}={known[name]}" for name in ("TORCHELASTIC_RUN_ID", "LOCAL_RANK") if name in known)
-    return messages.ORPHAN.finding(
-        subject=subject,
-        process=_who(process, *_memory(holder)),
-        commands=(f"ps -o pid,ppid,user,lstart,args -p {process.pid}", f"kill {process.pid}"),
-        evidence=(
-            _command(process),
-            Evidence(
-                source=messages.PARENT.text(pid=process.pid),
-                expected=messages.A_LAUNCHER.text(),
-                actual=messages.PROCESS_WITH_PID.text(pid=process.ppid),
-            ),
-            *([Evidence(source=f"/proc/{process.pid}/environ", actual=given)] if given else []),
-        ),
-        fix=release_of(process, asker),
-    )
+    if given:
+        yield Evidence(source=f"/proc/{process.pid}/environ", actual=given)
 
 
-def _live(holder: CardHolder, process: Process, subject: str) -> Finding:
+def _live(held: Sequence[CardHolder], job: Sequence[Process], about: Mapping[str, Any]) -> Finding:
+    listed = ",".join(str(process.pid) for process in job)
     return messages.IN_USE.finding(
-        subject=subject,
-        process=_who(process, *_memory(holder)),
-        commands=(f"ps -o pid,ppid,user,lstart,args -p {process.pid}",),
-        evidence=(_command(process),),
+        **about,
+        process=_who_all(job, *_memory(held)),
+        count=len(held),
+        commands=(f"ps -o pid,ppid,user,lstart,args -p {listed}",),
+        evidence=tuple(map(_command, job[:_NAMED])),
         of_live_job=True,
     )
+
+
+def _who_all(job: Sequence[Process], *more: str) -> str:
+    """The first process of a job, and how many others it has."""
+    others = [messages.OTHERS.text(count=len(job) - 1)] if len(job) > 1 else []
+    return _who(job[0], *others, *more)
 
 
 def _command(process: Process) -> Evidence:

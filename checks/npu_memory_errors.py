@@ -9,9 +9,10 @@ from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Ecc
-from npudoctor.sdk import Because, Evidence, Finding, Message, Options, Threshold, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, Message, Options, Threshold, check
 
 from ._reset import reset_of
+from ._unanswered import tell_unanswered
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI
 
@@ -57,8 +58,7 @@ def memory_has_no_errors(
                 commands=(f"npu-smi info -t ecc {_where(subject)}",),
                 evidence=_evidence(subject, page),
             )
-    if ecc.failed:
-        raise Unavailable(next(iter(ecc.failed.values())), because=Because.FAILED)
+    tell_unanswered(ecc.why)
 
 
 _NEGATIVE_FROM = 1 << 31

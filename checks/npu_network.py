@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor.facts.by_chip import PerPort
@@ -12,6 +12,8 @@ from npudoctor.facts.hccn.probes import NetworkDevices
 from npudoctor.facts.hccn.tls import Tls
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Severity, Unavailable, check
 
+from ._together import by_fault, by_setting, on
+from ._unanswered import tell_unanswered
 from .messages import npu_links as messages
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
@@ -50,23 +52,28 @@ def network_ports_are_up(links: CardLinks, plan: NetworkPlan) -> Iterator[Findin
     NPUs of several nodes communicate over these ports; one that is down stops the whole job while it connects. A single
     node does not need them.
     """
-    down = [device for device, status in links.statuses.items() if status != "UP"]
+    down = {device: status for device, status in links.statuses.items() if status != "UP"}
     if down and len(down) == len(links.statuses):
-        yield _down(messages.ALL_PORTS_DOWN, down, links, plan, "host")
+        yield _down(messages.ALL_PORTS_DOWN, list(down), links, plan, {})
     else:
-        for device in down:
-            subject, status = links.subjects[device], links.statuses[device]
-            yield _down(messages.PORT_DOWN, [device], links, plan, subject, status=status)
-    if links.failed:
-        raise Unavailable(next(iter(links.failed.values())), because=Because.FAILED)
+        for group in by_fault(down.items(), len(links.statuses), lambda one: one[1]):
+            devices = [device for device, _ in group]
+            about = on([links.subjects[device] for device in devices])
+            yield _down(messages.PORT_DOWN, devices, links, plan, about, status=group[0][1])
+    tell_unanswered(links.why)
 
 
 def _down(
-    message: Message, down: Sequence[int], links: CardLinks, plan: NetworkPlan, subject: str, **params: Any
+    message: Message,
+    down: Sequence[int],
+    links: CardLinks,
+    plan: NetworkPlan,
+    about: Mapping[str, Any],
+    **params: Any,
 ) -> Finding:
     first = down[0]
     return message.finding(
-        subject=subject,
+        **about,
         severity=Severity.ERROR if plan.several else None,
         detail=messages.JOB_NEEDS_PORTS.text() if plan.several else None,
         hint=messages.CHECK_PORTS.text() if plan.several else None,
@@ -77,7 +84,7 @@ def _down(
         evidence=(
             *(
                 Evidence(source=links.command.format(device), expected="UP", actual=links.statuses[device])
-                for device in down[:4]
+                for device in down[:8]
             ),
             *of_the_job(plan),
         ),
@@ -87,108 +94,181 @@ def _down(
 
 @check("npu.network", profile="standard", after=BEHIND_THE_DRIVER)
 def cards_have_addresses(
-    found: CardAddresses, links: CardLinks, health: CardNetHealth | None, plan: NetworkPlan
+    found: CardAddresses, links: CardLinks, health: CardNetHealth | Unavailable, plan: NetworkPlan
 ) -> Iterator[Finding]:
     """NPU network addresses set, unique and reachable.
 
     An NPU without an address, or with the address of another, cannot join a job over several nodes; one that does not
     reach its network fails such a job after minutes of waiting.
     """
-    yield from _without_address(found, plan)
-    yield from _shared_addresses(found, plan)
-    yield from _odd_gateways(found, plan)
-    if health is not None:
-        yield from _unhealthy(health, links, plan)
-    failed = {**found.failed, **(health.failed if health is not None else {})}
-    if failed:
-        raise Unavailable(next(iter(failed.values())), because=Because.FAILED)
+    differing = _differences(found)
+    without = [device for device, address in found.addresses.items() if not address and device not in differing]
+    if without:
+        yield _without_address(without, found, plan)
+    yield from _not_in_force(differing, found, plan)
+    shared = _shared_addresses(found)
+    if shared:
+        yield _same_address(shared, found, plan)
+    known = {*without, *differing, *(device for devices in shared.values() for device in devices)}
+    gateways = [device for device in _without_gateway(found) if device not in known]
+    if gateways:
+        yield _no_gateway(gateways, found, plan)
+    if isinstance(health, CardNetHealth):
+        needy = gateways if plan.several else []
+        yield from _unhealthy(health, links, plan, {*known, *needy})
+    tell_unanswered(found.why)
+    if found.gateway_unknown is not None:
+        yield from _side_question("gateway", found.gateway_unknown)
+    tell_unanswered(health if isinstance(health, Unavailable) else health.why)
 
 
-def _without_address(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
-    without = [device for device, address in found.addresses.items() if not address]
-    if not without:
-        return
-    everywhere = len(without) == len(found.addresses)
-    message = messages.NO_ADDRESSES if everywhere else messages.NO_ADDRESS
-    groups = [without] if everywhere else [[device] for device in without]
-    for devices in groups:
-        first = devices[0]
-        yield message.finding(
-            subject="host" if everywhere else found.subjects[first],
-            severity=Severity.ERROR if plan.several else None,
-            detail=messages.JOB_NEEDS_ADDRESSES.text() if plan.several else None,
+def _side_question(question: str, why: Unavailable) -> Iterator[Finding]:
+    if why.because is not Because.NOT_APPLICABLE:
+        yield messages.NOT_COMPARED.finding(question=f"hccn_tool -{question} -g", reason=why.reason)
+
+
+def _differences(found: CardAddresses) -> dict[int, dict[str, tuple[str, str | None]]]:
+    """What each NPU has of a setting (the second), where /etc/hccn.conf wants another (the first)."""
+    differing: dict[int, dict[str, tuple[str, str | None]]] = {}
+    for device, answers in found.in_force.items():
+        for name, wanted in found.on_disk.get(device, {}).items():
+            if name in answers and not {"*", ";"} & set(f"{wanted}{answers[name]}") and wanted != answers[name]:
+                if name == "netmask" and (not answers["address"] or answers[name] is None):
+                    continue  # without an address there is no netmask either, and not every answer shows it
+                differing.setdefault(device, {})[name] = (wanted, answers[name])
+    return differing
+
+
+def _not_in_force(
+    differing: Mapping[int, Mapping[str, tuple[str, str | None]]], found: CardAddresses, plan: NetworkPlan
+) -> Iterator[Finding]:
+    """What the file wants and the NPUs do not have: it was changed later, or was never applied."""
+    for group in by_setting(differing.items(), lambda one: tuple(sorted(one[1]))):
+        devices = [device for device, _ in group]
+        names = sorted(group[0][1])
+        needed = plan.several and any(one["address"][1] is None for _, one in group if "address" in one)
+        first = group[0][1]
+        yield messages.NOT_IN_FORCE.finding(
+            **on([found.subjects[device] for device in devices]),
+            severity=Severity.ERROR if needed else None,
+            settings=names,
+            count=len(names),
+            actual=", ".join(first[name][1] or messages.NONE.text() for name in names),
+            wanted=", ".join(first[name][0] for name in names),
+            example=messages.FOR_EXAMPLE.text() if len(group) > 1 else "",
             commands=(
-                f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>{OF_THE_PLAN}",
-                f"hccn_tool -i {first} -gateway -s gateway <gateway>{OF_THE_PLAN}",
-                RECOVER.format(first),
+                *(f"hccn_tool -i {devices[0]} -{_QUERIES[name]} -g" for name in names),
+                *(RECOVER.format(device) for device in devices[:8]),
             ),
             evidence=(
                 *(
-                    Evidence(source=found.source[d], expected=messages.AN_ADDRESS.text(), actual=messages.NONE.text())
-                    for d in devices[:4]
+                    Evidence(
+                        source=f"hccn_tool -i {device} -{_QUERIES[name]} -g",
+                        expected=messages.OF_FILE.text(name=name, device=device, value=one[name][0]),
+                        actual=one[name][1] or messages.NONE.text(),
+                    )
+                    for device, one in group[:8]
+                    for name in names
                 ),
                 *of_the_job(plan),
             ),
         )
 
 
-def _shared_addresses(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
+_QUERIES = {"address": "ip", "netmask": "ip", "gateway": "gateway"}
+
+
+def _without_address(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan) -> Finding:
+    everywhere = len(devices) == len(found.addresses)
+    message = messages.NO_ADDRESSES if everywhere else messages.NO_ADDRESS
+    first = devices[0]
+    return message.finding(
+        **on(["host"] if everywhere else [found.subjects[device] for device in devices]),
+        severity=Severity.ERROR if plan.several else None,
+        detail=messages.JOB_NEEDS_ADDRESSES.text() if plan.several else None,
+        commands=(
+            f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>{OF_THE_PLAN}",
+            f"hccn_tool -i {first} -gateway -s gateway <gateway>{OF_THE_PLAN}",
+            RECOVER.format(first),
+        ),
+        evidence=(
+            *(
+                Evidence(source=found.source[d], expected=messages.AN_ADDRESS.text(), actual=messages.NONE.text())
+                for d in devices[:8]
+            ),
+            *of_the_job(plan),
+        ),
+    )
+
+
+def _shared_addresses(found: CardAddresses) -> dict[str, list[int]]:
+    """The addresses that several NPUs have, with these."""
     holders: dict[str, list[int]] = {}
     for device, address in found.addresses.items():
         if address and "*" not in address:
             holders.setdefault(address, []).append(device)
-    for address, devices in holders.items():
-        if len(devices) < 2:
-            continue
-        yield messages.SAME_ADDRESS.finding(
-            subject=found.subjects[devices[-1]],
-            severity=Severity.ERROR if plan.several else None,
-            address=address,
-            npus=_named(devices, found.subjects),
-            commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:4]),
-            evidence=(
-                *(
-                    Evidence(source=found.source[device], expected=messages.UNIQUE_ADDRESS.text(), actual=address)
-                    for device in devices[:4]
-                ),
-                *of_the_job(plan),
+    return {address: devices for address, devices in holders.items() if len(devices) > 1}
+
+
+def _same_address(shared: Mapping[str, Sequence[int]], found: CardAddresses, plan: NetworkPlan) -> Finding:
+    """Addresses that were set twice, by one mistake in one file."""
+    devices = [device for several in shared.values() for device in several]
+    return messages.SAME_ADDRESS.finding(
+        **on([found.subjects[shared[next(iter(shared))][-1]]] if len(shared) == 1 else _subjects(devices, found)),
+        severity=Severity.ERROR if plan.several else None,
+        address=", ".join(shared),
+        npus=_named(devices, found.subjects),
+        commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:4]),
+        evidence=(
+            *(
+                Evidence(source=found.source[device], expected=messages.UNIQUE_ADDRESS.text(), actual=address)
+                for address, several in shared.items()
+                for device in several[:4]
             ),
-        )
+            *of_the_job(plan),
+        ),
+    )
 
 
-def _odd_gateways(found: CardAddresses, plan: NetworkPlan) -> Iterator[Finding]:
+def _subjects(devices: Sequence[int], found: CardAddresses) -> list[str]:
+    return [found.subjects[device] for device in devices]
+
+
+def _without_gateway(found: CardAddresses) -> list[int]:
     """A flat network needs no gateway; where most NPUs have one, the others lack theirs."""
     addressed = [device for device, address in found.addresses.items() if address]
     without = [device for device in addressed if not found.gateways.get(device)]
-    if not without or 2 * len(without) >= len(addressed):
-        return
+    return without if 2 * len(without) < len(addressed) else []
+
+
+def _no_gateway(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan) -> Finding:
     usual = Counter(filter(None, found.gateways.values())).most_common(1)[0][0]
-    for device in without:
-        yield messages.NO_GATEWAY.finding(
-            subject=found.subjects[device],
-            severity=Severity.WARNING if plan.several else None,
-            commands=(f"hccn_tool -i {device} -gateway -s gateway <gateway>{OF_THE_PLAN}",),
-            evidence=(
-                Evidence(
-                    source="/etc/hccn.conf",
-                    expected=messages.A_GATEWAY.text(usual=usual),
-                    actual=messages.NONE.text(),
-                ),
-            ),
-        )
+    return messages.NO_GATEWAY.finding(
+        **on(_subjects(devices, found)),
+        severity=Severity.WARNING if plan.several else None,
+        commands=tuple(f"hccn_tool -i {device} -gateway -s gateway <gateway>{OF_THE_PLAN}" for device in devices[:8]),
+        evidence=tuple(
+            Evidence(
+                source=f"hccn_tool -i {device} -gateway -g" if device in found.in_force else "/etc/hccn.conf",
+                expected=messages.A_GATEWAY.text(usual=usual),
+                actual=messages.NONE.text(),
+            )
+            for device in devices[:8]
+        ),
+    )
 
 
-def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> Iterator[Finding]:
-    odd = {device: status for device, status in health.statuses.items() if status not in ("Success", *_NO_VERDICT)}
+def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known: Container[int]) -> Iterator[Finding]:
+    """Ports that do not reach their detect address, without those of `known`, whose settings explain it."""
+    well = ("Success", *_NO_VERDICT)
+    odd = {device: one for device, one in health.statuses.items() if one not in well and device not in known}
     everywhere = len(odd) == len(links.statuses) and len(set(odd.values())) == 1
-    if not odd:
-        return
-    for devices in [list(odd)] if everywhere else [[device] for device in odd]:
-        first = devices[0]
-        status = odd[first]
+    for group in by_setting(odd.items(), lambda one: one[1]):
+        devices = [device for device, _ in group]
+        first, status = group[0]
         unset = status in _UNSET
         needed = plan.several or not (everywhere or unset)
-        subject = "host" if everywhere else links.subjects[first]
+        about = on(["host"] if everywhere else [links.subjects[device] for device in devices])
         severity = Severity.WARNING if needed else Severity.INFO
         more: dict[str, Any] = {} if unset else {"status": status}
         if everywhere:
@@ -196,7 +276,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
         else:
             message = messages.NO_DETECT_ADDRESS if unset else messages.UNREACHABLE
         yield message.finding(
-            subject=subject,
+            **about,
             severity=severity,
             commands=(
                 f"hccn_tool -i {first} -net_health -g",
@@ -206,7 +286,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan) -> It
             evidence=(
                 *(
                     Evidence(source=f"hccn_tool -i {d} -net_health -g", expected="Success", actual=odd[d])
-                    for d in devices[:4]
+                    for d in devices[:8]
                 ),
                 *of_the_job(plan),
             ),
@@ -229,7 +309,7 @@ def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) 
         odd = [device for device, switch in switches.items() if switch != usual]
         message = messages.TLS_OFF if usual else messages.TLS_ON
         yield message.finding(
-            subject=devices.subjects[odd[0]] if clear and len(odd) == 1 else "host",
+            **on([devices.subjects[device] for device in odd] if clear else ["host"]),
             severity=Severity.ERROR if plan.several else None,
             npus=_named(odd, devices.subjects),
             commands=(_set_tls(odd, usual),),
@@ -246,5 +326,4 @@ def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) 
             ),
             fix=None if usual else FixOffer(id="npu.tls-off", params={"devices": odd}),
         )
-    if tls.failed:
-        raise Unavailable(next(iter(tls.failed.values())), because=Because.FAILED)
+    tell_unanswered(tls.why)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.facts.node.chips import Chips, NodeChip, subject_of
+from npudoctor.facts.node.chips import Chips, NodeChip
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.holders import CardHolders
-from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.devices import FIRST, NEXT, VISIBLE, CardMath, DeviceMath, JobCards
 from npudoctor.facts.python.imports import TorchNpuImport, first_line
 from npudoctor.knowledge.tables.pitfalls import Pitfall
@@ -18,6 +17,7 @@ from npudoctor.sdk import Because, Evidence, Finding, NotApplicable, Unavailable
 from ._causes import NO_CANN, WRONG_PACKAGES, cause_of
 from ._remedies import Remedy, chosen_remedy
 from ._reset import Reset, reset_of
+from ._together import by_fault, on
 from .messages import python as messages
 
 _NO_DEVICE = ("npu.present", "container.devices", "driver.installed", "driver.access", "env.visible-devices")
@@ -35,6 +35,7 @@ _NO_IMPORT = (*NO_CANN, *WRONG_PACKAGES, "python.import-torch", "python.import-t
         "npu.health",
         "driver.npu-smi",
         "driver.rebooted",
+        "driver.firmware",
         "cann.driver",
         "container.driver-files",
     ),
@@ -127,13 +128,16 @@ def _name_mismatch(names: tuple[str, ...], job: JobCards) -> Iterator[Finding]:
 @check(
     "python.device-math",
     profile="full",
-    after=(*_NO_DEVICE, *_NO_IMPORT, "python.packages", "python.devices", "cann.ops", "cann.libraries", "cann.driver"),
+    after=(
+        *(*_NO_DEVICE, *_NO_IMPORT, "driver.rebooted", "driver.firmware", "cann.driver", "cann.ops"),
+        *("python.packages", "python.devices"),
+    ),
     requires=(SoftwareStack,),
     thresholds=(FIRST, NEXT),
-    explained_by=("npu.health", "npu.ecc"),
+    explained_by=("npu.count", "npu.health", "npu.temperature", "npu.ecc"),
 )
 def devices_compute(
-    math: DeviceMath, job: JobCards, info: NpuSmiInfo | None, cards: Chips | None, holders: CardHolders | None
+    math: DeviceMath, job: JobCards, cards: Chips | None, holders: CardHolders | None
 ) -> Iterator[Finding]:
     """Test computation on every idle device.
 
@@ -153,28 +157,26 @@ def devices_compute(
         result = next(iter(failed.values()))
         yield messages.NONE_COMPUTES.finding(subject="python", count=len(tried), error=errors.pop(), **_details(result))
         return
-    unhealthy = _unhealthy(info)
-    for number, result in sorted(failed.items()):
-        subject = _subject(number, job.chips)
+    problems = [
+        (_subject(number, job.chips), number, first_line(one.error or messages.NO_REASON.text()), one)
+        for number, one in sorted(failed.items())
+    ]
+    for group in by_fault(problems, len(tried), lambda one: (one[2], bool(one[3].max_abs_error))):
+        _, _, error, result = group[0]
         message = messages.WRONG_RESULT if result.max_abs_error else messages.DEVICE_FAILED
+        numbers = [number for _, number, _, _ in group]
         yield message.finding(
-            subject=subject,
-            device=number,
-            error=first_line(result.error or messages.NO_REASON.text()),
-            symptom=subject in unhealthy,
-            **_details(result, reset_of(subject, cards, holders)),
+            **on([subject for subject, *_ in group]),
+            count=len(numbers),
+            device=numbers[0] if len(numbers) == 1 else ", ".join(map(str, numbers)),
+            error=error,
+            symptom=True,
+            **_details(result, reset_of(group[0][0], cards, holders)),
         )
 
 
 def _subject(number: int, chips: tuple[NodeChip, ...]) -> str:
     return chips[number].subject if number < len(chips) else f"npu:{number}"
-
-
-def _unhealthy(info: NpuSmiInfo | None) -> Mapping[str, str]:
-    """The chips whose health explains that the computation fails."""
-    if info is None:
-        return {}
-    return {subject_of(chip, info.npus): chip.health or "" for chip in info.npus if chip.says_ok is False}
 
 
 def _details(result: CardMath, reset: Reset | None = None) -> dict[str, Any]:

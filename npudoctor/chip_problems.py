@@ -79,4 +79,4 @@ def problems(results: Iterable[Result], subject: str) -> tuple[Problem, ...]:
 
 def is_about(finding: Finding, subject: str) -> bool:
     """Whether a finding is about this chip, or about the NPU that it is part of."""
-    return finding.subject == subject or subject.startswith(f"{finding.subject}/")
+    return finding.is_about(subject)

@@ -269,7 +269,9 @@ class _Run:
         for need in needs:
             value = self._asked if need.fact is Host else self.values[need.fact]
             if isinstance(value, (Unavailable, Crash)) and need.optional:
-                value = None
+                failed = isinstance(value, Crash)
+                why = Unavailable(value.reason, because=Because.FAILED) if failed else value
+                value = why if need.with_reason else None
             elif isinstance(value, Unavailable):
                 raise value
             elif isinstance(value, Crash):
@@ -284,7 +286,7 @@ class _Run:
             return _skipped(check, Unavailable(f"see {blocker}", blocked_by=blocker))
         began = time.monotonic()
         findings: list[Finding] = []
-        reason = None
+        reason, because = None, None
         try:
             required = tuple(Need(fact.__name__, fact, False) for fact in check.requires)
             self._arguments(required)
@@ -293,22 +295,24 @@ class _Run:
         except Unavailable as why:
             if not findings:
                 return _skipped(check, why)
-            reason = why.reason
+            reason, because = why.reason, why.because
         except _Crashed as crashed:
             return _crashed(check, crashed.args[0])
         except Exception as problem:
             reason = exhausted(problem)
             if reason is None:
                 return _crashed(check, _crash(problem), findings)
+            because = Because.FAILED
             if not findings:
-                return _skipped(check, Unavailable(reason, because=Because.FAILED))
-        symptoms = [finding for finding in findings if finding.symptom]
-        if symptoms and (cause := self._blocker(check.explained_by)):
-            findings = [finding for finding in findings if not finding.symptom]
-            if not findings:
-                return _skipped(check, Unavailable(f"{symptoms[0].summary}: see {cause}", blocked_by=cause))
+                return _skipped(check, Unavailable(reason, because=because))
+        explained = [(finding, cause) for finding in findings if (cause := self._cause_of(finding, check))]
+        findings = [finding for finding in findings if all(finding is not one for one, _ in explained)]
+        if explained and not findings:
+            symptom, cause = explained[0]
+            return _skipped(check, Unavailable(f"{symptom.summary}: see {cause}", blocked_by=cause))
         duration_s = round(time.monotonic() - began, 6)
-        return _ended(check, status_of(findings), reason=reason, duration_s=duration_s, findings=tuple(findings))
+        known: dict[str, Any] = {"reason": reason, "because": because, "duration_s": duration_s}
+        return _ended(check, status_of(findings), findings=tuple(findings), **known)
 
     def _blocker(self, candidates: Sequence[str]) -> str | None:
         """The first check of the catalogue whose error, silenced or not, explains this one's."""
@@ -320,6 +324,19 @@ class _Run:
             elif result and result.blocked_by:
                 causes.add(result.blocked_by)
         return next((id for id in self.catalog.checks if id in causes), None)
+
+    def _cause_of(self, finding: Finding, check: Check) -> str | None:
+        """The check that explains a symptom: by an error, or by any finding about the same chips.
+
+        An error about other chips explains nothing about these.
+        """
+        if not finding.symptom:
+            return None
+        known = [self.results[id] for id in check.explained_by if id in self.results]
+        elsewhere = {result.check for result in known if finding.chips and result.is_elsewhere(finding.chips)}
+        if cause := self._blocker([id for id in check.explained_by if id not in elsewhere]):
+            return cause
+        return next((result.check for result in known if finding.chips and result.names(finding.chips)), None)
 
     def _with_run_context(self, finding: Finding) -> Finding:
         """The finding with the context of the run and the catalogue."""

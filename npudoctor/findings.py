@@ -115,20 +115,26 @@ class Silenced(Model):
         return f"silenced{until}" + (f": {self.reason}" if self.reason else " by this site's configuration")
 
 
+_NAMED = 8
+"""So many chips are named in one line."""
+
+
 class Finding(Model):
     """One problem or remark about one subject of the node.
 
     `code` is its id below its check, `npu.health/alarm`, with `params` for its texts: code that reads a finding reads
     these and never a sentence. It is None where a plug-in makes findings without `Message`. `subject` is `host`,
-    `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`. `silenced` is set where the site has silenced this code:
-    the finding is kept, and decides nothing. `of_live_job` marks what a running job explains: while the node is in
-    service the engine reports it as info (see `--expect-idle`). `symptom` marks what an error of a check in
-    `explained_by` explains: it is then not reported beside its cause.
+    `python`, `container`, `npu:3`, `npu:3/chip:1`, `nic:eth0`; where one cause concerns several chips it is `host`,
+    or the first chip of their one NPU, and `subjects` names them all. `silenced` is set where the site has silenced
+    this code: the finding is kept, and decides nothing. `of_live_job` marks what a running job explains: while the node
+    is in service the engine reports it as info (see `--expect-idle`). `symptom` marks what an error of a check in
+    `explained_by` explains, or its warning about the same chips: it is then not reported beside its cause.
     """
 
     code: Line | None = None
     params: Annotated[dict[str, Any], Rule(before=all_visible)] = field(default_factory=dict)
     subject: Line = "host"
+    subjects: tuple[Line, ...] = ()
     severity: Severity = Severity.ERROR
     summary: Line
     detail: Lines | None = None
@@ -151,6 +157,7 @@ class Finding(Model):
             code: str | None = None,
             params: Mapping[str, Any] = ...,
             subject: str = ...,
+            subjects: tuple[str, ...] = ...,
             severity: Severity = ...,
             detail: str | None = None,
             hint: str | None = None,
@@ -164,12 +171,30 @@ class Finding(Model):
             symptom: bool = False,
         ) -> None: ...
 
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """The NPUs and chips that it is about; none where it is about something else."""
+        return tuple(one for one in self.subjects or (self.subject,) if one.startswith("npu:"))
+
+    @property
+    def where(self) -> str:
+        """What it is about, in a few words; empty for this host, this Python or this container."""
+        if self.subjects:
+            more = f" and {len(self.subjects) - _NAMED} more" if len(self.subjects) > _NAMED else ""
+            return ", ".join(self.subjects[:_NAMED]) + more
+        return "" if self.subject in ("host", "python", "container") else self.subject
+
+    def is_about(self, chip: str) -> bool:
+        """Whether it is about this chip, or about the NPU that has it."""
+        return any(chip == one or chip.startswith(f"{one}/") for one in self.chips)
+
 
 class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
     `silenced` is set where the site has silenced this check: its findings are kept, and do not affect the verdict.
-    `because` says why the facts of a `could-not-look` are unknown; `reported_by` is the check that reports that failure
+    `because` says why the facts of a `could-not-look` are unknown, or the rest of the facts of a check that has found
+    something; `reported_by` is the check that reports that failure
     as a finding. `duration_s` is in seconds.
     """
 
@@ -196,6 +221,19 @@ class Result(Model):
     def worst(self) -> Severity | None:
         """The highest severity of findings that are not silenced; None without one."""
         return max((finding.severity for finding in self.open_findings), default=None)
+
+    def names(self, chips: Collection[str]) -> bool:
+        """Whether findings above info, silenced or not, are about each of these chips, its NPU, or a chip of it."""
+        told = [one for one in self.findings if one.severity > Severity.INFO]
+        return all(
+            any(one.is_about(chip) or any(part.startswith(f"{chip}/") for part in one.chips) for one in told)
+            for chip in chips
+        )
+
+    def is_elsewhere(self, chips: Collection[str]) -> bool:
+        """Whether its errors are about single chips, and not about these."""
+        errors = [one for one in self.findings if one.severity is Severity.ERROR]
+        return bool(errors) and all(one.chips for one in errors) and not self.names(chips)
 
     @property
     def leaves_undetermined(self) -> bool:

@@ -11,11 +11,16 @@ from npudoctor.records import record
 
 @record(frozen=True)
 class Need:
-    """One fact that a check or a probe takes. `fact` is a class, or a generic one with its page: `PerChip[Ecc]`."""
+    """One fact that a check or a probe takes. `fact` is a class, or a generic one with its page: `PerChip[Ecc]`.
+
+    `optional`: None stands for one that is unknown (`Memory | None`); `with_reason`: the Unavailable that says why and
+    of which kind it is (`Memory | Unavailable`).
+    """
 
     parameter: str
     fact: type
     optional: bool
+    with_reason: bool = False
 
 
 def is_fact(hint: object) -> bool:
@@ -41,17 +46,18 @@ def hint_of(function: Callable[..., Any], name: str) -> Any:
     if isinstance(written, str):
         known = function.__globals__
         fact, _, rest = written.partition(" | ")
-        if fact in known and rest in ("", "None"):
-            return known[fact] | None if rest else known[fact]
+        if fact in known and (rest in ("", "None") or rest in known):
+            return known[fact] | known.get(rest) if rest else known[fact]
         return get_type_hints(function).get(name)
     return written
 
 
 def _need(name: str, hint: Any) -> Need:
     if get_origin(hint) in (Union, types.UnionType):
-        facts = [choice for choice in get_args(hint) if choice is not type(None)]
+        reasons = [choice for choice in get_args(hint) if isinstance(choice, type) and issubclass(choice, Exception)]
+        facts = [choice for choice in get_args(hint) if choice not in (type(None), *reasons)]
         if len(facts) == 1 and is_fact(facts[0]):
-            return Need(name, facts[0], True)
+            return Need(name, facts[0], True, bool(reasons))
     elif is_fact(hint):
         return Need(name, hint, False)
     raise TypeError(f"parameter {name}: {hint!r} is not the type of a fact")

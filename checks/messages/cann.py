@@ -43,9 +43,9 @@ WRONG_ARCHITECTURE = Message(
 )
 BROKEN_LINK = Message(
     "cann.installed/broken-link",
-    summary="{path} links to missing {target}",
-    detail="Scripts and profiles may use this link. Remaining installation: {remaining}.",
-    hint="Link it to {root}, or remove it.",
+    summary="{path} {count:links|link} to missing {target}",
+    detail="Scripts and profiles may use {count:this link|these links}. Remaining installation: {remaining}.",
+    hint="Link {count:it|them} to {root}, or remove {count:it|them}.",
     severity=Severity.WARNING,
     pitfall="P092",
 )
@@ -59,7 +59,7 @@ SOURCES_WHAT_IS_GONE = Sentence(
 )
 INVALID_PATH = Message(
     "cann.environment/invalid-path",
-    summary="{variable} does not name a CANN installation: {path}",
+    summary="{variable} {count:does|do} not name a CANN installation: {path}",
     detail="It was removed or moved, or this user cannot read it. CANN fails with E20002 or finds no operators.",
     hint="Source the set_env.sh of the CANN that is installed: {installed}.",
     pitfall="P066",

@@ -49,7 +49,13 @@ SMI_FAILED = Message(
     detail="The state of the NPUs is unknown until npu-smi works.",
     hint="Check whether the driver modules are loaded, and read the kernel log; then restart or reboot.",
 )
-NPU_MAY_WORK = Sentence("This alone does not mean that the NPU is broken: torch_npu may still work in this container.")
+NPU_MAY_WORK = Sentence("This alone does not mean that the NPU is broken: torch_npu may still work here.")
+NPU_WORKS = Sentence(
+    "The NPUs can be used: torch_npu finds {count} {count:device|devices}. Health, memory and processes are unknown."
+)
+NPU_DOES_NOT_WORK = Sentence("torch_npu finds no device either, so no job can use an NPU here.")
+A_DEVICE = Sentence("at least 1 device")
+DEVICES_SEEN = Sentence("{count} {count:device|devices}")
 CHECK_ON_HOST = Sentence("On the host, check whether npu-smi works there and which other container uses these NPUs.")
 CHIP_TABLE = Sentence("a table of chips")
 SMI_SLOW = Message(
@@ -63,6 +69,7 @@ SMI_SLOW = Message(
 )
 SMI_NO_TABLE = Sentence("npu-smi printed no table of chips")
 SMI_NO_ACCESS = Sentence("{reason}; this user has no access to the device nodes")
+SMI_NO_NODE = Sentence("{reason}; a device node of the driver is missing")
 
 # driver.installed
 

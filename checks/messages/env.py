@@ -69,6 +69,12 @@ SLOW = Message(
     summary="{name}={value} slows jobs down: {effect}",
     hint="Unset it when you have finished debugging.",
 )
+SEVERAL_SLOW = Message(
+    "env.debug-leftovers/several",
+    summary="debugging variables slow jobs down: {settings}",
+    detail="{effects}",
+    hint="Unset them when you have finished debugging.",
+)
 LOUD_MODULES = Sentence("debug or info logging of {modules}")
 MEANING_AND_DEFAULT = Sentence("Meaning: {meaning}. Default: {default}.")
 

@@ -29,6 +29,8 @@ SETS = Sentence("Meaning: {meaning}.")
 SETS_WITH_SYMPTOM = Sentence("Meaning: {meaning}. Symptom: {symptom}.")
 SEVERAL_NODES = Sentence("several nodes")
 JOB = Sentence("job")
+NONE = Sentence("none")
+AND_OTHERS = Sentence("{owner} and {count} more {count:process|processes} of its job")
 
 # hccl.base-port
 
@@ -303,6 +305,15 @@ NO_ROUTE = Message(
     detail="Several nodes are configured ({source}: {value}) and {name} is not set: HCCL uses the first interface by "
     "name. Ranks then wait for each other until the timeout: EI0006, EI0015.",
     hint="Set the interface that leads to the other nodes.",
+    severity=Severity.WARNING,
+    pitfall="P016",
+)
+NAMED_OTHER_ROUTE = Message(
+    "hccl.interface/named-other-route",
+    summary="{names}={value} {count:names|name} {interface} ({address}), but the route to {master} is {route}",
+    detail="Several nodes are configured ({source}: {stated}). Ranks of the other nodes cannot reach this one over "
+    "{interface}, or only by a detour: they wait until the timeout, EI0006 or EI0015.",
+    hint="Name the interface that leads to the other nodes, or unset the {count:variable|variables}.",
     severity=Severity.WARNING,
     pitfall="P016",
 )

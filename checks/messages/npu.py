@@ -67,9 +67,11 @@ PCI_DEVICE_NEAR = Sentence("device {device}, driver {driver}, NUMA node {node}")
 ROW_WITH_BUS_ID = Sentence("a row with Bus-Id {slots}")
 OFF_THE_BUS = Message(
     "npu.count/off-the-bus",
-    summary="NPU {npu} ({slot}) is listed by npu-smi but has dropped off the PCI bus",
-    detail="The driver still knows the NPU; jobs on it hang or fail.",
-    hint="Drain the node and power it off and on. If the NPU drops off again, reseat or replace it.",
+    summary="{count:NPU|NPUs} {npu} ({slot}) {count:is|are} listed by npu-smi but {count:has|have} dropped off "
+    "the PCI bus",
+    detail="The driver still knows {count:the NPU|the NPUs}; jobs on {count:it|them} hang or fail.",
+    hint="Drain the node and power it off and on. If the fault comes back, reseat or replace {count:it|them}; where "
+    "several are affected, check the riser and its power first.",
     pitfall="P052",
 )
 ROW_OF_NPU = Sentence("NPU {npu}, Bus-Id {bus_id}")
@@ -160,6 +162,9 @@ HEALTH_NOT_SHOWN = Sentence("npu-smi does not show the health of any chip")
 _COOL = "Check fans, air flow and heat sink of this slot; reduce the load until the chip is cool."
 _STOPS = "HBM alarms above 95 °C; a chip with hot HBM is slowed down, then stopped."
 _SLOWS_DOWN = "A chip slows down before it alarms; HBM alarms above 95 °C."
+COOL_THE_NODE = Sentence(
+    "Several chips are hot together: check air intake, fans and room temperature before single chips."
+)
 WARM_CHIP = Message(
     "npu.temperature/warm",
     summary="{chip} at {celsius} °C, limit {limit:g} °C",
@@ -233,6 +238,12 @@ BOARD_MISMATCH = Message(
     severity=Severity.WARNING,
 )
 
+BOARD_NOT_READ = Message(
+    "npu.uniform/board-not-read",
+    summary="firmware and board not compared: {reason}",
+    severity=Severity.INFO,
+)
+
 # npu.memory-free
 
 FIND_OWNER = Sentence(
@@ -286,14 +297,15 @@ MEMORY_NOT_SHOWN = Sentence("npu-smi does not show the memory of any chip")
 
 DEAD_PROCESS = Message(
     "npu.processes/dead",
-    summary="process {process} no longer exists but still holds this chip",
-    detail="The driver still counts the process; its memory and its place on the chip are not free.",
+    summary="{count:process|processes} {process} no longer {count:exists|exist} but still "
+    "{count:holds this chip|hold chips}",
+    detail="The driver still counts {count:the process; its|the processes; their} memory is not free.",
     pitfall="P004",
 )
 WAIT_THEN_RESET = Sentence("Wait 20 s and check again. If it is still listed, reset the NPU, or reboot.")
 ORPHAN = Message(
     "npu.processes/orphan",
-    summary="{process} holds this chip, but its launcher has ended",
+    summary="{process} {count:holds this chip|hold chips}, but {count:its|their} launcher has ended",
     detail="A worker of a distributed job is useless once its launcher has ended, but it keeps its chip.",
     hint="Make sure that no other node still works with it, then end it.",
     severity=Severity.WARNING,
@@ -301,20 +313,20 @@ ORPHAN = Message(
 )
 IN_USE = Message(
     "npu.processes/in-use",
-    summary="chip in use by {process}",
+    summary="{count:chip|chips} in use by {process}",
     detail="A second job on the same chip shares its memory, and fails where both listen on the same port of the chip.",
     hint="Wait for it, or give the next job other NPUs (ASCEND_RT_VISIBLE_DEVICES).",
     pitfall="P023",
 )
 IN_USE_BY_UNSEEN = Message(
     "npu.processes/in-use-by-unseen",
-    summary="chip in use by process {process}; details not visible to this user",
+    summary="{count:chip|chips} in use by {count:process|processes} {process}; details not visible to this user",
     severity=Severity.INFO,
 )
 IN_USE_BY_HOST = Message(
     "npu.processes/in-use-by-host",
-    summary="chip in use by host process {process}",
-    detail="npu-smi shows the pid that the process has on the host, not the pid in this container.",
+    summary="{count:chip|chips} in use by host {count:process|processes} {process}",
+    detail="npu-smi shows the pid on the host, not the pid in this container.",
     severity=Severity.INFO,
 )
 RANKS_SHARE_CHIPS = Message(
@@ -334,6 +346,9 @@ RANKS_WITHOUT_CHIPS = Message(
     pitfall="P023",
 )
 PROCESS = Sentence("{name} ({details})")
+OTHERS = Sentence("and {count} more {count:process|processes} of its job")
+MORE = Sentence("{count} more")
+PORTS_OF = Sentence("ports on which process {pid} listens")
 PID = Sentence("pid {pid}")
 USER = Sentence("user {user}")
 SINCE = Sentence("since {started}")

@@ -10,9 +10,9 @@ ABOUT = Sentence("about {count}")
 
 SLOW_LINK = Message(
     "npu.pcie/slow-link",
-    summary="PCIe link in slot {slot} runs at {now} instead of {most}",
-    detail="Loading data, checkpoints and offloading are slower on this NPU, and the other ranks wait for it.",
-    hint="Reboot once, so that the link is trained again; then reseat the NPU or its riser.",
+    summary="PCIe {count:link|links} in {count:slot|slots} {slot} {count:runs|run} at {now} instead of {most}",
+    detail="Loading data, checkpoints and offloading are slower there, and the other ranks wait.",
+    hint="Reboot once, so that {count:the link is|the links are} trained again; then reseat the NPU or its riser.",
     severity=Severity.WARNING,
 )
 ALL_LINKS_SLOW = Message(
@@ -25,9 +25,9 @@ ALL_LINKS_SLOW = Message(
 OTHER_NPUS = Sentence("the same file of the other NPUs")
 FATAL_ERRORS = Message(
     "npu.pcie/fatal-errors",
-    summary="{count} fatal PCIe {count:error|errors} in slot {slot}",
+    summary="{count} fatal PCIe {count:error|errors} in {slots:slot|slots} {slot}",
     detail="A fatal error means that the link was lost and set up again; jobs on the NPU failed at that time.",
-    hint="Check the kernel log for this slot. If the errors come back, reseat or replace the NPU.",
+    hint="Check the kernel log for {slots:this slot|these slots}. If errors come back, reseat or replace the NPU.",
     severity=Severity.WARNING,
     pitfall="P052",
 )
@@ -126,6 +126,13 @@ BACK_TO_BACK = Message(
 )
 A_SWITCH = Sentence("a switch")
 
+NOT_ANSWERED = Message(
+    "npu.fabric/not-answered",
+    summary="not compared between the ports: {reason}",
+    detail="`{question}` gave no answer; the rest of this check does not depend on it.",
+    severity=Severity.INFO,
+)
+
 # npu.throttled
 
 SLOW_CLOCK = Message(
@@ -183,6 +190,23 @@ NO_ADDRESSES = Message(
 )
 JOB_NEEDS_ADDRESSES = Sentence(
     "The job of this environment spans several nodes; their NPUs find each other by these addresses."
+)
+NOT_IN_FORCE = Message(
+    "npu.network/not-in-force",
+    summary="{settings} {count:differs|differ} from /etc/hccn.conf: {example}{actual} on the NPU, {wanted} in the file",
+    detail="The NPU uses what it has, not what the file says: it was changed later, or the file was not applied after "
+    "a reset. NPUs of other nodes look for the NPU where the file says.",
+    hint="Decide which is right. To apply the file, use `-cfg recovery`; otherwise correct the file.",
+    severity=Severity.WARNING,
+    pitfall="P027",
+)
+FOR_EXAMPLE = Sentence("for example ")
+OF_FILE = Sentence("{value} ({name}_{device} in /etc/hccn.conf)")
+NOT_COMPARED = Message(
+    "npu.network/not-compared",
+    summary="not compared with /etc/hccn.conf: {reason}",
+    detail="`{question}` gave no answer; the rest of this check does not depend on it.",
+    severity=Severity.INFO,
 )
 AN_ADDRESS = Sentence("an address")
 SAME_ADDRESS = Message(

@@ -296,12 +296,12 @@ NONE_COMPUTES = Message(
 )
 WRONG_RESULT = Message(
     "python.device-math/wrong-result",
-    summary="wrong result on device {device}: {error}",
+    summary="wrong result on {count:device|devices} {device}: {error}",
     hint="Run it again. If it fails again, take the NPU out of service and collect its logs with msnpureport.",
 )
 DEVICE_FAILED = Message(
     "python.device-math/failed",
-    summary="test computation failed on device {device}: {error}",
+    summary="test computation failed on {count:device|devices} {device}: {error}",
     hint="Run it again. If it fails again, take the NPU out of service and collect its logs with msnpureport.",
 )
 RESULT_OF_CPU = Sentence("the result of the CPU")

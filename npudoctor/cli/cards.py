@@ -62,7 +62,12 @@ def _without_others(result: Result, wanted: frozenset[int], devices: Mapping[str
 
 
 def _is_about(finding: Finding, wanted: frozenset[int], devices: Mapping[str, int]) -> bool:
-    subject = finding.subject
+    if finding.subjects:
+        return any(_is_chip_wanted(subject, wanted, devices) for subject in finding.subjects)
+    return _is_chip_wanted(finding.subject, wanted, devices)
+
+
+def _is_chip_wanted(subject: str, wanted: frozenset[int], devices: Mapping[str, int]) -> bool:
     device = devices.get(subject)
     if device is None and (card := re.fullmatch(r"npu:(\d+)", subject)):
         inside = {number for name, number in devices.items() if name.startswith(f"{subject}/")}

@@ -184,7 +184,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
     ]
     if errors:
         check, finding = errors[0]
-        about = f"{finding.subject}: " if finding.subject.startswith("npu:") else ""
+        about = f"{finding.where}: " if finding.chips else ""
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
         return False, f"unhealthy: {about}{finding.summary} ({check}){more}"
     for check in (check for check in args.require if check != DAEMON):

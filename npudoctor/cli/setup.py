@@ -215,7 +215,11 @@ def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None
     for check, finding in remaining:
         alike.setdefault((check, finding.summary), []).append(finding)
     for (check, summary), (finding, *others) in alike.items():
-        where = ", ".join([finding.subject, *(one.subject for one in others)]) if finding.subject != "host" else ""
+        where = (
+            ", ".join(one.where or one.subject for one in (finding, *others))
+            if finding.subject != "host"
+            else finding.where
+        )
         write(f"  {finding.severity.value}: {summary} ({': '.join(filter(None, (check, where)))})\n")
         if finding.fix is not None:
             write(f"    $ {' '.join(['npudoctor fix', finding.fix.id, node.words_of(setup.args)]).strip()}\n")

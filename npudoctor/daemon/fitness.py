@@ -45,7 +45,7 @@ def node_problem(report: Report) -> str | None:
     """A health problem of the whole node; None without one."""
     for result in health_results(report):
         for finding in result.open_findings:
-            if finding.severity is Severity.ERROR and not finding.subject.startswith("npu:"):
+            if finding.severity is Severity.ERROR and not finding.chips:
                 return f"{finding.summary} ({result.check})"
     return None
 

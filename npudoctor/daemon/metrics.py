@@ -83,7 +83,8 @@ def _checks(results: Iterable[Result]) -> Iterator[Metric]:
         worst: dict[str, int] = {}
         for one in result.open_findings:
             if one.severity > Severity.INFO:
-                worst[one.subject] = max(worst.get(one.subject, 0), CODES[one.severity.value])
+                for subject in (one.subject, *one.subjects):
+                    worst[subject] = max(worst.get(subject, 0), CODES[one.severity.value])
         for subject, code in sorted(worst.items()):
             status.add_metric([result.check, subject], code)
         if result.status in (Status.OK, Status.WARNING, Status.ERROR):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from npudoctor.records import field, record
-from npudoctor.sdk import Completed, Unavailable
+from npudoctor.sdk import Because, Completed, Unavailable
 
 Page = TypeVar("Page")
 Place = TypeVar("Place", str, int)
@@ -16,7 +16,7 @@ Place = TypeVar("Place", str, int)
 class PerChip(Generic[Page]):
     """Pages by the subject that findings name: `npu:3`, `npu:3/chip:1`, of a page about the whole NPU `npu:3`.
 
-    `failed` says in a clause why others have none, `why` is the first of these reasons with its cause.
+    `failed` says in a clause why others have none, `why` is the most severe of these reasons with its kind.
     """
 
     by_subject: Mapping[str, Page]
@@ -38,7 +38,7 @@ def collect(
     answers: Iterable[Completed | Unavailable],
     read: Callable[[Place, Completed], Page],
 ) -> tuple[dict[Place, Page], dict[Place, str], Unavailable | None]:
-    """What is read of each answer, why others gave nothing, and the first reason; raised where nobody answered."""
+    """What is read of each answer, why others gave nothing, and the worst reason; raised where nobody answered."""
     found: dict[Place, Page] = {}
     failed: dict[Place, str] = {}
     first: Unavailable | None = None
@@ -49,7 +49,13 @@ def collect(
             found[place] = read(place, answer)
         except Unavailable as why:
             failed[place] = why.reason
-            first = first or why
+            first = graver(first, why)
     if first is not None and not found:
         raise first
     return found, failed, first
+
+
+def graver(one: Unavailable | None, other: Unavailable | None) -> Unavailable | None:
+    """The reason that counts of two: the first, but a tool that failed or hung before what nobody could have asked."""
+    known = [why for why in (one, other) if why is not None]
+    return next((why for why in known if why.because in (Because.TIMED_OUT, Because.FAILED)), next(iter(known), None))

@@ -42,8 +42,7 @@ def action_threshold(report: Report) -> Severity:
 
 def with_subject(finding: Finding) -> str:
     """The summary, with the NPU or interface that it is about."""
-    plain = finding.subject in ("host", "python", "container")
-    return finding.summary if plain else f"{finding.subject}: {finding.summary}"
+    return f"{finding.where}: {finding.summary}" if finding.where else finding.summary
 
 
 def actionable(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:

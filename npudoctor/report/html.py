@@ -51,7 +51,7 @@ def render(report: Report) -> str:
 def _finding(result: Result, finding: Finding) -> Iterator[str]:
     severity = finding.severity.value
     yield f'<h2><span class="{severity}">{severity}</span> {escape(finding.summary)}</h2>'
-    yield f'<p class="muted"><code>{escape(result.check)}</code> on {escape(finding.subject)}</p>'
+    yield f'<p class="muted"><code>{escape(result.check)}</code> on {escape(finding.where or finding.subject)}</p>'
     yield from (f"<p>{escape(text)}</p>" for text in (finding.detail, finding.hint) if text)
     if finding.commands:
         yield f"<pre>{escape(chr(10).join(finding.commands))}</pre>"

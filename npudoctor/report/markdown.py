@@ -30,7 +30,12 @@ def render(report: Report) -> str:
 
 
 def _finding(check: str, finding: Finding) -> list[str]:
-    lines = [f"## {finding.severity.value}: {finding.summary}", "", f"`{check}` on {finding.subject}", ""]
+    lines = [
+        f"## {finding.severity.value}: {finding.summary}",
+        "",
+        f"`{check}` on {finding.where or finding.subject}",
+        "",
+    ]
     if finding.detail:
         lines += [finding.detail, ""]
     if finding.hint:

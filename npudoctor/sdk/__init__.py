@@ -8,7 +8,8 @@ A check evaluates facts and yields findings; a probe obtains one fact from the n
     @check("host.swap", tags=("host",))
     def swap(memory: Memory) -> Iterator[Finding]: ...
 
-The types of the parameters are the required facts (`Memory | None` makes one optional). The first line of the docstring
+The types of the parameters are the required facts; `Memory | None` makes one optional, and `Memory | Unavailable` gives
+the reason in place of one that is unknown, to be raised again with its kind. The first line of the docstring
 is the title: a noun phrase of at most 60 characters that says what is checked. The rest says why it matters.
 """
 

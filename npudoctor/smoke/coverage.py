@@ -49,7 +49,7 @@ def missing(chips: Chips, health: Iterable[Result]) -> Iterator[Excluded]:
             if finding.severity is Severity.INFO or any(chip_problems.is_about(finding, one) for one in known):
                 continue
             reason = chip_problems.brief(finding.code, finding.params) or finding.summary
-            for name in _names(finding.subject, finding.params):
+            for name in finding.chips or _names(finding.subject, finding.params):
                 yield Excluded(npu=name, cause=Absence.MISSING, reason=reason, check=result.check)
 
 

@@ -133,14 +133,22 @@ def test_one_of_two_chips_of_a_card_is_named_as_npu_smi_would(node: Nodes, missi
 
 def test_an_a3_that_lost_one_die_shows_neither(node: Nodes) -> None:
     card = [{"id": 6, "chip": 1, "missing": ["npu-smi"]}]
-    findings = node(product="atlas-800t-a3", card=card).check("npu.count").findings
-    assert [finding.subject for finding in findings] == ["npu:6/chip:0", "npu:6/chip:1"]
+    finding = only(node(product="atlas-800t-a3", card=card).check("npu.count"))
+    assert finding.chips == ("npu:6/chip:0", "npu:6/chip:1")
 
 
-def test_both_chips_of_a_card_off_the_bus_are_named(node: Nodes) -> None:
-    card = [{"id": 4, "missing": ["pci"]}]
-    findings = node(product="atlas-300i-duo", card=card).check("npu.count").findings
-    assert [finding.subject for finding in findings] == ["npu:4/chip:0", "npu:4/chip:1"]
+@pytest.mark.parametrize("missing", ["pci", "device-node"])
+def test_both_chips_of_a_card_are_one_card(node: Nodes, missing: str) -> None:
+    card = [{"id": 4, "missing": [missing]}]
+    finding = only(node(product="atlas-300i-duo", card=card).check("npu.count"))
+    assert [chip.partition("/")[0] for chip in finding.chips] == ["npu:4"] * len(finding.chips)
+    assert finding.is_about("npu:4/chip:0") and finding.is_about("npu:4/chip:1")
+
+
+def test_what_takes_three_npus_away_is_one_cause(node: Nodes) -> None:
+    cards = [{"id": id, "missing": ["pci"]} for id in (1, 2, 5)]
+    finding = only(node(card=cards).check("npu.count"))
+    assert (finding.subject, finding.subjects) == ("host", ("npu:1", "npu:2", "npu:5"))
 
 
 def test_a_container_is_not_compared_with_its_host_s_bus(node: Nodes) -> None:
@@ -266,10 +274,12 @@ def test_a_live_job_is_info_and_an_error_where_the_node_should_be_idle(node: Nod
     result = busy.check("npu.processes")
     assert (result.status, {finding.severity for finding in result.findings}) == (Status.OK, {Severity.INFO})
     assert result.findings[0].code == "npu.processes/in-use"
-    assert result.findings[0].summary.startswith("chip in use by python3 (pid 211412, user train, since 20")
+    assert result.findings[0].summary.startswith("chips in use by python3 (pid 211412, user train, since 20")
+    assert only(result).subjects == tuple(f"npu:{npu}" for npu in range(8))
     assert busy.check("npu.memory-free").findings == ()
     assert busy.check("npu.processes", expect_idle=True).status is Status.ERROR
-    assert busy.check("npu.memory-free", expect_idle=True).status is Status.WARNING
+    held = busy.check("npu.memory-free", expect_idle=True)
+    assert (held.status, held.blocked_by) == (Status.SKIPPED, "npu.processes")
 
 
 def test_a_dead_process_is_an_error_whoever_works_beside_it(node: Nodes) -> None:
@@ -334,16 +344,21 @@ def test_workers_without_their_launcher_are_told_from_what_was_started_by_itself
     node: Nodes, said: dict[str, Any], warned: int
 ) -> None:
     found = worst(node(**said).check("npu.processes"))
-    assert len(found) == warned
+    assert [len(finding.chips) for finding in found] == ([warned] if warned else [])
     assert {finding.code for finding in found} <= {"npu.processes/orphan"}
-    assert all(finding.summary.endswith(" GB) holds this chip, but its launcher has ended") for finding in found)
+    ending = (
+        "holds this chip, but its launcher has ended" if warned == 1 else "hold chips, but their launcher has ended"
+    )
+    assert all(finding.summary.endswith(f" GB) {ending}") for finding in found)
 
 
 def test_workers_of_a_launcher_that_was_killed_are_seen(node: Nodes) -> None:
     host = node(job={"ranks": 8}).host
     host.signal(211400, 9)
     result = next(one for one in run(host, "npu.processes").results if one.check == "npu.processes")
-    assert len(worst(result)) == 8
+    (finding,) = worst(result)
+    assert finding.subjects == tuple(f"npu:{npu}" for npu in range(8))
+    assert finding.fix is not None and len(finding.fix.params["pids"]) == 8
 
 
 def test_a_job_with_more_ranks_than_cards_is_a_warning(node: Nodes) -> None:

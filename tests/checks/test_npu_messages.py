@@ -101,12 +101,12 @@ RENDERED: list[tuple[str, dict[str, Any], str]] = [
     ("npu.memory-free/held", {"used_mb": 44401, "count": 2, "pids": [7, 8]}, "44.4 GB in use by processes 7, 8"),
     (
         "npu.processes/in-use-by-host",
-        {"process": "4711 (python3, 900 MB)"},
+        {"process": "4711 (python3, 900 MB)", "count": 1},
         "chip in use by host process 4711 (python3, 900 MB)",
     ),
     (
         "npu.processes/in-use-by-unseen",
-        {"process": "4711"},
+        {"process": "4711", "count": 1},
         "chip in use by process 4711; details not visible to this user",
     ),
     (

@@ -268,9 +268,9 @@ def test_what_all_cards_say_is_said_once(node: Nodes) -> None:
     error = "RuntimeError: aclrtSetDevice, error code is 507033"
     assert finding.summary == f"test computation failed on all 8 devices: {error}"
     answer["devices"]["3"] = {"ok": True, "max_abs_error": 0.0}
-    found = node(**said(math=answer)).check("python.device-math", profile="full").findings
-    assert {finding.code for finding in found} == {"python.device-math/failed"}
-    assert found[0].summary == f"test computation failed on device 0: {error}"
+    finding = one(node(**said(math=answer)).check("python.device-math", profile="full"))
+    assert (finding.code, len(finding.chips)) == ("python.device-math/failed", 7)
+    assert finding.summary == f"test computation failed on devices 0, 1, 2, 4, 5, 6, 7: {error}"
 
 
 def test_a_computation_that_does_not_start_is_an_error(node: Nodes) -> None:

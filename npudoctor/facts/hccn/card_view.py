@@ -6,12 +6,11 @@ and in the situations where its answer can matter.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from npudoctor.facts.by_chip import PerPort
-from npudoctor.facts.hccn.answers import Address, Fec, Link, NetHealth, Vnic
+from npudoctor.facts.by_chip import PerPort, graver
+from npudoctor.facts.hccn.answers import Address, Fec, Gateway, Link, NetHealth, Vnic
 from npudoctor.facts.hccn.conf import CONF_PATH
 from npudoctor.facts.hccn.counters import LinkStat
 from npudoctor.facts.hccn.per_port import ask
@@ -71,6 +70,7 @@ class CardLinks:
     failed: Mapping[int, str]
     command: str
     addresses: Mapping[int, str | None] = field(default_factory=dict)
+    why: Unavailable | None = field(default=None, compare=False)
 
     @property
     def by_subject(self) -> dict[str, str | None]:
@@ -90,11 +90,11 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
     if plan.is_roce:
         links: PerPort[Link] = ask(host, options, devices, "link")
         found = {device: link.status for device, link in links.by_device.items()}
-        failed = links.failed
+        failed, why = links.failed, links.why
     else:
         vnics: PerPort[Vnic] = ask(host, options, devices, "vnic")
         found = {device: vnic.link_status for device, vnic in vnics.by_device.items()}
-        failed = vnics.failed
+        failed, why = vnics.failed, vnics.why
         addresses = {device: vnic.ipaddr for device, vnic in vnics.by_device.items()}
     statuses = {device: status for device, status in found.items() if status is not None}
     if not statuses:
@@ -105,6 +105,7 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
         failed=failed,
         command=f"hccn_tool -i {{}} -{plan.network} -g",
         addresses=addresses,
+        why=why,
     )
 
 
@@ -112,7 +113,9 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
 class CardAddresses:
     """The address of each device, None for one without; `gateways` only where they were asked for or are on disk.
 
-    `source` says where an address was read, by device.
+    They are those in force on the cards, or where no card was asked, those on disk; `source` says where an address was
+    read, by device. `in_force` is what each card that was asked answered: address, netmask, gateway; `on_disk` is what
+    /etc/hccn.conf sets. `gateway_unknown` says why a card did not tell its gateway.
     """
 
     addresses: Mapping[int, str | None]
@@ -120,6 +123,10 @@ class CardAddresses:
     source: Mapping[int, str]
     subjects: Mapping[int, str]
     failed: Mapping[int, str]
+    in_force: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
+    on_disk: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    gateway_unknown: Unavailable | None = field(default=None, compare=False)
+    why: Unavailable | None = field(default=None, compare=False)
 
 
 @probe
@@ -131,7 +138,10 @@ def card_addresses(
     links: CardLinks,
     set_here: PortSettings | None,
 ) -> CardAddresses:
-    """From `hccn_tool -ip -g`; gateways from /etc/hccn.conf, and where several nodes are to meet from `-gateway -g`."""
+    """From `hccn_tool -ip -g` and `-gateway -g`, which say what is in force; /etc/hccn.conf is what is wanted.
+
+    The file alone counts where no card is asked: its link is down, and one node alone does not need it.
+    """
     if not plan.is_roce:
         return CardAddresses(
             addresses=links.addresses,
@@ -139,6 +149,7 @@ def card_addresses(
             source={device: links.command.format(device) for device in links.addresses},
             subjects=devices.subjects,
             failed=links.failed,
+            why=links.why,
         )
     on_disk = set_here.by_device if set_here is not None else {}
     if not links.up and not plan.several:
@@ -147,10 +158,15 @@ def card_addresses(
         asked = NetworkDevices({device: name for device, name in devices.subjects.items() if device in links.statuses})
     live: PerPort[Address] = ask(host, options, asked, "ip") if asked.subjects else PerPort({})
     gateways = {device: entry.get("gateway") for device, entry in on_disk.items() if device in devices.subjects}
-    if plan.several and not any(gateways.values()):
-        with contextlib.suppress(Unavailable):
-            answers = ask(host, options, asked, "gateway").by_device
-            gateways = {device: one.default_gateway for device, one in answers.items()}
+    gateway_unknown: Unavailable | None = None
+    told: dict[int, str | None] = {}
+    if asked.subjects and (plan.several or any(gateways.values())):
+        try:
+            answers: PerPort[Gateway] = ask(host, options, asked, "gateway")
+            told = {device: one.default_gateway for device, one in answers.by_device.items()}
+            gateway_unknown = answers.why
+        except Unavailable as why:
+            gateway_unknown = why
     addresses: dict[int, str | None] = {}
     source: dict[int, str] = {}
     for device in devices.subjects:
@@ -161,7 +177,22 @@ def card_addresses(
             addresses[device] = on_disk.get(device, {}).get("address")
             source[device] = CONF_PATH
     return CardAddresses(
-        addresses=addresses, gateways=gateways, source=source, subjects=devices.subjects, failed=live.failed
+        addresses=addresses,
+        gateways={**gateways, **told},
+        source=source,
+        subjects=devices.subjects,
+        failed=live.failed,
+        in_force={
+            device: {
+                "address": one.ipaddr,
+                "netmask": one.netmask,
+                **({"gateway": told[device]} if device in told else {}),
+            }
+            for device, one in live.by_device.items()
+        },
+        on_disk=on_disk,
+        gateway_unknown=gateway_unknown,
+        why=live.why,
     )
 
 
@@ -171,6 +202,7 @@ class CardNetHealth:
 
     statuses: Mapping[int, str]
     failed: Mapping[int, str]
+    why: Unavailable | None = field(default=None, compare=False)
 
 
 @probe
@@ -185,7 +217,9 @@ def card_net_health(
         raise NotApplicable("no NPU network port is up")
     health: PerPort[NetHealth] = ask(host, options, NetworkDevices(linked), "net_health")
     return CardNetHealth(
-        {device: one.status for device, one in health.by_device.items() if one.status is not None}, health.failed
+        {device: one.status for device, one in health.by_device.items() if one.status is not None},
+        health.failed,
+        health.why,
     )
 
 
@@ -224,10 +258,13 @@ def card_fabric(
     answers: dict[str, Mapping[int, object]] = {}
     for name in ("fec", "link_stat", "stat", *(["lldp"] if plan.several else [])):
         try:
-            answers[name] = ask(host, options, linked, name).by_device
+            pages: PerPort[Any] = ask(host, options, linked, name)
+            answers[name] = pages.by_device
+            if pages.why is not None:
+                failed[name] = pages.why.reason
         except Unavailable as why:
             failed[name] = why.reason
-            first = first or why
+            first = graver(first, why)
     if first is not None and not answers:
         raise first
     fec = answers.get("fec", {})

@@ -73,6 +73,16 @@ def is_left_alone(process: Process, processes: Processes | None) -> bool:
     return process.ppid is not None and (process.ppid == 1 or parent is None or collects)
 
 
+def left_alone(holders: CardHolders, processes: Processes | None, launched: LaunchVariables | None) -> frozenset[int]:
+    """The workers on cards whose launcher has ended."""
+    living = [holder.process for holder in holders.holders if holder.process is not None]
+    return frozenset(
+        process.pid
+        for process in living
+        if is_left_alone(process, processes) and was_launched(process, launched, living)
+    )
+
+
 def ranks_on_this_node(job: Iterable[Process], variables: LaunchVariables | None) -> tuple[int, str] | None:
     """How many ranks a job was started with here, and who says so; None where nobody does."""
     for process in job:

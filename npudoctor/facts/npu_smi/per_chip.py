@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from npudoctor.facts.by_chip import PerChip, collect
+from npudoctor.facts.by_chip import PerChip, collect, graver
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi.chip_pages import (
     Common,
@@ -40,7 +40,7 @@ from npudoctor.facts.npu_smi.pages import Board, parse_board
 from npudoctor.facts.npu_smi.probes import TOOL, page_of
 from npudoctor.facts.npu_smi.readings import FaultEvents, parse_fault_events
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
-from npudoctor.records import record, replace
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import (
     Because,
     Completed,
@@ -176,13 +176,13 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
             found[subject] = own
         else:
             failed[subject] = f"`{' '.join((TOOL, 'info', '-t', query, *words[:2]))}` failed: {own.failure}"
-            why = why or Unavailable(failed[subject], because=Because.FAILED)
+            why = graver(why, Unavailable(failed[subject], because=Because.FAILED))
     if apart:
         try:
             alone = ask(host, options, query, apart, parse)
         except Unavailable as reason:
             alone = PerChip({}, dict.fromkeys(apart, reason.reason), reason)
-        found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, why or alone.why
+        found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, graver(why, alone.why)
     if why is not None and not found:
         raise why
     return PerChip(found, failed, why)
@@ -226,6 +226,7 @@ class BusyClocks:
 
     by_subject: Mapping[str, tuple[int, int]]
     failed: Mapping[str, str]
+    why: Unavailable | None = field(default=None, compare=False)
 
 
 @record(frozen=True)
@@ -275,4 +276,4 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
                 clocks.setdefault(subject, (one.aicore_freq_mhz, one.aicore_cur_freq_mhz))
     if not clocks:
         raise NotApplicable("npu-smi shows no AI Core clock on this product")
-    return BusyClocks(clocks, pages.failed)
+    return BusyClocks(clocks, pages.failed, pages.why)

@@ -160,8 +160,8 @@ def npu_smi_info(answer: NpuSmiAnswer, access: DeviceAccess | None) -> NpuSmiInf
 
 
 def stopped_by_access(answer: NpuSmiAnswer, access: DeviceAccess | None) -> bool:
-    """Whether npu-smi fails in the way that it does where the device nodes are closed to this user."""
-    if answer.info is not None or access is None or not access.denied:
+    """Whether npu-smi fails in the way that it does where device nodes are closed to this user, or missing."""
+    if answer.info is not None or access is None or not (access.denied or access.missing):
         return False
     refused = answer.failure is not None and answer.failure.ret == -8005
     return refused or "ermission denied" in answer.text

@@ -121,7 +121,6 @@ def _interfaces(_: LocalHost) -> list[dict[str, Any]]:
 
     import psutil
 
-    stats = psutil.net_if_stats()
     rows = []
     for name, addresses in psutil.net_if_addrs().items():
         known = []
@@ -131,17 +130,39 @@ def _interfaces(_: LocalHost) -> list[dict[str, Any]]:
                 mask = one.netmask or ""
                 bits = bin(int(ipaddress.ip_address(mask))).count("1") if mask else None
                 known.append(f"{address}/{bits}" if bits is not None else address)
-        state = stats.get(name)
-        rows.append(
-            {
-                "name": name,
-                "up": bool(state and state.isup),
-                "addresses": known,
-                "speed_mbps": state.speed if state else 0,
-                "mtu": state.mtu if state else 0,
-            }
-        )
+        up, mtu, speed = _state_of(name)
+        up = bool(known) if up is None else up
+        rows.append({"name": name, "up": up, "addresses": known, "speed_mbps": speed, "mtu": mtu})
     return rows
+
+
+_GET_FLAGS, _GET_MTU = 0x8913, 0x8921
+_RUNNING = 0x40
+"""From linux/sockios.h and linux/if.h: the flag says what psutil calls up."""
+
+
+def _state_of(name: str) -> tuple[bool | None, int, int]:
+    """Whether an interface is up (None: it does not tell), its MTU in bytes, its speed in Mbit/s; 0 where not told.
+
+    Each is asked by itself: psutil asks all of them for their speed by an ioctl of ethtool, and gives none of them
+    where one has no such ioctl, as in a sandbox.
+    """
+    import fcntl
+    import socket
+    import struct
+
+    found: dict[int, int | None] = {_GET_FLAGS: None, _GET_MTU: None}
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for question in found:
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(asked.fileno(), question, struct.pack("16s24x", name.encode()[:15]))
+                kind = "H" if question == _GET_FLAGS else "i"
+                found[question] = struct.unpack_from(kind, answer, 16)[0]
+    speed = 0
+    with contextlib.suppress(OSError, ValueError), open(f"/sys/class/net/{name}/speed", encoding="ascii") as file:
+        speed = max(0, int(file.read(16)))
+    flags = found[_GET_FLAGS]
+    return None if flags is None else bool(flags & _RUNNING), found[_GET_MTU] or 0, speed
 
 
 def _sockets(_: LocalHost) -> list[dict[str, Any]]:

@@ -171,7 +171,7 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
 def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What the checks say of jobs as a whole: one that has more ranks than cards."""
     result = diagnosis.results.get("npu.processes")
-    return tuple(finding.summary for finding in worth(result) if finding.subject == "host") if result else ()
+    return tuple(finding.summary for finding in worth(result) if not finding.chips) if result else ()
 
 
 def _held(holder: Any) -> Held:

@@ -224,8 +224,7 @@ def worth(result: Result) -> list[Finding]:
 
 def about(finding: Finding) -> str:
     """The summary, with the NPU or interface that it is about."""
-    plain = finding.subject in ("host", "python", "container")
-    return finding.summary if plain else f"{finding.subject}: {finding.summary}"
+    return f"{finding.where}: {finding.summary}" if finding.where else finding.summary
 
 
 def _summary(result: Result) -> str:
