@@ -271,4 +271,4 @@ READ_WHERE_GIVEN: Mapping[str, Callable[[str], object]] = {
     "sio-info": parse_sio_errors,
     "spod-info": parse_superpod,
 }
-"""How the other pages are read, by what `npu-smi info -t` is asked for; as facts they would cost a call for each chip."""
+"""How the other pages are read, by what `npu-smi info -t` is asked for; as facts they cost a call for each chip."""
