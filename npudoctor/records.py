@@ -43,7 +43,7 @@ else:
                 setattr(cls, name, what)
         for name, kind in shape.kinds.items():
             if kind.field is not None and name in cls.__dict__:
-                delattr(cls, name)  # what stands there says how the field is, and is no value
+                delattr(cls, name)  # it describes the field and is no value
         cls.__shape__ = shape
         cls.__dataclass_fields__ = _Fields(shape)
         cls.__match_args__ = shape.positional()
@@ -126,7 +126,7 @@ def _kinds_of(cls: Any, kw_only: bool) -> dict[str, _Kind]:
         if kind.default is not MISSING or kind.factory is not MISSING:
             optional = optional or ("" if kind.kw_only else name)
         elif optional and not kind.kw_only:
-            raise TypeError(f"{cls.__name__}.{name} has no default and stands behind {optional}, which has one")
+            raise TypeError(f"{cls.__name__}.{name} has no default and is behind {optional}, which has one")
     return found
 
 

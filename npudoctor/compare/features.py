@@ -42,7 +42,7 @@ class Node:
     known: frozenset[str] = frozenset()
 
     def value(self, feature: Feature) -> Values | None:
-        """What the node has of a feature; None where nobody knows."""
+        """What the node has of a feature; None where it is unknown."""
         found = self.features.get(feature)
         return () if found is None and feature.source in self.known else found
 

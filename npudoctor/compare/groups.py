@@ -154,7 +154,7 @@ Norm = Mapping[Feature, Values | None]
 
 
 def _norm(group: Sequence[Node], features: Iterable[Feature]) -> Norm:
-    """What more than half of a group has; None where there is no such value."""
+    """What more than half of a group has; None where no value has it."""
     return {feature: _majority([node.value(feature) for node in group]) for feature in features}
 
 

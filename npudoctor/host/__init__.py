@@ -146,7 +146,7 @@ class User:
 class About:
     """Provenance: `source` is `live`, `bundle` or `simulated`; `environment` says whose variables it holds.
 
-    `own_prefix` is where the Python of the npudoctor that looks, or looked, at the node lies; None where nobody knows.
+    `own_prefix` is where the Python of the npudoctor that looks, or looked, at the node lies; None where it is unknown.
     """
 
     source: str
@@ -178,7 +178,7 @@ class Host(Protocol):
 
     @property
     def instant(self) -> bool:
-        """Whether nobody has to wait for an answer, so that nothing is gained by asking side by side or again."""
+        """Whether no user waits for an answer, so that nothing is gained by asking side by side or again."""
         ...
 
     @property
@@ -197,7 +197,7 @@ class Host(Protocol):
         ...
 
     def target_user(self, python: str) -> User:
-        """As whom the interpreter `python` runs; raises Unavailable where it is not run at all."""
+        """As which user the interpreter `python` runs; raises Unavailable where it is not run at all."""
         ...
 
     def target_environ(self, python: str) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ class ForwardingHost:
 
     @property
     def instant(self) -> bool:
-        """Whether nobody has to wait for an answer."""
+        """Whether no user waits for an answer."""
         return self._host.instant
 
     @property
@@ -52,7 +52,7 @@ class ForwardingHost:
         return self._host.run_in_target(name, python, timeout=timeout, environ=environ)
 
     def target_user(self, python: str) -> User:
-        """As whom the interpreter runs there."""
+        """As which user the interpreter runs there."""
         return self._host.target_user(python)
 
     def target_environ(self, python: str) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
-"""Multiplies small matrices on the cards that NPUDOCTOR_CARDS names and compares with the CPU, each in its own process.
+"""Multiplies small matrices on the NPUs that NPUDOCTOR_CARDS names and compares with the CPU, each in its own process.
 
 The numbers are small integers whose sums are exact in every data type, so the tolerance is zero, on products that
-compute in half precision too. Cards in NPUDOCTOR_BUSY are left alone. A card has NPUDOCTOR_FIRST_S seconds for its
+compute in half precision too. NPUs in NPUDOCTOR_BUSY are left alone. An NPU has NPUDOCTOR_FIRST_S seconds for its
 first product, which compiles, and NPUDOCTOR_NEXT_S for the rest. Standard library and torch, syntax of Python 3.6.
 """
 
@@ -26,7 +26,7 @@ def _numbers(name: str) -> "list[int]":
     return [int(part) for part in os.environ.get(name, "").split(",") if part.strip().isdigit()]
 
 
-# The process of one card
+# The process of one NPU
 
 
 def _card(number: int) -> None:
@@ -71,7 +71,7 @@ def _multiply(number: int, first: "object") -> "dict[str, object]":
     return said
 
 
-# The process that looks after them
+# The process that supervises them
 
 
 def _ask(number: int, folder: str) -> "dict[str, object]":

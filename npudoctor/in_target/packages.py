@@ -5,8 +5,8 @@
     python -I packages.py restore ARCHIVE NAME ...    after it failed, or to undo what it did
 
 Standard library only, in the syntax of Python 3.6. The archive is whole or absent. Restoring removes the distributions
-of these names as their RECORD lists them, what an installer that was cut off has left (files younger than the archive
-that no RECORD lists), and unpacks what was kept; twice is as good as once. After an installer that has ended well
+of these names as their RECORD lists them, what an interrupted installer has left (files younger than the archive that
+no RECORD lists), and unpacks what was kept; twice is as good as once. After an installer that has ended well
 nothing is left over: what no RECORD lists is then somebody else's, and stays.
 """
 
@@ -133,7 +133,7 @@ def _prune(folder: str, stop: "set[str]") -> None:
 
 
 def _leftovers(since: float) -> "list[str]":
-    """What an installer that was cut off has left: files younger than the archive that no RECORD lists."""
+    """What an installer that was interrupted has left: files younger than the archive that no RECORD lists."""
     found = []
     for site in _sites():
         listed = set()
@@ -151,7 +151,7 @@ def _leftovers(since: float) -> "list[str]":
 
 
 def _hollow(since: float) -> None:
-    """Remove the empty folders that an installer has made before it was cut off: one of metadata is half a package."""
+    """Remove the empty folders that an interrupted installer has made: one of metadata is half a package."""
     for site in _sites():
         for folder, _, _ in os.walk(site, topdown=False):
             if folder != site and os.path.basename(folder) != "__pycache__" and os.lstat(folder).st_ctime >= since:

@@ -4,7 +4,7 @@ Arguments may hold anything: passwords, names of customers, megabytes of text. S
 program, the script or `-m MODULE` of an interpreter or a launcher, an interpreter's flags, and launcher options with a
 number as value. The rest becomes one last word, `(+3 arguments #5f2a9c01d3e7)`: how many there were, and a digest that
 tells processes with equal arguments from others. Its key is made anew by each npudoctor and stored nowhere, so that
-nobody can try guesses against a digest; facts and recordings then hold a pid in its place.
+no reader can try guesses against a digest; facts and recordings then hold a pid in its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from npudoctor.privacy.credentials import masked
 
 LONGEST_LINE = 1 << 16
-"""As many bytes of a command line are looked at where it is read as a whole."""
+"""As many bytes of a command line are examined where it is read as a whole."""
 
 LONGEST_WORD = 256
 MOST_WORDS = 24

@@ -27,7 +27,7 @@ _STRONG = (
     r"passwo?r?d|passphrase|secret|token(?!iz)|credential|(?:api|access|private|account|license|signing|shared)[-_]?key"
     r"|(?<![a-z])(?:pass|pwd)(?![a-z])"
 )
-"""Names whose value is a credential wherever they stand before `=` or `:`."""
+"""Names whose value is a credential wherever they come before `=` or `:`."""
 _WEAK = r"(?<![a-z])(?:pw|auth|cookie|session|session[-_]?id|sid|license|sig|signature|passw|tok)"
 """Names whose value is one only before `=`, or as an option: they are frequent words."""
 _TELLING = rf"(?i){_STRONG}|{_WEAK}(?![a-z])|(?<![a-z])key(?![a-z])"
@@ -104,7 +104,7 @@ def masked(text: str) -> str:
 
 
 def masked_by_shape(text: str) -> str:
-    """A text with `***` for what has the shape of a credential, whatever stands before it."""
+    """A text with `***` for what has the shape of a credential, whatever comes before it."""
     return _applied(_SHAPES, text)
 
 

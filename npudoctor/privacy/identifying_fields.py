@@ -1,6 +1,6 @@
 """What in the files of a recording tells who and where a node is: names, addresses and serial numbers, by their places.
 
-A place says what stands there: a field of JSON, a column, a label before a value. Elsewhere nothing is collected, so
+A place says what it contains: a field of JSON, a column, a label before a value. Elsewhere nothing is collected, so
 that a version of four numbers is not taken for an address.
 """
 

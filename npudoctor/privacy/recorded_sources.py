@@ -1,8 +1,8 @@
-"""What may stand in a recording, source by source: what it is read for, and whether it tells who or where a node is.
+"""What may be in a recording, source by source: what it is read for, and whether it tells who or where a node is.
 
 A file that has no row here is kept only where everybody on the node may read it and no variable names it; what a user's
 variable names is kept in the form that its reader understands, or not at all. A command or a measurement without a row
-fails tests/security/test_recordings.py: whoever adds one says what it tells.
+fails tests/security/test_recordings.py: add one that says what it contains.
 """
 
 from __future__ import annotations

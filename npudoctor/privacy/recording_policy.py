@@ -1,7 +1,7 @@
 """What of a node goes into a recording, and what does not: no secret, and of other people no more than a check needs.
 
 Kept are the variables that npudoctor's own catalogue names, and of command lines what `command_line.reduced` leaves;
-those of other users' processes only where they, or others of their job, hold a card or a port; root's are the system's,
+those of other users' processes only where they, or others of their job, hold an NPU or a port; root's are the system's,
 not a person's. What commands and files say is masked, as it is for the facts of a live node.
 """
 
@@ -32,7 +32,7 @@ from npudoctor.records import record, replace
 
 PLENTY_OF_BYTES = 16 << 30
 PLENTY_OF_FILES = 1 << 20
-"""Free bytes and files of which nobody cares for the last digits."""
+"""Free bytes and files whose last digits do not matter."""
 
 _FREE = {"free": ("total", PLENTY_OF_BYTES), "files_free": ("files_total", PLENTY_OF_FILES)}
 _AWAKE = ("running", "idle")
@@ -43,7 +43,7 @@ _MOUNTS = re.compile(r"/proc/[0-9]+/mountinfo")
 @record(frozen=True, kw_only=True)
 class LeftOut:
     """How much was left out: variables, command lines of other users, whole commands because of a word that looks like
-    a credential, and files of which nobody knows what they are for."""
+    a credential, and files whose purpose is unknown."""
 
     variables: int = 0
     command_lines: int = 0
@@ -148,7 +148,7 @@ def _coarse(number: int, total: int | None, plenty: int) -> int:
 
 
 def _content(path: str, content: bytes, notes: Notes) -> bytes | None:
-    """A file as it may be kept: what it is read for; None where nobody knows what that is."""
+    """A file as it may be kept: what it is read for; None where that is unknown."""
     if _VARIABLES.fullmatch(path):
         kept = launch.parse_variables(content.decode("utf-8", "replace"))
         return "".join(f"{name}={value}\0" for name, value in sorted(kept.items())).encode() or b"\0"

@@ -17,14 +17,14 @@ class CannotListen(Exception):
 
 @contextlib.contextmanager
 def on_path(path: str) -> Iterator[socket.socket]:
-    """A Unix socket of mode 0600, removed on leaving; one that nobody listens on any more is replaced."""
+    """A Unix socket of mode 0600, removed on leaving; one without a listener is replaced."""
     folder = os.path.dirname(path)
     try:
         mode = os.stat(folder).st_mode
         writer = trust.foreign_writer(folder)
         if writer or (mode & stat.S_ISVTX and mode & 0o022):
             reason = writer.reason if writer else f"other users can write {folder}"
-            raise CannotListen(f"--socket {path} needs a folder that nobody else can write: {reason}")
+            raise CannotListen(f"--socket {path} needs a folder that no other user can write: {reason}")
         made = unix_sockets.bind(path, mode=0o600)
         made.listen()
     except unix_sockets.Taken as problem:

@@ -37,7 +37,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """What is served, and to whom. `command` starts one terminal interface."""
+    """What is served, and its users. `command` starts one terminal interface."""
 
     def __init__(self, command: Sequence[str], access: Access) -> None:
         self._command = command
@@ -137,7 +137,7 @@ def _number(request: web.Request, name: str, default: int, least: int, most: int
 def serve(listening: socket.socket, server: Server, *, debug: bool = False) -> None:
     """Answer on a listening socket until SIGINT, SIGTERM or SIGHUP; all processes have ended on return."""
     if not debug:
-        logging.disable()  # whoever connects could fill the terminal of who started it
+        logging.disable()  # a client could fill the terminal of the user who started it
     asyncio.run(_serve(listening, server))
 
 

@@ -233,7 +233,7 @@ def test_a_fact_that_nobody_foresaw_joins_by_itself() -> None:
         ("x.json", b"{}", "must be a recording or a report"),
         ("x.json", b"\xff\x00binary", "must be a recording or a report"),
         ("x.tar.gz", gzip.compress(b"no tar" * 200, mtime=0), "is not a .tar.gz that can be read"),
-        ("nothing", None, "there is no such bundle"),
+        ("nothing", None, "bundle not found"),
     ],
 )
 def test_what_is_no_node_is_said_in_one_line(

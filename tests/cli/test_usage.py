@@ -60,7 +60,7 @@ BAD = {
     ("check", "--skip", "nothing.like-it"): "unknown check or tag 'nothing.like-it'",
     ("check", "--simulate", "sed-910b1"): "seed-910b1",
     ("check", "--replay", "/no/such/bundle"): "/no/such/bundle",
-    ("check", "--root", "/no/such/folder"): "there is no such folder",
+    ("check", "--root", "/no/such/folder"): "folder not found",
     ("check", "--config", "/no/such/config.toml"): "/no/such/config.toml: No such file or directory",
     ("check", "--python", "/bin/true"): "/bin/true",
     ("check", "--python", "/no/such/python"): "/no/such/python",

@@ -235,8 +235,8 @@ def test_a_broken_bundle_is_refused_in_one_line(tmp_path: Path, name: str, conte
 
 def test_a_folder_without_bundle_json_is_no_bundle(tmp_path: Path) -> None:
     assert "bundle.json does not exist: this is no bundle" in complaint(tmp_path)
-    assert "there is no such bundle" in complaint(tmp_path / "nothing")
-    assert "there is no such bundle" in complaint(Path("/dev/null"))
+    assert "bundle not found" in complaint(tmp_path / "nothing")
+    assert "bundle not found" in complaint(Path("/dev/null"))
 
 
 # An archive
@@ -304,8 +304,8 @@ REFUSED: list[tuple[dict[str, bytes | tarfile.TarInfo], str]] = [
     ({"x": member("dev/null", tarfile.CHRTYPE)}, "neither a file nor a folder nor a link"),
     ({"x": member("disk", tarfile.BLKTYPE)}, "neither a file nor a folder nor a link"),
     ({"x": member("pipe", tarfile.FIFOTYPE)}, "neither a file nor a folder nor a link"),
-    ({"x": member("root/a", tarfile.SYMTYPE, "b"), "root/a/c": b"x"}, "root/a/c lies below root/a, which is no folder"),
-    ({"root/a": b"x", "root/a/b/c": b"x"}, "lies below root/a, which is no folder"),
+    ({"x": member("root/a", tarfile.SYMTYPE, "b"), "root/a/c": b"x"}, "root/a/c is below root/a, which is no folder"),
+    ({"root/a": b"x", "root/a/b/c": b"x"}, "is below root/a, which is no folder"),
 ]
 
 

@@ -158,7 +158,7 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (with_fields(), {"unsafe_hash": True}, "unexpected keyword argument 'unsafe_hash'"),
     (with_fields([]), {}, "Made.first: a mutable default needs"),
     (with_fields({}), {}, "Made.first: a mutable default needs"),
-    (with_fields(1, second=int), {}, "Made.second has no default and stands behind first"),
+    (with_fields(1, second=int), {}, "Made.second has no default and is behind first"),
     (with_fields(dataclasses.field(default=1, init=False)), {}, "Made.first: a record's field has"),
     (with_fields(dataclasses.field(default=1, repr=False)), {}, "Made.first: a record's field has"),
     (with_fields(dataclasses.field(default=1, hash=True)), {}, "Made.first: a record's field has"),

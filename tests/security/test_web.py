@@ -511,7 +511,7 @@ def test_a_socket_where_others_can_write_is_refused(open_folder: Path, capsys: p
             continue  # his own group is nobody else
         folder.chmod(mode)
         assert main(["web", "--socket", str(folder / "web.sock")]) == 2
-        assert "needs a folder that nobody else can write" in capsys.readouterr().err
+        assert "needs a folder that no other user can write" in capsys.readouterr().err
         assert main(["web", "--socket", str(folder / "below" / "web.sock")]) == 2
         assert capsys.readouterr().err.count("\n") == 1
         assert not list(folder.iterdir())

@@ -69,7 +69,7 @@ def _asked_groups(name: str, gid: int) -> list[int]:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, or the number where it has none or nobody answers in time."""
+    """The name of a user, or the number where it has none or no answer comes in time."""
     try:
         return user_by_id(uid).pw_name
     except (KeyError, Unavailable):
@@ -77,7 +77,7 @@ def user_name(uid: int) -> str:
 
 
 def group_name(gid: int) -> str:
-    """The name of a group, or the number where it has none or nobody answers in time."""
+    """The name of a group, or the number where it has none or no answer comes in time."""
     try:
         return group_by_id(gid).gr_name
     except (KeyError, Unavailable):
@@ -85,7 +85,7 @@ def group_name(gid: int) -> str:
 
 
 def home() -> str | None:
-    """The home folder of this process: HOME, else its user's; None where nobody knows it."""
+    """The home folder of this process: HOME, else its user's; None where it is unknown."""
     if named := os.environ.get("HOME"):
         return named
     try:

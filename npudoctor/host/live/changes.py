@@ -1,7 +1,7 @@
 """What can be done to this machine's files, settings and processes: each change whole or not at all, and on disk.
 
-A file is written beside its target, synced, renamed over it, and its folder synced, so that whoever kills npudoctor or
-pulls the plug finds the old file or the new one. Owner, ACL and extended attributes of what is replaced are kept. It is
+A file is written beside its target, synced, renamed over it, and its folder synced, so that a kill or a power cut
+leaves the old file or the new one. Owner, ACL and extended attributes of what is replaced are kept. It is
 done relative to the descriptor of a folder that was opened and judged part by part (`opening`): a path that another
 user could lead elsewhere is refused at the moment of the change, whatever the plan saw.
 """
@@ -27,8 +27,8 @@ _LEFTOVER = re.compile(r"\.npudoctor-\d+")
 class Changes:
     """The changing half of `LocalHost`.
 
-    `_locks` are the locks that are held now: commands that change the node inherit them, so that nobody begins, or
-    recovers, while an installer still runs whose npudoctor was killed.
+    `_locks` are the locks that are held now: commands that change the node inherit them, so that no fix begins or is
+    recovered while an installer still runs whose npudoctor was killed.
     """
 
     _locks: tuple[int, ...] = ()
@@ -131,7 +131,7 @@ class Changes:
     def lock(self, path: str) -> Iterator[None]:
         """Hold a lock that ends with this process; raises Refused, naming the holder, where somebody else has it.
 
-        Only its owner can open the file: whoever can open it can hold the lock, and with it all fixes.
+        Only its owner can open the file: a user who can open it can hold the lock, and with it all fixes.
         """
         with self._place(path, follow=False) as place:
             handle = _locked(place)
@@ -145,7 +145,7 @@ class Changes:
 
 def _locked(place: Place) -> int:
     """The open lock file, locked. One that others could open, as that of npudoctor 0.1, may be held by them for ever:
-    a new file takes its place. Whoever has locked a file that is not there any more begins again."""
+    a new file takes its place. A process that locked a file that is gone starts over."""
     while True:
         handle = place.open(os.O_RDWR | os.O_CREAT)
         try:

@@ -1,7 +1,7 @@
-"""Gives up root's rights for good, then becomes a command: `python -I -S drop_rights.py FD`. The standard library only.
+"""Drops root privileges for good, then becomes a command: `python -I -S drop_rights.py FD`. Standard library only.
 
 This is a program of its own because it runs between fork and exec of a process with many threads, where only little is
-safe (fork(2)). What to become stands in the memory file FD (marshal): a user's variables must not be those of this
+safe (fork(2)). What to become is in the memory file FD (marshal): a user's variables must not be those of this
 program, which is still root and would load his LD_PRELOAD, and a command line can be read by everybody. Where a right
 cannot be given up the command is not started: the reason is written into FD, as `!ERRNO TEXT`.
 """
@@ -66,7 +66,7 @@ def take_identity(uid: int, gid: int, gids: list[int]) -> None:
             attempt(0)
         except OSError:
             continue
-        raise OSError(1, "root's rights are not given up")
+        raise OSError(1, "root privileges are not given up")
 
 
 def settle(cwd: str) -> None:

@@ -1,6 +1,6 @@
 """Users other than the one npudoctor runs as: commands run as them, and file access with their rights.
 
-A command of a user is started by drop_rights.py, a small program that gives up root's rights before it becomes the
+A command of a user is started by drop_rights.py, a small program that gives up root privileges before it becomes the
 command: `Start` prepares that. A file that a user's variable names is opened with that user's rights, so that root
 reads nothing for him that he may not read himself: `call_as` runs a short call in a thread of its own that has his
 file-system ids and groups and no capability; the real and effective ids stay, so that he can neither signal nor trace
@@ -34,7 +34,7 @@ NOBODY = 65534
 """The group of a user id without an account, and the user who owns nothing."""
 
 NO_ONE = User(name="no one", uid=0xFFFFFFF0, gid=0xFFFFFFF0, gids=(0xFFFFFFF0,), groups=())
-"""A user who owns nothing, and whom nobody else is: `nobody` may own processes of services."""
+"""A user who owns nothing: not the account `nobody`, which may own processes of services."""
 
 DEADLINE_S = 10.0
 """How long one call with another user's rights may take: the file may lie on a dead file server."""
@@ -48,7 +48,7 @@ _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
 
 def user_of(uid: int) -> User:
-    """A user by number; one without an account has no group but nogroup. Unavailable where nobody answers in time."""
+    """A user by number; one without an account has no group but nogroup. Unavailable where no answer comes in time."""
     try:
         return _user(accounts.user_by_id(uid))
     except KeyError:
@@ -56,7 +56,7 @@ def user_of(uid: int) -> User:
 
 
 def user_named(name: str) -> User:
-    """A user by name; KeyError where there is none, Unavailable where nobody answers in time."""
+    """A user by name; KeyError where there is none, Unavailable where no answer comes in time."""
     return _user(accounts.user_by_name(name))
 
 
@@ -78,8 +78,8 @@ _OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
 def reader_of(path: str) -> int | None:
     """With whose rights root reads a path: the number of the user who could put a link there; None for root's own.
 
-    Where everybody could, nobody's: no more is read than everybody may read. Where a group could, root reads: system
-    services share folders such as /var/log by a group.
+    Where everybody could, those of a user without files: no more is read than everybody may read. Where a group could,
+    root reads: system services share folders such as /var/log by a group.
     """
     here = posixpath.normpath(path)
     if os.geteuid() != 0 or (here.startswith(_OF_THE_KERNEL) and not here.startswith("/dev/shm/")):  # noqa: S108
@@ -107,7 +107,7 @@ def _open(path: str, flags: int = 0, folder: int | None = None) -> int:
 def _open_own(path: str, flags: int = 0) -> int:
     """Open part by part, so that a link such as /proc/self/cwd is followed by its name, which a user may not reach.
 
-    The kernel would follow it to what npudoctor itself has open (proc(5)), whoever owns the folders above.
+    The kernel would follow it to what npudoctor itself has open (proc(5)), no matter who owns the folders above.
     """
     with opened(path, _anybody) as place:
         return _open(place.name, flags | os.O_NOFOLLOW, place.folder)
@@ -121,7 +121,7 @@ def _look_at_own(path: str) -> os.stat_result:
 
 
 def _anybody(*_: object) -> None:
-    """Object to nobody: the user's own rights decide what is reached."""
+    """Accept every owner: the user's own rights decide what is reached."""
 
 
 def look_at(path: str, *, user: User | None = None) -> os.stat_result:
@@ -244,7 +244,7 @@ def call_as(user: User, call: Callable[[], Result], what: str, *, deadline_s: fl
         try:
             _take_file_rights(user)
             result = call()
-        except BaseException as problem:  # handed to whoever waits
+        except BaseException as problem:  # raised where the result is awaited
             failure = problem
             answers.append(lambda: _raise(failure))
         else:

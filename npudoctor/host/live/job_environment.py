@@ -31,7 +31,7 @@ _MARK = "__npudoctor_environment__"
 
 
 class BadEnvironment(ValueError):
-    """`--environment` names nobody's environment; the text says what it may name."""
+    """The value of `--environment` is not valid; the text says what it may be."""
 
 
 Owner = User | Unavailable | None
@@ -43,7 +43,7 @@ def resolve(
 ) -> tuple[str, Mapping[str, str] | Unavailable, Owner]:
     """The variables of a job, whose they are as the report names them, and the user who wrote them.
 
-    `spec` is what the person asked for, None to choose; `user` the one whose login counts where nobody else is known.
+    `spec` is what the person asked for, None to choose; `user` the one whose login counts where no other is known.
     Raises BadEnvironment for a form that is none, a user or a process that is not there, a file that cannot be read.
     """
     spec = spec or _choose(user)

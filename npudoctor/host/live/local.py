@@ -49,7 +49,7 @@ AT_ONCE_BYTES = 1 << 20
 SCRIPTS = posixpath.join(posixpath.dirname(npudoctor.__file__), "in_target")
 VENDOR_TOOLS = frozenset(STANDARD_PLACES)
 LOOKING_S = 10.0
-"""How long a Python may take to start where only its .pth files are looked at."""
+"""How long a Python may take to start where only its .pth files are examined."""
 
 ALONE = "hccn_tool"
 """The tool that answers "busy" while another call of it runs (its manual: no two at once)."""
@@ -57,7 +57,7 @@ _CALLS = itertools.count(1)
 
 
 class LocalHost(Changes):
-    """The machine npudoctor runs on, or the one whose file tree lies below `root`.
+    """The machine npudoctor runs on, or the one whose file tree is below `root`.
 
     `environ` holds the variables of a job, or the Unavailable that says why there are none; `environment` says whose,
     and `owner` who wrote them, where that is another user: what they name runs as him.
@@ -108,7 +108,7 @@ class LocalHost(Changes):
 
     @property
     def instant(self) -> bool:
-        """Whether nobody has to wait for an answer: processes take their time."""
+        """Whether no user waits for an answer: processes take their time."""
         return False
 
     @property
@@ -123,7 +123,7 @@ class LocalHost(Changes):
 
     @functools.cached_property
     def _working_folder(self) -> str | None:
-        """Where root starts its own commands: `python -m pip` runs what lies in the working folder."""
+        """Where root starts its own commands: `python -m pip` runs what is in the working folder."""
         return identity.private_folder(self.user) if os.geteuid() == 0 else None
 
     @property
@@ -152,7 +152,7 @@ class LocalHost(Changes):
         from npudoctor.host.live import job_environment  # a check never needs it
 
         if self._root:
-            raise Unavailable("nobody logs in below --root")
+            raise Unavailable("no login environment below --root")
         whose, variables, owner = job_environment.resolve(self._login, LocalHost())
         return LocalHost(environ=variables, environment=whose, owner=owner, at_once=self._at_once)
 
@@ -261,7 +261,7 @@ class LocalHost(Changes):
     # Commands
 
     def which(self, name: str) -> str | None:
-        """Where a command lies: on PATH, else at the standard places; as root, only where nobody else can change it."""
+        """Where a command lies: on PATH, else at the standard places; as root, only what no other user can change."""
         return tools.find(name)
 
     def _missing(self, name: str) -> Unavailable:
@@ -304,7 +304,7 @@ class LocalHost(Changes):
             raise
 
     def target_user(self, python: str) -> User:
-        """As whom a target Python runs: the owner of the environment, else whoever decides what it executes."""
+        """As which user a target Python runs: the owner of the environment, else who decides what it executes."""
         if os.geteuid() != 0:
             return self.user
         if isinstance(self._owner, Unavailable):
@@ -321,7 +321,7 @@ class LocalHost(Changes):
     def _looked_at(self, python: str, variables: Mapping[str, str]) -> tuple[str, ...]:
         """What a Python looks at when it starts, found out by a user who owns nothing; nothing where he cannot."""
         try:
-            identity.look_at(python, user=identity.NO_ONE)  # below root's home, as a rule: to start it would only fail
+            identity.look_at(python, user=identity.NO_ONE)  # usually below root's home: starting it would only fail
             script = self._scripts.readable_by(identity.NO_ONE, "site_paths.py")
             done = self._execute([python, "-B", "-S", script], variables, LOOKING_S, user=identity.NO_ONE)
             return tuple(map(str, json.loads(done.stdout.strip().rpartition("\n")[2])))
@@ -457,7 +457,7 @@ class LocalHost(Changes):
         running = dict(self._running)
         for process in running:
             processes.signal_group(process, signal.SIGKILL)
-        for mark in running.values():  # whoever waits for them may be gone before it comes to that
+        for mark in running.values():  # the caller may be gone by then
             processes.end_marked(mark)
         if running:
             processes.end_orphans(self._since)
@@ -487,7 +487,7 @@ def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
 
 
 def _given_up(argv: Sequence[str], seconds: float) -> Unavailable:
-    """Why a command gave no answer: nobody waited for it any longer."""
+    """Why a command gave no answer: it was no longer awaited."""
     command = command_key(argv)
     asked = f"`{command}` had not answered after {seconds:.1f} s" if seconds else f"`{command}` was not asked yet"
     return Unavailable(f"{asked} when the run's time was up", because=Because.TIMED_OUT)

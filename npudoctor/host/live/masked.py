@@ -1,7 +1,7 @@
 """The host that facts are made from: what commands print and files say comes without credentials.
 
-The engine hands it to every probe, so that no fact, and nothing that is made of facts, can hold one. Whoever changes a
-node is handed the host itself: a file must not be written back masked. Bytes, names and links come as they are.
+The engine hands it to every probe, so that no fact, and nothing that is made of facts, can hold one. What changes a
+node gets the host itself: a file must not be written back masked. Bytes, names and links come as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What psutil and the kernel's files tell of this machine, in the shapes of a bundle's host.json (BUNDLE.md)."""
+"""Measurements of this machine, by psutil and from the kernel's files, as they are in host.json of a recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "ceph", "9p", "glusterfs", "afs", "dpc"}
 )
-"""Their server may be gone, and then whoever asks for their size hangs; they are listed without sizes."""
+"""Their server may be gone, and then asking for their size hangs; they are listed without sizes."""
 
 HUAWEI = "0x19e5"
 

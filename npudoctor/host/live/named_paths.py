@@ -1,7 +1,7 @@
-"""Which paths the variables of a user name: what lies there is opened with that user's rights, not with root's.
+"""Which paths the variables of a user name: what is there is opened with that user's rights, not with root's.
 
 RANK_TABLE_FILE=/etc/shadow must not make root read it. A path counts as named where it is the value of a variable, or a
-part of one between colons, or lies below such a part; its real path counts too, because probes follow links by
+part of one between colons, or is below such a part; its real path counts too, because probes follow links by
 themselves.
 """
 
@@ -19,7 +19,7 @@ from npudoctor.host.live import identity
 Result = TypeVar("Result")
 
 OF_THE_SHELL = frozenset({"PWD", "OLDPWD"})
-"""They say where a shell stood, and nobody reads what lies there for their sake."""
+"""They say where a shell stood, and nothing is read because of them."""
 
 MOST_PARTS = 2000
 LONGEST_PART = 4096
@@ -39,7 +39,7 @@ def named_paths(environ: Mapping[str, str], *, follow: bool = True) -> frozenset
 
 
 def is_named(path: str, named: frozenset[str]) -> bool:
-    """Whether a path is one of these, or lies below one."""
+    """Whether a path is one of these, or is below one."""
     here = posixpath.normpath(path)
     while True:
         if here in named:

@@ -1,4 +1,4 @@
-"""A command that several facts want runs once: whoever asks later waits for the first answer."""
+"""A command that several facts want runs once: later callers wait for the first answer."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Judge = Callable[[FileStat, str, int], "Writer | None"]
 
 @record(frozen=True, kw_only=True)
 class Place:
-    """An entry of an open folder: its name, and a descriptor (O_PATH) of what lies there; None where nothing does."""
+    """An entry of an open folder: its name, and a descriptor (O_PATH) of what is there; None where nothing is."""
 
     folder: int
     name: str
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def stat(self) -> os.stat_result | None:
-        """What lies there, as it was when it was opened."""
+        """What is there, as it was when it was opened."""
         return None if self.entry is None else os.fstat(self.entry)
 
     def open(self, flags: int, mode: int = 0o600, *, name: str = "") -> int:
@@ -61,7 +61,7 @@ def path_of(descriptor: int) -> str:
 
 
 def only_trusted(found: FileStat, path: str, handle: int) -> Writer | None:
-    """Whoever besides root and this process's user could change this part."""
+    """The users who besides root and this process's user could change this part."""
     return trusted_by().objection(found, path, acl=functools.partial(has_acl, path_of(handle), follow=True))
 
 

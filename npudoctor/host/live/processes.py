@@ -102,7 +102,7 @@ def end_marked(mark: str) -> None:
 def end_orphans(since: int) -> None:
     """End every process without a mark of its own that was orphaned to us and began at `since` or later."""
     spared: set[int] = set()
-    for _ in range(_ROUNDS):  # whoever is killed may leave children, which are orphans in turn
+    for _ in range(_ROUNDS):  # a killed process may leave children, which are orphans in turn
         found = [one.pid for one in _orphans() if one.began >= since and one.pid not in spared]
         ended = [pid for pid in found if not _is_marked(pid) and _kill(pid)]
         spared |= {*found} - {*ended}
@@ -129,7 +129,7 @@ def _orphans() -> Iterator[_Child]:
     while _starting and time.monotonic() < until:
         time.sleep(0.002)
     found = list(_children())
-    with _lock:  # after the list: whoever is in it was entered by now
+    with _lock:  # after the list: its processes were entered by now
         ours = {process.pid for process in _started}
     session = os.getsid(0)
     for one in found:

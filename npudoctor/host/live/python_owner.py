@@ -1,11 +1,11 @@
 """Who decides what a Python executes: as that user it runs, where root would run it.
 
 Judged are the interpreter with every link and folder on its way, the program that its `#!` line names, the environments
-it belongs to (pyvenv.cfg, its home, lib and what lies in site-packages, the folders that .pth files name), and every
+it belongs to (pyvenv.cfg, its home, lib and what is in site-packages, the folders that .pth files name), and every
 path that a variable of a loader or of the vendor's software names, with the entries of a folder that PYTHON… or LD_…
 names. Where code in a .pth file computes what it leads to, the Python is started as a user who owns nothing, to see
 what it reads; one that this user cannot start, below a private folder of root, is judged without that. Below the
-entries of site-packages and of each package there, files are not looked at: that would take seconds on a large
+entries of site-packages and of each package there, files are not examined: that would take seconds on a large
 environment.
 """
 
@@ -53,7 +53,7 @@ _PTH_OF_TOOLS = re.compile(
 
 
 def python_user(python: str, variables: Mapping[str, str], start: Start | None = None) -> User | None:
-    """As whom root runs this Python with these variables of its own; the rest as `who_decides`."""
+    """As which user root runs this Python with these variables of its own; the rest as `who_decides`."""
     found = who_decides(python, variables, start)
     return found[0] if found else None
 
@@ -134,7 +134,7 @@ def _first_writer(
 
     programs = list(_programs(python))
     for program in programs:
-        # its folder too: a pyvenv.cfg may lie there, and in a folder with the sticky bit anybody can put one
+        # its folder too: a pyvenv.cfg may be there, and in a folder with the sticky bit anybody can put one
         found = judge(program, within=False) or judge(posixpath.dirname(program), within=True)
         if found:
             return found
@@ -154,7 +154,7 @@ def _first_writer(
 
 
 def _first_of(paths: Collection[str], users: Collection[int], groups: Collection[int]) -> Writer | None:
-    """The first who can change one of these paths; what the kernel makes belongs to whoever looks."""
+    """The first who can change one of these paths; what the kernel makes belongs to the reader."""
     judged = (path for path in paths if not path.startswith(("/proc/", "/sys/", "/dev/")))
     return next((found for path in judged if (found := _quiet(writer_within, path, users, groups))), None)
 
@@ -237,7 +237,7 @@ def _in_packages(folder: str, users: Collection[int], groups: Collection[int], *
 
 
 def _is_suspect(entry: os.DirEntry[str], users: Collection[int], groups: Collection[int]) -> bool:
-    """Whether an entry is worth the whole judgement: most belong to root, and nobody else can write them."""
+    """Whether an entry is worth the whole judgement: most belong to root, and no other user can write them."""
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
@@ -248,7 +248,7 @@ def _is_suspect(entry: os.DirEntry[str], users: Collection[int], groups: Collect
 
 
 def _named_by_pth(folder: str, path: str) -> Iterator[str]:
-    """The folders that a .pth file adds, or that stand in the module that it imports (editable installs)."""
+    """The folders that a .pth file adds, or that are in the module that it imports (editable installs)."""
     for line in _lines(path):
         if line.startswith(("import ", "import\t")):
             yield from _LITERAL.findall(line)

@@ -20,7 +20,7 @@ def open_root(folder: str, *, at_once: int = 2) -> LocalHost:
     folder, its commands run from DIR/bin as real processes.
     """
     if not os.path.isdir(folder):
-        raise ValueError(f"--root {folder}: there is no such folder")
+        raise ValueError(f"--root {folder}: folder not found")
     folder = os.path.abspath(folder)
     if os.path.exists(os.path.join(folder, "bundle.json")):
         return ToolsHost(open_bundle(folder, for_its_files=True), os.path.join(folder, "bin"), at_once=at_once)
@@ -87,7 +87,7 @@ class ToolsHost(LocalHost):
         return self._recorded.measure(key)
 
     def which(self, name: str) -> str | None:
-        """Where the node has a command: as recorded, else by its name where an executable stands in for it."""
+        """Where the node has a command: as recorded, else by its name where an executable replaces it."""
         return self._recorded.which(name) or (name if self._executable(name) else None)
 
     def _executable(self, name: str) -> str | None:
@@ -95,14 +95,14 @@ class ToolsHost(LocalHost):
         return path if os.access(path, os.X_OK) else None
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
-        """Run the executable that stands in for a command."""
+        """Run the executable that replaces a command."""
         path = self._executable(argv[0])
         if path is None:
             raise self._missing(argv[0])
         return self._once([path, *argv[1:]], command_key(argv), os.environ, timeout)
 
     def _missing(self, name: str) -> Unavailable:
-        """Why a command cannot be run: nothing stands in for it, or what does may not be executed."""
+        """Why a command cannot be run: nothing replaces it, or what does may not be executed."""
         path = os.path.join(self._tools, posixpath.basename(name))
         if os.path.isfile(path):
             return Unavailable(f"{path} cannot be executed: its mode lacks the right to", because=Because.NO_RIGHT)
@@ -111,7 +111,7 @@ class ToolsHost(LocalHost):
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
-        """Run a script under the executable that stands in for the target Python."""
+        """Run a script under the executable that replaces the target Python."""
         path = self._executable("python3")
         if path is None:
             raise Unavailable(f"{python} is not installed")

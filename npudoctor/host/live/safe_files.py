@@ -34,13 +34,13 @@ def read_bounded(path: str, limit: int = LIMIT_BYTES) -> bytes:
 
 
 def read_owned(path: str, limit: int = LIMIT_BYTES) -> tuple[bytes, int]:
-    """The same, with the number of the user to whom the file that was read belongs."""
+    """The same, with the number of the user who owns the file that was read."""
     content, found = _read(path, limit, None)
     return content, found.st_uid
 
 
 def read_trusted(path: str, limit: int = LIMIT_BYTES) -> bytes:
-    """The same where nobody but root and this user could have written it; raises Untrusted where somebody could.
+    """The same where no user but root and this user could have written it; raises Untrusted where somebody could.
 
     The file is opened once: what is judged and what is read are the same.
     """
@@ -95,7 +95,7 @@ def _must_be_trusted(path: str, found: os.stat_result, trusted: Trusted) -> None
 
 
 def why_untrusted(path: str) -> str | None:
-    """Who besides root and this user could change what lies at a path, and what to do; None where nobody could."""
+    """Who besides root and this user could change what is at a path, and what to do; None where no user could."""
     writer = foreign_writer(_absolute(path))
     if writer is None:
         return None
@@ -111,8 +111,9 @@ def _absolute(path: str) -> str:
 def written(path: str, *, mode: int = 0o600, replace: bool = True, ours: bool = False) -> Iterator[BinaryIO]:
     """A new file that takes the place of `path` when the block ends well; the old one stays where it does not.
 
-    `ours` is for what nobody named: then nobody else may be able to change the folder. Raises FileExistsError where
-    something is there that is not to be replaced, Refused where another user leads it elsewhere, and OSError.
+    `ours` is for a path that the user did not name: then no other user may be able to change the folder. Raises
+    FileExistsError where something is there that is not to be replaced, Refused where another user leads it elsewhere,
+    and OSError.
     """
     judge = only_trusted if ours else no_foreign_link
     with opened(_absolute(path), judge) as place:

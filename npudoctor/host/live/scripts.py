@@ -1,4 +1,4 @@
-"""Scripts of npudoctor's own, where every user can read them: npudoctor may lie below a folder like /root."""
+"""Scripts of npudoctor's own, where every user can read them: npudoctor may be below a folder like /root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a command lies. Root takes only programs that nobody else can change: what PATH names may be a user's."""
+"""Where a command lies. Root takes only programs that no other user can change: what PATH names may be a user's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find(name: str) -> str | None:
 
 
 def missing(name: str) -> Unavailable:
-    """Why a command is not run: it is nowhere, nobody may execute it, or root passes over it."""
+    """Why a command is not run: it is nowhere, no user may execute it, or root passes over it."""
     for path in (*_on_path(name), *(posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))):
         if "/" in name or not os.path.isfile(path):
             continue
@@ -55,7 +55,7 @@ def why_untrusted(path: str) -> str | None:
 
 
 def why_not_started(path: str, problem: OSError) -> str:
-    """Why a program that lies there did not start, as a full clause."""
+    """Why a program that is there did not start, as a full clause."""
     if os.path.islink(path) and not os.path.exists(path):
         return f"{path} is a link to {os.readlink(path)}, which does not exist"
     if isinstance(problem, PermissionError) and os.path.isfile(path):

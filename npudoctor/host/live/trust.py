@@ -1,6 +1,6 @@
-"""Who could change what lies at a path. Root runs, loads and believes only what no other user can change.
+"""Who could change what is at a path. Root runs, loads and believes only what no other user can change.
 
-Every part of the path counts: each folder above it, each symbolic link on the way, and the file itself. Whoever owns a
+Every part of the path counts: each folder above it, each symbolic link on the way, and the file itself. The owner of a
 part can change it; so can a group or everybody with the right to write. In a folder with the sticky bit only the owner
 of an entry can replace it, so such a folder is no objection to an entry that is trusted itself.
 """
@@ -50,7 +50,7 @@ def foreign_writer(
     groups: Collection[int] | None = None,
     every_group: bool = False,
 ) -> Writer | None:
-    """The first part of an absolute path that somebody else can change; None where nobody can.
+    """The first part of an absolute path that somebody else can change; None where no user can.
 
     Trusted are root, `users` and `groups`: without them this process's own user, and its group unless it is root;
     with `every_group` all groups.
@@ -99,7 +99,7 @@ def _is_plainly_root_s(path: str) -> bool:
 def writer_within(
     folder: str, *, users: Collection[int] | None = None, groups: Collection[int] | None = None
 ) -> Writer | None:
-    """The same for whatever is searched for in a folder: there a sticky bit keeps nobody from adding an entry."""
+    """The same for whatever is searched for in a folder: there a sticky bit prevents no user from adding an entry."""
     if found := foreign_writer(folder, users=users, groups=groups):
         return found
     try:
@@ -191,7 +191,7 @@ def _lstat(path: str) -> FileStat | None:
 
 
 def entry_of(found: os.stat_result) -> FileStat:
-    """Kind (link, dir, or file for all else), mode and owner, from what the kernel tells of a path itself."""
+    """Kind (link, dir, or file for all else), mode and owner, from the kernel's data of a path itself."""
     kind = "link" if stat.S_ISLNK(found.st_mode) else "dir" if stat.S_ISDIR(found.st_mode) else "file"
     mode = stat.S_IMODE(found.st_mode)
     return FileStat(kind=kind, mode=mode, uid=found.st_uid, gid=found.st_gid, access="", size=found.st_size)

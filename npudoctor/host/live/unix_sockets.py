@@ -1,4 +1,4 @@
-"""A Unix socket to listen on: nobody else's for an instant, and in place of one that nobody listens on any more."""
+"""A Unix socket to listen on: never another user's, and in place of one without a listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Taken(Exception):
 def bind(path: str, *, mode: int, gid: int = -1) -> socket.socket:
     """A socket that listens on nothing yet, of this mode, and of this group unless it is -1.
 
-    Raises Taken, and OSError where it cannot be made. It is bound under a mask; chmod takes back what an access list
+    Raises Taken, and OSError where it cannot be made. It is bound under a mask; chmod removes what an access list
     grants.
     """
     _clear(path)

@@ -1,4 +1,4 @@
-"""Reading an archive that nobody vouches for: all of it is looked through, then all or nothing of it is used."""
+"""Reading an archive that is not trusted: all of it is looked through, then all or nothing of it is used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Held:
 
 
 def hold(path: str) -> Held:
-    """Read a .tar.gz into memory; nothing is written anywhere, so that nothing is left behind by whoever is killed.
+    """Read a .tar.gz into memory; nothing is written anywhere, so that nothing is left when the process is killed.
 
     Raises BundleError for an absolute path, a `..`, a link that leaves the archive, a device node, folders nested more
     than 100 deep, more than 20,000 entries, more than 256 MiB unpacked, and for what is no such archive.
@@ -201,7 +201,7 @@ def _look_through(
 
 
 def _must_be_a_tree(found: Mapping[str, Member], path: str) -> None:
-    """Refuse what lies below something that is no folder."""
+    """Refuse what is below something that is no folder."""
     leaves = {name for name, member in found.items() if member.kind != "dir"}
     folders = {posixpath.dirname(name) for name in found}
     for folder in folders:
@@ -209,7 +209,7 @@ def _must_be_a_tree(found: Mapping[str, Member], path: str) -> None:
         while above:
             if above in leaves:
                 below = next(name for name in found if name.startswith(f"{above}/"))
-                raise BundleError(f"{path} is refused: {_shown(below)} lies below {_shown(above)}, which is no folder")
+                raise BundleError(f"{path} is refused: {_shown(below)} is below {_shown(above)}, which is no folder")
             above = posixpath.dirname(above)
 
 
@@ -233,7 +233,7 @@ def _leaving(name: str, target: str, path: str) -> BundleError:
 
 
 def _shown(name: str) -> str:
-    """The name of a member as it may stand in a line: control characters escaped, and not without end."""
+    """The name of a member as it may be in a line: control characters escaped, and not without end."""
     text = visible(name)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

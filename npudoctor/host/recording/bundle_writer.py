@@ -60,7 +60,7 @@ def files_of(notes: Notes) -> dict[str, bytes]:
 
 
 def described(about: About, user: User) -> dict[str, Any]:
-    """What bundle.json says of a node, whoever writes it; None for what is not known."""
+    """What bundle.json says of a node; None for what is not known."""
     return {
         "schema": SCHEMA,
         "npudoctor": __version__,
@@ -133,7 +133,7 @@ def write_folder(files: Mapping[str, bytes], target: str) -> None:
 
 
 def _fill(folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder that was just made, through a descriptor: whoever owns the one above can replace it."""
+    """Write files into a folder that was just made, through a descriptor: the owner of the one above can replace it."""
     handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)

@@ -29,7 +29,7 @@ USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class RecordedHost:
     """Implements `Host` over files, commands by their key, variables and measurements.
 
-    `unrecorded` is what silence means: `absent` (it is not there) or `unknown` (nobody looked), except for what
+    `unrecorded` is what silence means: `absent` (it is not there) or `unknown` (not recorded), except for what
     `missing` names: the commands and the absolute paths that were looked for and not found. `tools` says where commands
     lie. `failures` holds what was asked in vain for another reason, by `failure_key`.
     """
@@ -249,7 +249,7 @@ class RecordedHost:
             return path
 
     def _is_unknown(self, path: str) -> bool:
-        """Whether silence about a path means that nobody looked.
+        """Whether silence about a path means that it was not recorded.
 
         Neither it nor a folder above it is listed as missing, or is absent from the listing of the folder it is in.
         """

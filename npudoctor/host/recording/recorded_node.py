@@ -109,12 +109,12 @@ class BundleHost(RecordedHost):
 def open_bundle(path: str, *, for_its_files: bool = False) -> BundleHost:
     """Open a recorded node, an archive in memory; raises BundleError, one line, for what is no bundle or not safe.
 
-    `for_its_files`: nobody will ask for its commands, so that they are not looked through for damage.
+    `for_its_files`: its commands will not be asked for, so that they are not looked through for damage.
     """
     if os.path.isdir(path):
         return _open(OnDisk(path), path, look_through=not for_its_files)
     if not os.path.isfile(path):
-        raise BundleError(f"{path}: there is no such bundle; give a folder or a .tar.gz that `npudoctor record` wrote")
+        raise BundleError(f"{path}: bundle not found; give a folder or a .tar.gz that `npudoctor record` wrote")
     from npudoctor.host.recording.archive import hold  # here, because a folder needs none of it
 
     held = hold(path)
@@ -127,7 +127,7 @@ def open_bundle(path: str, *, for_its_files: bool = False) -> BundleHost:
 
 
 def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
-    """The links of an archive that lie in its root/, as the node's paths."""
+    """The links of an archive that are in its root/, as the node's paths."""
     root = posixpath.normpath(posixpath.join(prefix, "root"))
     for path in links:
         if not path.startswith(root + "/"):

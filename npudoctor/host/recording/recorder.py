@@ -20,7 +20,7 @@ from npudoctor.records import field, record, replace
 
 Answer = TypeVar("Answer")
 UNEVENTFUL_S = 2.0
-"""A command that took less is recorded without its time: it tells of this moment, not of the node."""
+"""A command that took less is recorded without its time: it describes this moment, not the node."""
 
 
 @record(kw_only=True)
@@ -29,7 +29,8 @@ class Notes:
 
     `commands`, `measures` and `tools` are by command key, name, and command; `cut` names the files of which only the
     beginning was read; `parts` holds those that were read in pieces, by their offsets; `missing` the paths and command
-    keys that are not there. `environ` is None where nobody asked; `asked` holds the paths by which a file was read.
+    keys that are not there. `environ` is None where it was not asked for; `asked` holds the paths by which a file was
+    read.
     """
 
     about: About

@@ -40,7 +40,7 @@ class Source(Protocol):
         ...
 
     def skip(self, position: int) -> None:
-        """Read on to a position; raises BrokenTar where there is no such."""
+        """Read on to a position; raises BrokenTar where it does not exist."""
         ...
 
     def header(self, size: int) -> bytes:
@@ -104,7 +104,7 @@ def _member(block: bytes, kind: bytes, size: int, said: Mapping[str, str], offse
     try:
         size = int(said.get("size", size))
     except ValueError:
-        raise BrokenTar("a header names a size that is no number") from None
+        raise BrokenTar("a header names a size that is not a number") from None
     if size < 0:
         raise BrokenTar("a header names a size below zero")
     target = said.get("linkpath", _text(block[157:257]))
@@ -118,7 +118,7 @@ def _number(digits: bytes) -> int:
     try:
         return int(digits.split(b"\0", 1)[0].strip() or b"0", 8)
     except ValueError:
-        raise BrokenTar("a header holds what is no number") from None
+        raise BrokenTar("a header holds a value that is not a number") from None
 
 
 def _text(field: bytes) -> str:
@@ -133,7 +133,7 @@ def _records(text: bytes) -> dict[str, str]:
         size = int(length) if blank and length.isdigit() and len(length) < 10 else 0
         key, equals, value = text[len(length) + 1 : size - 1].partition(b"=")
         if not equals or size > len(text) or text[size - 1 : size] != b"\n":
-            raise BrokenTar("a header is no list of keys and values")
+            raise BrokenTar("a header is not a list of keys and values")
         found[key.decode("utf-8", "replace")] = value.decode("utf-8", "surrogateescape")
         text = text[size:]
     return {key: value for key, value in found.items() if value}

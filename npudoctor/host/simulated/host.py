@@ -109,7 +109,7 @@ class SimulatedHost(RecordedHost):
         """Nothing is ever left half written here."""
 
     def lock(self, path: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - the protocol
-        """Nobody else can get at this node."""
+        """No other process can change this node."""
         return contextlib.nullcontext()
 
     def own_script(self, name: str) -> str:

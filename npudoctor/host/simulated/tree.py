@@ -44,7 +44,7 @@ class Overlay:
 
 
 class MemoryStore:
-    """Files held in memory; a folder exists where a file lies below it or where it is named itself.
+    """Files held in memory; a folder exists where a file is below it or where it is named itself.
 
     A store is asked for normalised paths only, with the links in them followed.
     """
@@ -111,7 +111,7 @@ class DiskStore:
         self._kinds: dict[str, str | None] = {}
 
     def kind(self, path: str) -> str | None:
-        """What lies there, without following it; a recording does not change, so each path is asked about once."""
+        """What is there, without following it; a recording does not change, so each path is asked about once."""
         if path not in self._kinds:
             self._kinds[path] = self._look(path)
         return self._kinds[path]
@@ -184,7 +184,7 @@ class FileTree:
 
     @cached_property
     def _laid_over(self) -> dict[str, set[str]]:
-        """The folders that only links.json and stat.json tell of, with the names that those put into folders."""
+        """The folders that only links.json and stat.json name, with the names that those put into folders."""
         folders: dict[str, set[str]] = {path: set() for path in self.listings}
         for path in [*self.links, *self.stats, *self.listings]:
             enter(folders, path)

@@ -138,7 +138,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
 
 
 def _why(absent: Any) -> str:
-    """What stands in the place of a fact, as a clause."""
+    """What replaces a fact, as a clause."""
     return getattr(absent, "reason", None) or "npu-smi could not be asked"
 
 
@@ -169,7 +169,7 @@ def pages(session: Session, row: ChipRow) -> list[tuple[str, str]]:
 
 
 def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What the checks say of jobs as a whole: one that has more ranks than cards."""
+    """What the checks say of jobs as a whole: one that has more ranks than NPUs."""
     result = diagnosis.results.get("npu.processes")
     return tuple(finding.summary for finding in worth(result) if not finding.chips) if result else ()
 
