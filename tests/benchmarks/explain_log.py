@@ -2,6 +2,7 @@
 
     python tests/benchmarks/explain_log.py                    64 MiB of each kind of log
     python tests/benchmarks/explain_log.py --mib 2048         the same with 2 GiB (in --folder, removed afterwards)
+    python tests/benchmarks/explain_log.py --job --mib 2048   a run's folder: 20 ranks on 4 nodes
     python tests/benchmarks/explain_log.py --bars             exit 1 below 60 MB/s, or above 120 MiB
 
 Kinds: `training` are the steps of eight ranks and CANN's own log, the failure in the last lines; `errors` is a flood of
@@ -98,6 +99,15 @@ def generated(path: Path, kind: str, mib: int) -> None:
     subprocess.run([sys.executable, __file__, "--write", kind, str(path), "--mib", str(mib)], check=True)
 
 
+def job(folder: Path, mib: int) -> int:
+    """Write a run's folder of about this size: 20 ranks on 4 nodes, every fifth with errors; its size in bytes."""
+    for rank in range(20):
+        path = folder / f"node-{rank // 5}" / f"rank_{rank}.log"
+        path.parent.mkdir(exist_ok=True)
+        generated(path, "errors" if rank % 5 == 4 else "training", max(mib // 20, 1))
+    return sum(path.stat().st_size for path in folder.rglob("*.log"))
+
+
 def once(argv: Sequence[str | Path]) -> Cost:
     """Run a command; what it cost."""
     with tempfile.TemporaryFile() as out:  # not /dev/null: grep would stop at the first line that it finds
@@ -125,11 +135,20 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="which logs (default: all)")
     parser.add_argument("--folder", default=None, help="where the logs are written for the time being")
     parser.add_argument("--no-grep", action="store_true", help="leave grep out: it takes long with so many patterns")
+    parser.add_argument("--job", action="store_true", help="a run's folder in place of single logs")
     parser.add_argument("--bars", action="store_true", help="exit 1 where `training` misses a bar")
     parser.add_argument("--write", nargs=2, metavar=("KIND", "FILE"), help="only write a log")
     args = parser.parse_args()
     if args.write:
         generate(Path(args.write[1]), args.write[0], args.mib * MIB)
+        return 0
+    if args.job:
+        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+            megabytes = job(Path(folder), args.mib) / 1e6
+            cost = once([sys.executable, "-m", "npudoctor", "explain", "--log", folder])
+        print(
+            f"job {megabytes / cost.seconds:.0f} MB/s, CPU {megabytes / cost.processor:.0f}, {cost.mebibytes:.0f} MiB"
+        )
         return 0
     missed = False
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
