@@ -120,7 +120,7 @@ def recreate(
     devices = tuple(devices)
     place = place_of(container)
     if place is Place.NOTEBOOK:
-        request = places.SEND_FILES.text(paths=files) if files else places.SEND_DEVICES.text(paths=devices)
+        request = places.SEND_FILES.text(paths=files) if files else places.SEND_DEVICES.text(paths=", ".join(devices))
         return Change(places.ASK_THE_OPERATOR.text(request=request), ())
     if place is Place.POD:
         if files:

@@ -2,8 +2,8 @@
 
 A `Message` is a finding's texts under an id of its own, a `Sentence` is any other text. Both are templates as
 `str.format` has them, with three additions: `{count:port|ports}` picks the singular or the plural, a list is joined by
-commas, and `{used_mb:GB}` rounds a number of MB. The code gives parameters and never builds grammar, so that a table of
-translations can take the place of these texts: it has one entry per id.
+commas (a long one is folded), and `{used_mb:GB}` rounds a number of MB. The code gives parameters and never builds
+grammar, so that a table of translations can take the place of these texts: it has one entry per id.
 
     UNRESERVED = Message(
         "hccl.ports-reserved/unreserved",
@@ -23,6 +23,10 @@ from typing import Any
 from npudoctor.findings import Evidence, Finding, FixOffer, Severity
 from npudoctor.records import record
 
+LONGEST_LIST = 12
+LEFT_OF_LIST = 10
+"""A longer list is folded to so many items; the finding's parameters have it whole."""
+
 
 class _Formatter(string.Formatter):
     """`str.format` without attributes and indices, with a choice by number and with joined lists."""
@@ -35,7 +39,9 @@ class _Formatter(string.Formatter):
             singular, _, plural = format_spec.partition("|")
             return singular if value == 1 else plural
         if isinstance(value, (list, tuple)):
-            return ", ".join(self.format_field(item, format_spec) for item in value)
+            shown = value if len(value) <= LONGEST_LIST else value[:LEFT_OF_LIST]
+            more = f" and {len(value) - len(shown)} more" if len(shown) < len(value) else ""
+            return ", ".join(self.format_field(item, format_spec) for item in shown) + more
         if format_spec == "GB":
             return gigabytes(value)
         return format(value.value if isinstance(value, Enum) else value, format_spec)

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(_as_json(found, names))
     else:
-        write(_as_text(found, names, verbose=args.verbose))
+        write(_as_text(found, _hosts([*nodes, *([golden] if golden else [])]) or names, verbose=args.verbose))
     return 0 if found.alike else 1
 
 
@@ -194,6 +194,12 @@ def _names(nodes: Sequence[Node]) -> dict[str, str]:
         else stems[node.path]
         for node in nodes
     }
+
+
+def _hosts(nodes: Sequence[Node]) -> dict[str, str] | None:
+    """The host names by path, where each node has one of its own; else None, and the files' names tell nodes apart."""
+    hosts = {node.path: node.hostname for node in nodes}
+    return hosts if all(hosts.values()) and len(set(hosts.values())) == len(nodes) else None
 
 
 def _stem(path: str) -> str:

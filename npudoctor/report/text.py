@@ -55,6 +55,15 @@ LONG_COMMAND = 72
 """A longer command is not repeated in the last line; the hint is printed there instead."""
 
 
+MOST_OF_A_KIND = 3
+"""So many findings of one kind are printed in full."""
+
+MOST_HEADLINES = 8
+"""So many more are printed with their headline."""
+
+MOST_EVIDENCE = 6
+"""So many pieces of evidence of one finding are printed."""
+
 LONGEST_PARAGRAPH = 1 << 14
 """The most characters of one paragraph that are shown: wrapping millions of them takes minutes."""
 
@@ -182,8 +191,7 @@ class _Page:
     def _details(self, result: Result) -> None:
         if result.status is Status.CRASHED:
             self._line("    ", Text(f"could not determine: {result.reason}", style=STYLES["crashed"]))
-        for finding in result.findings:
-            self._finding(finding)
+        self._findings(result.findings)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))
 
@@ -227,17 +235,38 @@ class _Page:
                 piece.rstrip()
                 self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)
         if result.check not in self._opened and (self._verbose or not result.silenced):
-            for finding in result.findings:
-                self._finding(finding)
+            self._findings(result.findings)
 
-    def _finding(self, finding: Finding) -> None:
-        kind = finding.severity.value
+    def _findings(self, findings: Sequence[Finding]) -> None:
+        """All findings of a check; of many of one kind the first in full, and the others folded."""
+        kinds: dict[tuple[str | None, Severity], list[Finding]] = {}
+        for finding in findings:
+            kinds.setdefault((finding.code, finding.severity), []).append(finding)
+        for (code, severity), alike in kinds.items():
+            if self._verbose or not code or len(alike) <= MOST_OF_A_KIND:
+                for finding in alike:
+                    self._finding(finding)
+                continue
+            self._finding(alike[0])
+            others = alike[1:] if severity > Severity.INFO else []
+            for finding in others[:MOST_HEADLINES]:
+                self._summary(finding)
+            rest = alike[1 + len(others[:MOST_HEADLINES]) :]
+            if rest:
+                self._line(
+                    "    ", Text(f"… and {len(rest)} more of this kind: {_subjects(rest)} (--verbose)", style="dim")
+                )
+
+    def _summary(self, finding: Finding) -> None:
         self._line(
             "    ",
-            self._mark(kind)
+            self._mark(finding.severity.value)
             + Text(f" {cause.with_subject(finding)}", style="" if finding.severity is Severity.INFO else "bold"),
             hang=6,
         )
+
+    def _finding(self, finding: Finding) -> None:
+        self._summary(finding)
         if finding.severity is Severity.INFO and not self._verbose:
             return
         if finding.detail:
@@ -246,8 +275,12 @@ class _Page:
             self._line("      ", Text("do        ", style="cyan") + Text(finding.hint), hang=16)
         for command in finding.commands:
             self._console.print(Text("                $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
-        for evidence in finding.evidence:
+        shown = finding.evidence if self._verbose else finding.evidence[:MOST_EVIDENCE]
+        for evidence in shown:
             self._line("      ", Text("evidence  ", style="cyan") + Text(_evidence(evidence)), hang=16)
+        if len(shown) < len(finding.evidence):
+            more = f"… and {len(finding.evidence) - len(shown)} more (--verbose)"
+            self._line("                ", Text(more, style="dim"))
         if finding.fix:
             self._line(
                 "      ", Text("fix       ", style="cyan") + Text(self._fix(finding.fix), style="green"), hang=16
@@ -324,6 +357,13 @@ def _unchecked(report: Report) -> str:
         key: sum(1 for result in report.results if result.because and result.because.value == key) for key in kinds
     }
     return ", ".join(f"{number} {kinds[key]}" for key, number in counts.items() if number)
+
+
+def _subjects(findings: Sequence[Finding]) -> str:
+    """The subjects of several findings, each once, as many as a line holds."""
+    subjects = list(dict.fromkeys(finding.subject for finding in findings))
+    more = f", … ({len(subjects)} in all)" if len(subjects) > MOST_HEADLINES else ""
+    return ", ".join(subjects[:MOST_HEADLINES]) + more
 
 
 def _evidence(evidence: Evidence) -> str:
