@@ -30,6 +30,7 @@ NOT_TO_BE_EDITED = Sentence("{path} is written by another program (line {line}: 
 OWNED_BLOCK = Sentence("lines {first} to {last} of {path} are managed by another program ({owner})")
 OWNED_BY_PACKAGE = Sentence("{path} belongs to package {package}")
 IMMUTABLE = Sentence("{path} is immutable ({flag})")
+OTHER_MACHINE = Sentence("the tools of this machine do not know the files of another one")
 READ_ONLY = Sentence("{path} is on a file system that is mounted read-only ({mount})")
 
 # packages

@@ -121,7 +121,7 @@ def _not_writable_at_all(host: Host, path: str) -> str | None:
 def _asked(host: Host, argv: tuple[str, ...]) -> Completed:
     """What a tool says of a file; raises Unavailable below `--root`, where this machine's tools know nothing of it."""
     if host.rooted and host.about.source == "live":
-        raise Unavailable("the tools of this machine do not know the files of another one")
+        raise Unavailable(messages.OTHER_MACHINE.text())
     return host.run(argv)
 
 
