@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from npudoctor import knowledge
+from npudoctor.facts.python.imports import TorchImport
 from npudoctor.facts.python.requirements import required
 from npudoctor.facts.python.target_python import Distribution, PythonEnvironment
 from npudoctor.knowledge.pairs import TorchNpuRelease
@@ -105,7 +106,7 @@ def matching_release(python: PythonEnvironment, cann: str | None) -> TorchNpuRel
     return next((release for release in releases if release.torch == python.torch.base_version), None)
 
 
-def cuda_build(python: PythonEnvironment) -> tuple[str, str] | None:
+def cuda_build(python: PythonEnvironment, imported: TorchImport | None = None) -> tuple[str, str] | None:
     """The place that shows that torch is a CUDA build, and its text; None for a CPU build."""
     torch = python.torch
     if torch is None:
@@ -118,6 +119,9 @@ def cuda_build(python: PythonEnvironment) -> tuple[str, str] | None:
         return ("torch/version.py", f"cuda = {cuda}") if cuda else None
     if local == "cpu":
         return None
+    for attempt in (imported.plain, imported.alone) if imported is not None else ():
+        if attempt is not None and attempt.ok:
+            return ("torch.version.cuda", attempt.cuda) if attempt.cuda else None
     wanted = [name for name in python.distributions if name.startswith(("nvidia-cuda", "nvidia-cublas"))]
     asked = [name for name in wanted if any(line.lower().startswith(name) for line in torch.requires)]
     return ("packages that torch requires", ", ".join(asked)) if asked else None

@@ -7,10 +7,10 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.startup_files import StartupFiles
-from npudoctor.facts.hccn.probes import PortSettings
 from npudoctor.facts.network.hostname import OwnName
-from npudoctor.facts.network.interfaces import Address, Interfaces, parse_address
+from npudoctor.facts.network.interfaces import Interfaces
 from npudoctor.facts.network.rank_table import VARIABLE, RankServer, RankTable, RankTableFile
+from npudoctor.facts.network.table_addresses import TableAddresses
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
@@ -30,7 +30,7 @@ def the_rank_table_fits_this_host(
     nodes: DeviceNodes | None,
     interfaces: Interfaces | None,
     own: OwnName | None,
-    network: PortSettings | None,
+    network: TableAddresses | None,
     container: Container | None,
     startup: StartupFiles | None,
 ) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def _problems(
     nodes: DeviceNodes | None,
     interfaces: Interfaces | None,
     own: OwnName | None,
-    network: PortSettings | None,
+    network: TableAddresses | None,
     container: Container | None,
 ) -> Iterator[Finding]:
     if environment.filled(VARIABLE) is None:
@@ -132,7 +132,7 @@ def _against_devices(
     server: RankServer,
     cards: Chips | None,
     nodes: DeviceNodes | None,
-    network: PortSettings | None,
+    network: TableAddresses | None,
 ) -> Iterator[Finding]:
     present = set(nodes.numbers) if nodes is not None and nodes.numbers else None
     if present is None and cards is not None and cards.count:
@@ -147,35 +147,25 @@ def _against_devices(
             device=absent[0],
         )
         return
-    configured = _addresses(network)
+    configured = network.by_device if network is not None else {}
     for device in server.devices:
         known = configured.get(device.device_id) if device.device_id is not None else None
-        if known is not None and device.device_ip is not None and known != device.device_ip:
+        if known is not None and device.device_ip is not None and known[0] != device.device_ip:
             yield _wrong(
                 messages.TABLE_DEVICE_ADDRESS,
-                str(known),
+                f"{known[0]} ({known[1]})",
                 str(device.device_ip),
                 path=file.path,
                 device=device.device_id,
                 address=device.device_ip,
-                configured=known,
+                configured=known[0],
             )
             return
 
 
-def _addresses(network: PortSettings | None) -> dict[int, Address]:
-    """The addresses of the devices' network ports as /etc/hccn.conf sets them."""
-    found = {}
-    for number, settings in network.by_device.items() if network is not None else ():
-        address = parse_address(settings.get("address", ""))
-        if address is not None:
-            found[number] = address
-    return found
-
-
-def _by_addresses(table: RankTable, network: PortSettings | None) -> RankServer | None:
+def _by_addresses(table: RankTable, network: TableAddresses | None) -> RankServer | None:
     """The host by the addresses of its NPUs, where its own addresses are not listed."""
-    known = set(_addresses(network).values())
+    known = {address for address, _ in network.by_device.values()} if network is not None else set()
     return next(
         (server for server in table.servers if any(device.device_ip in known for device in server.devices)), None
     )

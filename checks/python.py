@@ -9,7 +9,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
-from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.facts.python.imports import TorchImport, TorchNpuImport
 from npudoctor.facts.python.requirements import required
 from npudoctor.facts.python.target_python import OLDEST, PythonEnvironment, TargetPython, TorchPair
 from npudoctor.facts.versions import CannVersion, TorchVersion
@@ -89,7 +89,7 @@ def _unsupported(python: PythonEnvironment, target: TargetPython, supported: str
 
 @check("python.torch", requires=(SoftwareStack,), fix="python.install-pair")
 def torch_is_installed_for_the_cpu(
-    python: PythonEnvironment, target: TargetPython, cann: Cann | None
+    python: PythonEnvironment, target: TargetPython, cann: Cann | None, imported: TorchImport | None
 ) -> Iterator[Finding]:
     """torch installed as a CPU build.
 
@@ -109,7 +109,7 @@ def torch_is_installed_for_the_cpu(
             evidence=(Evidence(source=python.executable, expected="torch", actual="not installed"),),
             fix=offer(change),
         )
-    elif python.torch_npu is not None and (why := cuda_build(python)):
+    elif python.torch_npu is not None and (why := cuda_build(python, imported)):
         wanted = torch_needed(python.torch_npu, python).version
         cpu = "+cpu" if python.machine == "x86_64" else ""
         yield messages.CUDA_BUILD.finding(
@@ -275,10 +275,18 @@ def _wrong_cann(
         evidence=(
             Evidence(source=python.executable, actual=f"torch_npu {row.version}"),
             Evidence(source="CANN in use", expected=", ".join(supported), actual=cann),
+            *_stated_cann(imported),
             *as_evidence(imported.attempt if imported is not None else None),
         ),
         fix=offer(change),
     )
+
+
+def _stated_cann(imported: TorchNpuImport | None) -> Iterator[Evidence]:
+    """The CANN that torch_npu itself names, where its import works."""
+    attempt = imported.attempt if imported is not None else None
+    if attempt is not None and attempt.cann:
+        yield Evidence(source="torch_npu.version.cann", actual=attempt.cann)
 
 
 def _not_proven(version: str, row: TorchNpuRelease | None, cann: str, fit: Fit, table: Compatibility) -> Finding:

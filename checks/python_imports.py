@@ -70,10 +70,24 @@ def torch_npu_can_be_imported(
     It runs in a new process, so that a crash or a hang is only a finding.
     """
     if imported.attempt.ok:
+        yield from _other_version(imported.attempt, python)
         return
     if torch is not None and torch.is_broken_itself:
         raise Unavailable(messages.TORCH_BROKEN.text(), blocked_by="python.import-torch")
     yield _failed(imported.attempt, python, environment, subject_of="torch_npu")
+
+
+def _other_version(attempt: ImportAttempt, python: PythonEnvironment) -> Iterator[Finding]:
+    """The package that is imported is not the one that pip has installed."""
+    installed, loaded = python.torch_npu, attempt.version
+    if installed is not None and loaded and loaded.partition("+")[0] != installed.version.partition("+")[0]:
+        yield messages.OTHER_VERSION.finding(
+            subject="python",
+            loaded=loaded,
+            installed=installed.version,
+            commands=(f"{python.executable} -c 'import torch_npu; print(torch_npu.__file__)'",),
+            evidence=(Evidence(source="torch_npu.__version__", expected=installed.version, actual=loaded),),
+        )
 
 
 def _failed(

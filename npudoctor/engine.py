@@ -254,7 +254,7 @@ class _Run:
         try:
             return probe(**self._arguments(needs_of(probe)))
         except Unavailable as why:
-            return why
+            return self._with_kind(why, needs_of(probe))
         except ParseError as problem:
             return Unavailable(f"{probe.name} was not understood: {problem}", because=Because.FAILED)
         except _Crashed as crashed:
@@ -279,6 +279,15 @@ class _Run:
             arguments[need.parameter] = value
         return arguments
 
+    def _with_kind(self, why: Unavailable, needs: Iterable[Need]) -> Unavailable:
+        """A reason that names no kind, with that of the tool whose failure left an optional fact unknown."""
+        missing = [self.values.get(need.fact) for need in needs if need.optional]
+        if why.because is Because.ABSENT and not why.blocked_by:
+            for one in missing:
+                if isinstance(one, Unavailable) and one.because in (Because.TIMED_OUT, Because.FAILED):
+                    return Unavailable(f"{why.reason}: {one.reason}", because=one.because, reported_by=one.reported_by)
+        return why
+
     # One check
 
     def _judge(self, check: Check) -> Result:
@@ -292,7 +301,8 @@ class _Run:
             self._arguments(required)
             for finding in check(**self._arguments(needs_of(check))):
                 findings.append(self._with_run_context(finding))  # noqa: PERF401 - what came before an exception counts
-        except Unavailable as why:
+        except Unavailable as unkind:
+            why = self._with_kind(unkind, needs_of(check))
             if not findings:
                 return _skipped(check, why)
             reason, because = why.reason, why.because

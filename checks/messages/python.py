@@ -225,6 +225,13 @@ ACCELERATE_TOO_OLD = Message(
 TORCH_FAILED = Message("python.import-torch/failed", summary="import torch failed: {error}")
 TORCH_CRASHED = Message("python.import-torch/crashed", summary="import torch crashed with {signal}")
 TORCH_TIMED_OUT = Message("python.import-torch/timed-out", summary="import torch timed out after {seconds:.0f} s")
+OTHER_VERSION = Message(
+    "python.import-torch-npu/other-version",
+    summary="import torch_npu loads {loaded}; {installed} is installed",
+    detail="Another copy of torch_npu comes first on the path of this Python, or the package was replaced by hand.",
+    hint="Check which file is imported, and remove the copy that is not wanted.",
+    severity=Severity.INFO,
+)
 TORCH_NPU_FAILED = Message("python.import-torch-npu/failed", summary="import torch_npu failed: {error}")
 TORCH_NPU_CRASHED = Message("python.import-torch-npu/crashed", summary="import torch_npu crashed with {signal}")
 TORCH_NPU_TIMED_OUT = Message(

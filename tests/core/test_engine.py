@@ -406,3 +406,29 @@ def test_two_checks_of_one_id_and_checks_that_wait_for_each_other_are_reported()
     circular = run(files=NODE, catalog=plugins.assemble([cards, first, second]))
     assert all("wait for each other" in (result.reason or "") for result in circular.results)
     assert circular.exit_code == 3
+
+
+def test_a_reason_has_the_kind_of_the_tool_that_failed() -> None:
+    @probe
+    def hangs(host: Host) -> Driver:
+        raise Unavailable("the tool did not answer", because=Because.TIMED_OUT)
+
+    @check("driver.judged")
+    def judged(driver: Driver | None) -> Iterator[Finding]:
+        """Driver judged."""
+        if driver is None:
+            raise Unavailable("nothing to judge")
+        yield Finding(summary="unused")
+
+    @check("driver.reasoned")
+    def reasoned(driver: Driver | Unavailable) -> Iterator[Finding]:
+        """Driver judged with the reason."""
+        if isinstance(driver, Unavailable):
+            raise driver
+        yield Finding(summary="unused")
+
+    catalog = plugins.assemble([hangs, judged, reasoned])
+    done = list(engine.run(catalog, FakeHost(), Selection()))[-1]
+    assert isinstance(done, engine.Done)
+    assert [result.because for result in done.report.results] == [Because.TIMED_OUT] * 2
+    assert done.report.exit_code == 3

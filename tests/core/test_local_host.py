@@ -1,5 +1,6 @@
 """The live host against real processes that misbehave in every way a vendor tool has been seen to."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -267,3 +268,30 @@ def test_hccn_tool_which_bears_no_second_call_runs_alone(tool: Tool, tmp_path: P
 
 def test_a_kernel_setting_is_read_although_the_kernel_refuses_large_reads() -> None:
     assert LocalHost().read("/proc/sys/net/ipv4/ip_local_port_range").split()[0].isdecimal()
+
+
+def test_an_interface_that_knows_no_ethtool_leaves_the_others_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    import psutil
+
+    from npudoctor.host.live import measures
+
+    def refused() -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    usual = {row["name"]: row for row in measures._interfaces(LocalHost())}
+    monkeypatch.setattr(psutil, "net_if_stats", refused)
+    asked = fcntl.ioctl
+
+    def ioctl(fd: int, question: int, argument: bytes) -> bytes:
+        if argument.startswith(b"lo\0"):
+            raise OSError(errno.ENOSYS, "Function not implemented")
+        answer: bytes = asked(fd, question, argument)
+        return answer
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    found = {row["name"]: row for row in measures._interfaces(LocalHost())}
+    assert found.keys() == usual.keys()
+    assert (found["lo"]["up"], found["lo"]["addresses"]) == (True, usual["lo"]["addresses"])
+    assert [row for name, row in found.items() if name != "lo"] == [row for name, row in usual.items() if name != "lo"]

@@ -67,9 +67,11 @@ def _must_be_known(host: Host, record: InstallRecord | None) -> None:
 
 
 def _has(host: Host, folder: str) -> bool:
-    with contextlib.suppress(Unavailable):
+    """Whether something is in a folder; one that this user may not list is not called missing."""
+    try:
         return bool(host.list_dir(folder))
-    return False
+    except Unavailable as why:
+        return why.because is not Because.ABSENT
 
 
 @record(frozen=True)

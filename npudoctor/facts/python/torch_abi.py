@@ -36,6 +36,8 @@ def torch_abi(host: Host, python: PythonEnvironment, imported: TorchImport | Non
         path = f"{folder}/{BELOW}"
         with contextlib.suppress(Unavailable, ParseError):
             return TorchAbi(parse(host.read(path)), path)
-    if imported is not None and imported.plain.cxx11_abi is not None:
-        return TorchAbi(imported.plain.cxx11_abi, imported.plain.what)
+    # A wrong ABI of another package breaks the import with autoloading: torch alone then tells its own.
+    for attempt in (imported.plain, imported.alone) if imported is not None else ():
+        if attempt is not None and attempt.cxx11_abi is not None:
+            return TorchAbi(attempt.cxx11_abi, attempt.what)
     raise Unavailable("C++ ABI of torch unknown")
