@@ -281,9 +281,10 @@ class _Run:
 
     def _with_kind(self, why: Unavailable, needs: Iterable[Need]) -> Unavailable:
         """A reason that names no kind, with that of the tool whose failure left an optional fact unknown."""
-        missing = [self.values.get(need.fact) for need in needs if need.optional]
-        if why.because is Because.ABSENT and not why.blocked_by:
-            for one in missing:
+        known = [(need.optional, self.values.get(need.fact)) for need in needs]
+        own = all(value is not why for _, value in known)  # and not that of a fact that it requires
+        if own and why.because is Because.ABSENT and not why.blocked_by:
+            for one in (value for optional, value in known if optional):
                 if isinstance(one, Unavailable) and one.because in (Because.TIMED_OUT, Because.FAILED):
                     return Unavailable(f"{why.reason}: {one.reason}", because=one.because, reported_by=one.reported_by)
         return why
