@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,6 +69,30 @@ def _distributions_are_read_once() -> Iterator[None]:
     """Nothing is installed beside this process; to read what is takes longer than the rest of a run of one check."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plugins, "entry_points", functools.cache(plugins.entry_points))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _the_catalogue_is_loaded_once(_distributions_are_read_once: None) -> Iterator[None]:
+    """Loading it takes longer than the rest of a run of one check; nothing in it changes.
+
+    Where a test names plug-ins, or replaces what they are loaded from, it is loaded as ever.
+    """
+    real, parts = plugins.load, ("entry_points", "_sources", "_items", "assemble", "FOLDER")
+    with pytest.MonkeyPatch.context() as patch:
+        usual = [getattr(plugins, name) for name in parts]
+        kept: list[plugins.Catalog] = []
+
+        def load(files: Sequence[str] = (), *, folder: str = plugins.FOLDER) -> plugins.Catalog:
+            if files or folder != plugins.FOLDER or os.path.exists(folder) or plugins.table.site_problems():
+                return real(files, folder=folder)
+            if any(getattr(plugins, name) is not one for name, one in zip(parts, usual, strict=True)):
+                return real(files, folder=folder)
+            if not kept:
+                kept.append(real())
+            return kept[0]
+
+        patch.setattr(plugins, "load", load)
         yield
 
 
