@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from npudoctor.records import replace
 from npudoctor.sdk import Finding
 
 Item = TypeVar("Item")
@@ -53,6 +52,8 @@ def joined(findings: Sequence[Finding]) -> Finding:
     if len(findings) == 1:
         return first
     evidence = tuple(
-        replace(piece, source=f"{piece.source}, {one.subject}") for one in findings[:MOST] for piece in one.evidence
+        piece.model_copy(update={"source": f"{piece.source}, {one.subject}"})
+        for one in findings[:MOST]
+        for piece in one.evidence
     )
-    return replace(first, **on([one.subject for one in findings]), evidence=evidence)
+    return first.model_copy(update={**on([one.subject for one in findings]), "evidence": evidence})

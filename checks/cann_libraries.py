@@ -10,7 +10,6 @@ from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import TorchNpuImport
-from npudoctor.records import replace
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
 from ._causes import as_evidence
@@ -35,7 +34,7 @@ def libraries_can_be_loaded(
     """
     failure = tuple(as_evidence(imported.attempt if imported is not None else None))
     for finding in _problems(cann, libraries, settings, environment):
-        yield replace(finding, evidence=(*finding.evidence, *failure))
+        yield finding.model_copy(update={"evidence": (*finding.evidence, *failure)})
 
 
 def _problems(

@@ -18,7 +18,6 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
-from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources
@@ -132,7 +131,7 @@ def every_chip_is_healthy(
         page = pages.by_subject.get(subject) if pages else None
         found.append(_unhealthy(chip, subject, page, families.get(subject), single_node=single_node))
     if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
-        yield replace(found[0], **on([one.subject for one in found]))
+        yield found[0].model_copy(update=on([one.subject for one in found]))
     else:
         yield from found
 

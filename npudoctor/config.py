@@ -13,8 +13,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from npudoctor import clock, data
-from npudoctor.data import InvalidData, Model, Rule, above, at_least, field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from npudoctor import clock
 from npudoctor.findings import Severity, Silenced
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
@@ -30,8 +31,10 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the text names file, key and what was expected."""
 
 
-class Silence(Model, strict=True):
+class Silence(BaseModel):
     """A silenced check, tag or finding code, until the end of the day `until` or for ever."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     reason: str | None = None
@@ -46,8 +49,10 @@ def _silence_by_id(said: object) -> object:
     return {"id": said} if isinstance(said, str) else said
 
 
-class Web(Model, strict=True):
+class Web(BaseModel):
     """The section [web]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     enabled: bool = True
 
@@ -58,13 +63,15 @@ def _absolute(path: str) -> str:
     return path
 
 
-class Managed(Model, strict=True):
+class Managed(BaseModel):
     """The section [managed]: absolute paths of files and folders, with wildcards, that no fix changes."""
 
-    paths: tuple[Annotated[str, Rule(after=_absolute)], ...] = ()
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    paths: tuple[Annotated[str, AfterValidator(_absolute)], ...] = ()
 
 
-class Config(Model, strict=True):
+class Config(BaseModel):
     """The site's settings. Times are in seconds.
 
     `user` is the user whose login environment is checked where no user is logged in. `silence` lists checks, tags
@@ -74,41 +81,43 @@ class Config(Model, strict=True):
     `npudoctor web` reads. `managed` is one of the fixes, as `managed_paths`.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
     profile: Literal["quick", "standard", "full"] = "standard"
     fail_on: Severity = Severity.ERROR
     role: Literal["auto", "full", "driver-only"] = "auto"
     expect_idle: bool = False
     python: str | None = None
     user: str | None = None
-    timeout_s: Annotated[float, above(0)] = 300.0
-    tool_timeout_s: Annotated[float, above(0, 600)] = 10.0
-    tools_at_once: Annotated[int, at_least(1, 16)] = 2
-    silence: tuple[Annotated[Silence, Rule(before=_silence_by_id)], ...] = ()
-    severity: Mapping[str, Severity] = field(default_factory=dict)
-    thresholds: Mapping[str, Annotated[float, at_least(0)]] = field(default_factory=dict)
-    managed: dict[str, Any] = field(default_factory=dict)
-    web: dict[str, Any] = field(default_factory=dict)
-    daemon: dict[str, Any] = field(default_factory=dict)
-    auto_fix: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = Field(default=300.0, gt=0, allow_inf_nan=False)
+    tool_timeout_s: float = Field(default=10.0, gt=0, le=600)
+    tools_at_once: int = Field(default=2, ge=1, le=16)
+    silence: tuple[Annotated[Silence, BeforeValidator(_silence_by_id)], ...] = ()
+    severity: Mapping[str, Severity] = Field(default_factory=dict)
+    thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    managed: dict[str, Any] = Field(default_factory=dict)
+    web: dict[str, Any] = Field(default_factory=dict)
+    daemon: dict[str, Any] = Field(default_factory=dict)
+    auto_fix: dict[str, Any] = Field(default_factory=dict)
 
     @property
     def managed_paths(self) -> tuple[str, ...]:
         """The paths of the section [managed]."""
-        return data.read(Managed, self.managed).paths if self.managed else ()
+        return Managed.model_validate(self.managed).paths if self.managed else ()
 
     @property
     def for_daemon(self) -> DaemonSettings:
         """The section [daemon]."""
         from npudoctor.daemon_config import DaemonSettings
 
-        return data.read(DaemonSettings, self.daemon)
+        return DaemonSettings.model_validate(self.daemon)
 
     @property
     def policy(self) -> AutoFix:
         """The section [auto_fix]."""
         from npudoctor.daemon_config import AutoFix
 
-        return data.read(AutoFix, self.auto_fix)
+        return AutoFix.model_validate(self.auto_fix)
 
     def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
         """The ids, tags and codes silenced today, with the reason."""
@@ -156,15 +165,15 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
     """
     path = find(explicit)
     if path is None:
-        return Config()
-    found = _parsed(path, trusted=trusted or os.geteuid() == 0)
+        return Config.model_construct()  # pydantic builds the model only when there is something to validate
+    data = _parsed(path, trusted=trusted or os.geteuid() == 0)
     try:
-        config = data.read(Config, found)
-    except InvalidData as problem:
-        raise ConfigError(f"{path}: {problem}") from problem
+        config = Config.model_validate(data)
+    except ValidationError as problem:
+        raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
     for name in ("daemon", "auto_fix", "managed", "web"):
-        if name in found:
-            _section_is_right(path, name, found[name])
+        if name in data:
+            _section_is_right(path, name, data[name])
     return config
 
 
@@ -174,7 +183,7 @@ def web_disabled_by(explicit: str | None = None) -> str | None:
     The site's file is always read, so that only users who can write it can enable web again.
     """
     for path in (SYSTEM if os.path.lexists(SYSTEM) else None, find(explicit)):
-        if path and not data.read(Web, load(path).web).enabled:
+        if path and not Web.model_validate(load(path).web).enabled:
             return path
     return None
 
@@ -185,8 +194,8 @@ def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        found: dict[str, Any] = tomllib.loads((read_trusted if trusted else read_bounded)(path).decode())
-        return found
+        data: dict[str, Any] = tomllib.loads((read_trusted if trusted else read_bounded)(path).decode())
+        return data
     except Unreadable as problem:
         raise ConfigError(str(problem)) from problem
     except RecursionError as problem:
@@ -195,20 +204,21 @@ def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {str(problem).partition(';')[0]}") from problem
 
 
-def _section_is_right(path: str, name: str, found: object) -> None:
+def _section_is_right(path: str, name: str, data: object) -> None:
     """Raise ConfigError for a mistake in a section that only one command reads: every command reports it."""
     from npudoctor import daemon_config
 
-    models: dict[str, type[Model]] = {
+    models: dict[str, type[BaseModel]] = {
         "daemon": daemon_config.DaemonSettings,
         "auto_fix": daemon_config.AutoFix,
         "managed": Managed,
         "web": Web,
     }
+    model = models[name]
     try:
-        data.read(models[name], found)
-    except InvalidData as problem:
-        raise ConfigError(f"{path}: in [{name}]: {problem}") from problem
+        model.model_validate(data)
+    except ValidationError as problem:
+        raise ConfigError(f"{path}: in [{name}]: {explain(problem, model)}") from problem
 
 
 def names_are_known(
@@ -239,3 +249,21 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(name, sorted(known), 1, 0.4)
     return f"; did you mean {near[0]}?" if near else "; see `npudoctor list`"
+
+
+def explain(problem: ValidationError, model: type[BaseModel]) -> str:
+    """The first mistake of a validation in one line: key, expected, found."""
+    first = problem.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; known are {', '.join(sorted(model.model_fields))}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{key}: {said[0].lower()}{said[1:]}, found {_abridged(first.get('input'))}"
+
+
+def _abridged(value: Any) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists
+        return "a value that is too long"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -33,7 +33,7 @@ from npudoctor.findings import (
 from npudoctor.host import Host, ParseError, Unavailable, exhausted
 from npudoctor.host.live.masked import MaskedHost
 from npudoctor.plugins import Catalog
-from npudoctor.records import field, record, replace
+from npudoctor.records import field, record
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
 from npudoctor.selection import Selection, select
 
@@ -357,7 +357,7 @@ class _Run:
             changes["severity"] = Severity.INFO
         if finding.fix and finding.fix.id not in self.catalog.fixes:
             changes["fix"] = None
-        return replace(finding, **changes) if changes else finding
+        return finding.model_copy(update=changes) if changes else finding
 
     # The report
 

@@ -11,20 +11,36 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, field_serializer, field_validator
+from pydantic_core import CoreSchema, core_schema
+
 from npudoctor.control_characters import all_visible, visible, visible_lines
-from npudoctor.data import UNWRITTEN, Model, Rule, field
 from npudoctor.reasons import Because as Because
-from npudoctor.records import replace
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def _made_visible(show: Callable[[Any], Any], value: Any) -> Any:
-    return show(value) if isinstance(value, (str, dict)) else value
+class _Shown:
+    """Makes a text, or the texts in a dict, visible as it enters a model.
+
+    pydantic's BeforeValidator would read a signature for every field.
+    """
+
+    def __init__(self, shown: Callable[[Any], Any], kind: type = str) -> None:
+        self._shown, self._kind = shown, kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._made_visible, handler(source))
+
+    def _made_visible(self, value: Any) -> Any:
+        return self._shown(value) if isinstance(value, self._kind) else value
 
 
-Line = Annotated[str, Rule(before=functools.partial(_made_visible, visible))]
+Line = Annotated[str, _Shown(visible)]
 """Text in one line, possibly from the node: control and invisible characters are escaped."""
 
-Lines = Annotated[str, Rule(before=functools.partial(_made_visible, visible_lines))]
+Lines = Annotated[str, _Shown(visible_lines)]
 """The same in several lines."""
 
 
@@ -84,6 +100,28 @@ class Verdict(str, Enum):
     UNDETERMINED = "undetermined"
 
 
+class Model(BaseModel):
+    """A frozen model. An unknown field is refused when a model is made, and ignored when a report is read.
+
+    So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    def __new__(cls, **fields: Any) -> Self:
+        """Refuse an unknown field; what is read from JSON does not come through here with any."""
+        if unknown := sorted(fields.keys() - _names_in(cls)):
+            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
+        return super().__new__(cls)
+
+
+@functools.cache
+def _names_in(model: type[Model]) -> frozenset[str]:
+    """By which names the fields of a model may be given."""
+    fields = model.model_fields.items()
+    return frozenset(name for field, info in fields for name in (field, info.alias) if name)
+
+
 class Evidence(Model):
     """One piece of evidence: its source, expected and actual value."""
 
@@ -93,15 +131,15 @@ class Evidence(Model):
 
 
 class FixOffer(Model):
-    """A fix for a finding. It gets its parameters as they are; printed ones are escaped."""
+    """A fix for a finding, with its parameters."""
 
     id: Line
-    params: Annotated[dict[str, Any], Rule(written=all_visible)] = field(default_factory=dict)
+    params: dict[str, Any] = Field(default_factory=dict)
 
-
-def _offer(value: Any) -> Any:
-    """A fix by its id alone."""
-    return {"id": value} if isinstance(value, str) else value
+    @field_serializer("params", when_used="json")
+    def _visible_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The fix gets the unescaped parameters; printed ones are escaped."""
+        return all_visible(params)
 
 
 class Silenced(Model):
@@ -132,7 +170,7 @@ class Finding(Model):
     """
 
     code: Line | None = None
-    params: Annotated[dict[str, Any], Rule(before=all_visible)] = field(default_factory=dict)
+    params: Annotated[dict[str, Any], _Shown(all_visible, dict)] = Field(default_factory=dict)
     subject: Line = "host"
     subjects: tuple[Line, ...] = ()
     severity: Severity = Severity.ERROR
@@ -141,12 +179,17 @@ class Finding(Model):
     hint: Line | None = None
     commands: tuple[Line, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    fix: Annotated[FixOffer | None, Rule(before=_offer)] = None
+    fix: FixOffer | None = None
     pitfall: Line | None = None
     links: tuple[Line, ...] = ()
     silenced: Silenced | None = None
-    of_live_job: Annotated[bool, UNWRITTEN] = False
-    symptom: Annotated[bool, UNWRITTEN] = False
+    of_live_job: bool = Field(default=False, exclude=True)
+    symptom: bool = Field(default=False, exclude=True)
+
+    @field_validator("fix", mode="before")
+    @classmethod
+    def _fix_by_id(cls, value: object) -> object:
+        return {"id": value} if isinstance(value, str) else value
 
     if TYPE_CHECKING:  # a fix may be given by its id
 
@@ -267,7 +310,7 @@ class HostSummary(Model):
 class Report(Model):
     """The whole of one run: what `npudoctor check --json` prints."""
 
-    schema_: str = "npudoctor.report/1"
+    schema_: str = Field(default="npudoctor.report/1", alias="schema")
     tool_version: Line
     started_at: Line
     duration_s: float
@@ -281,6 +324,8 @@ class Report(Model):
     fail_on: Severity = Severity.ERROR
     summary: dict[Line, int]
     results: tuple[Result, ...]
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
@@ -300,10 +345,11 @@ def apply_site_policy(result: Result, severities: Mapping[str, Severity], silenc
     if severity is None and silenced is None and not quiet:
         return result
     findings = tuple(
-        replace(
-            finding,
-            severity=finding.severity if severity is None or finding.severity is Severity.INFO else severity,
-            silenced=silences.get(finding.code or ""),
+        finding.model_copy(
+            update={
+                "severity": finding.severity if severity is None or finding.severity is Severity.INFO else severity,
+                "silenced": silences.get(finding.code or ""),
+            }
         )
         for finding in result.findings
     )
@@ -314,7 +360,7 @@ def apply_site_policy(result: Result, severities: Mapping[str, Severity], silenc
             silenced = next(finding.silenced for finding in findings if finding.silenced)
         if silenced and status_of(findings) is not Status.OK:
             status = Status.SILENCED
-    return replace(result, findings=findings, status=status, silenced=silenced)
+    return result.model_copy(update={"findings": findings, "status": status, "silenced": silenced})
 
 
 def count(results: Iterable[Result]) -> dict[str, int]:

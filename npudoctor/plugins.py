@@ -8,7 +8,6 @@ internal error.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
@@ -17,6 +16,7 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -144,60 +144,25 @@ class _Source(NamedTuple):
 
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     """Built-ins first, so that a plug-in's duplicate is ignored."""
-    points = sorted(entry_points(), key=lambda point: (not _is_ours(point), point.name))
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
     for point in points:
         ours = _is_ours(point)
         load = functools.partial(_of_point if ours else _in_time(_of_point), point)
-        yield _Source(point.name, point.module, load, ours)
+        yield _Source(point.name, point.value, load, ours)
     given = [*files, *([folder] if os.path.isdir(folder) else [])]
     for path in dict.fromkeys(file for one in given for file in _python_files(one)):
         name = os.path.basename(path).removesuffix(".py")
         yield _Source(name, path, functools.partial(_in_time(_of_file), path))
 
 
-class EntryPoint(NamedTuple):
-    """A name and a module."""
-
-    name: str
-    module: str
-
-
-def entry_points() -> list[EntryPoint]:
-    """The entry points of our group in the distributions on the path, each of which counts where it is found first.
-
-    Read from entry_points.txt as packaging.python.org specifies it: to import importlib.metadata takes as long as a
-    tenth of a check.
-    """
-    files: dict[str, str] = {}
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            for entry in os.listdir(folder or "."):
-                stem, _, kind = entry.rpartition(".")
-                if kind in ("dist-info", "egg-info"):
-                    name = stem.partition("-")[0].replace("_", "-").lower()
-                    files.setdefault(name, os.path.join(folder, entry, "entry_points.txt"))
-    return [point for file in files.values() for point in _points_of(file)]
-
-
-def _points_of(path: str) -> Iterator[EntryPoint]:
-    section = ""
-    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
-        for line in map(str.strip, file):
-            if line.startswith("["):
-                section = line.strip("[] ")
-            elif section == ENTRY_POINTS and "=" in line and not line.startswith(("#", ";")):
-                name, _, value = line.partition("=")
-                yield EntryPoint(name.strip(), value.strip())
-
-
 def _is_ours(point: EntryPoint) -> bool:
-    return point.module.startswith("npudoctor.")
+    return point.value.startswith("npudoctor.")
 
 
 def _of_point(point: EntryPoint) -> list[ModuleType]:
     trusted = (lambda _: None) if _is_ours(point) else _must_be_trusted
     trusted(point.module)
-    module = importlib.import_module(point.module)
+    module = point.load()
     return [module, *_below(module, trusted)]
 
 

@@ -1,4 +1,4 @@
-"""Why a fact is unknown. A separate module, for commands that must start fast."""
+"""Why a fact is unknown. A separate module without pydantic, for commands that must start fast."""
 
 from __future__ import annotations
 

@@ -169,10 +169,7 @@ def _complete(self: Any, shape: _Shape, named: dict[str, Any]) -> None:
 
 
 def _compared(self: Any) -> tuple[Any, ...]:
-    shape = self.__shape__
-    if shape.names is None:
-        shape.get_ready()
-    return tuple([getattr(self, name) for name in shape.compared])
+    return tuple([getattr(self, name) for name in self.__shape__.compared])
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], Any]:

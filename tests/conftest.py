@@ -2,6 +2,7 @@
 
 import fcntl
 import functools
+import importlib.metadata
 import itertools
 import os
 import random
@@ -68,7 +69,7 @@ def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, _configurations: Ite
 def _distributions_are_read_once() -> Iterator[None]:
     """Nothing is installed beside this process; to read what is takes longer than the rest of a run of one check."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugins, "entry_points", functools.cache(plugins.entry_points))
+        patch.setattr(plugins, "entry_points", functools.cache(importlib.metadata.entry_points))
         yield
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.findings import Finding, Report, Result, Status, count, judge
-from npudoctor.records import replace
 
 
 def numbers(text: str) -> frozenset[int]:
@@ -36,7 +35,8 @@ def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Re
     verdict, code = judge(results, fail_on=report.fail_on)
     if report.exit_code == 3 and code == 0:
         verdict, code = report.verdict, report.exit_code
-    return replace(report, results=results, summary=count(results), verdict=verdict, exit_code=code)
+    update = {"results": results, "summary": count(results), "verdict": verdict, "exit_code": code}
+    return report.model_copy(update=update)
 
 
 def _devices(facts: Mapping[Any, Any]) -> dict[str, int]:
@@ -58,7 +58,7 @@ def _without_others(result: Result, wanted: frozenset[int], devices: Mapping[str
     worst = max((one.severity for one in kept), default=None)
     bad = {status.value: status for status in (Status.WARNING, Status.ERROR)}
     status = bad.get(worst.value, Status.OK) if worst else Status.OK
-    return replace(result, findings=kept, status=result.status if result.silenced else status)
+    return result.model_copy(update={"findings": kept, "status": result.status if result.silenced else status})
 
 
 def _is_about(finding: Finding, wanted: frozenset[int], devices: Mapping[str, int]) -> bool:

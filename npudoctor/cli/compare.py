@@ -128,7 +128,8 @@ def read(path: str) -> Node:
 
 
 def _of_report(path: str) -> Node:
-    from npudoctor import data
+    from pydantic import ValidationError
+
     from npudoctor.findings import Report
     from npudoctor.host.recording import bundle_reader
 
@@ -139,9 +140,13 @@ def _of_report(path: str) -> Node:
     if refused := bundle_reader.too_much(text):
         raise UsageError(f"refused: {path}: {refused}")
     try:
-        report = data.read_json(Report, text)
-    except data.InvalidData as problem:
-        raise UsageError(f"{path} must be a recording or a report of `npudoctor check --json` ({problem})") from None
+        report = Report.model_validate_json(text)
+    except ValidationError as problem:
+        where = ".".join(map(str, problem.errors()[0]["loc"]))
+        raise UsageError(
+            f"{path} must be a recording or a report of `npudoctor check --json`"
+            + (f" ({where}: {problem.errors()[0]['msg']})" if where else "")
+        ) from None
     return Node(
         path=path,
         hostname=report.host.hostname or "",

@@ -28,14 +28,13 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from npudoctor import config as site_config
 from npudoctor.cli import node
 from npudoctor.cli.output import UsageError
 from npudoctor.daemon import state
 from npudoctor.host.live import accounts
-from npudoctor.records import replace
 
 if TYPE_CHECKING:
     from npudoctor.daemon.replies import Known
@@ -121,11 +120,10 @@ def _site(args: argparse.Namespace, known: Known | None) -> Site:
     for option, name, judge in (("--listen", "listen", loopback), ("--metrics-listen", "metrics_listen", anywhere)):
         if said := getattr(args, name):
             try:
-                changes: dict[str, Any] = {name: judge(said)}
+                settings = settings.model_copy(update={name: judge(said)})
             except ValueError as problem:
                 raise UsageError(f"{option} {said}: {problem}") from problem
-            settings = replace(settings, **changes)
-    config = replace(config, tools_at_once=1)
+    config = config.model_copy(update={"tools_at_once": 1})
     return Site(config=config, options=node.options(args, config), settings=settings)
 
 

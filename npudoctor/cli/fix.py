@@ -17,9 +17,8 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
-from typing import Any, get_args, get_origin
 
-from npudoctor import data, plugins
+from npudoctor import plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.fixer import handover, plan, runner
@@ -128,23 +127,14 @@ def safe(catalog: Catalog, offered: dict[str, list]) -> list[Request]:  # type: 
 
 
 def _shaped(catalog: Catalog, id: str, given: dict[str, object]) -> dict[str, object]:
-    """The parameters of a fix as they were given on the command line."""
-    hints = data.hints_of(catalog.fixes[id].parameters)
-    return {name: _of_text(hints.get(name), value) for name, value in given.items()}
-
-
-def _of_text(hint: Any, text: Any) -> Any:
-    """A value as it is written on a command line: a,b is a list of two. What does not fit stays a text."""
-    if not isinstance(text, str):
-        return text
-    if get_origin(hint) in (tuple, list):
-        return [_of_text(get_args(hint)[0], part) for part in text.split(",") if part]
-    if hint is bool:
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(text.lower(), text)
-    try:
-        return hint(text) if hint in (int, float) else text
-    except ValueError:
-        return text
+    """Lists where the fix wants lists: a,b becomes two entries."""
+    hints = {name: str(hint) for name, hint in catalog.fixes[id].parameters.__annotations__.items()}
+    return {
+        name: [part for part in value.split(",") if part]
+        if isinstance(value, str) and hints.get(name, "").startswith(("tuple", "list"))
+        else value
+        for name, value in given.items()
+    }
 
 
 def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options, plans: Sequence[FixPlan]) -> int:

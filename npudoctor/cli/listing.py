@@ -10,7 +10,7 @@ import argparse
 import json
 from collections.abc import Mapping
 
-from npudoctor import data, plugins
+from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import write
 from npudoctor.findings import Silenced
@@ -105,5 +105,5 @@ def _entry(check: Check, catalog: Catalog, silenced: Mapping[str, Silenced]) -> 
             }
             for message in catalog.messages_of(check)
         ],
-        "silenced": data.plain(quiet),
+        "silenced": quiet.model_dump(mode="json") if quiet else None,
     }

@@ -20,10 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the schema."""
     if args.report == "smoke":
-        from npudoctor import json_schema
         from npudoctor.smoke.events import SmokeReport
 
-        write(dumps(json_schema.of(SmokeReport), indent=2) + "\n")
+        write(dumps(SmokeReport.model_json_schema(by_alias=True, mode="serialization"), indent=2) + "\n")
     elif args.report in ANSWERS:
         from npudoctor.daemon import answers
 

@@ -18,7 +18,7 @@ import argparse
 import contextlib
 import sys
 
-from npudoctor import data, plugins
+from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import INTERRUPTED, UsageError, say, write
 from npudoctor.control_characters import visible, visible_json
@@ -213,7 +213,7 @@ def _progress(event: Event) -> str | None:
 
 def _print(report: SmokeReport, args: argparse.Namespace) -> None:
     if args.format == "json":
-        write(visible_json(data.to_json(report, indent=2)) + "\n")
+        write(visible_json(report.model_dump_json(by_alias=True, indent=2)) + "\n")
     elif args.format == "text":
         from npudoctor.report import smoke, text
 

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
-from npudoctor import json_schema
+from pydantic import BaseModel, ConfigDict, Field
+
 from npudoctor.daemon import store
-from npudoctor.data import Model
 from npudoctor.findings import Line, Severity
 
 
@@ -29,14 +29,16 @@ class Fitness(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Answer(Model, strict=True):
-    """A model that refuses fields that it does not know."""
+class Answer(BaseModel):
+    """A frozen model that refuses fields that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Live(Answer):
     """/livez: whether the daemon is alive. `turned_s_ago` is the age of the scheduler's last iteration in seconds."""
 
-    schema_: str = "npudoctor.live/1"
+    schema_: str = Field(default="npudoctor.live/1", alias="schema")
     alive: bool
     turned_s_ago: float
 
@@ -47,7 +49,7 @@ class Ready(Answer):
     `troubles` are problems of the daemon itself: a history that cannot be written, a run that hangs.
     """
 
-    schema_: str = "npudoctor.ready/1"
+    schema_: str = Field(default="npudoctor.ready/1", alias="schema")
     ready: bool
     reason: Line | None = None
     looked_at: Line | None = None
@@ -80,7 +82,7 @@ class Issues(Answer):
     `undetermined` says why checks have no result: an empty list does not mean a healthy node then.
     """
 
-    schema_: str = "npudoctor.issues/1"
+    schema_: str = Field(default="npudoctor.issues/1", alias="schema")
     looked_at: Line | None
     undetermined: tuple[Line, ...]
     issues: tuple[Issue, ...]
@@ -101,7 +103,7 @@ class Change(Answer):
 class Changes(Answer):
     """/v1/history: the latest changes, newest first. `next_before` is the next `?before=`, None at the end."""
 
-    schema_: str = "npudoctor.history/1"
+    schema_: str = Field(default="npudoctor.history/1", alias="schema")
     changes: tuple[Change, ...]
     next_before: int | None = None
 
@@ -148,7 +150,7 @@ class Cards(Answer):
     `undetermined` says why npu-smi gave no result; listed chips are then known from other sources.
     """
 
-    schema_: str = "npudoctor.cards/1"
+    schema_: str = Field(default="npudoctor.cards/1", alias="schema")
     seen_at: Line | None
     counted_at: Line | None
     in_service: bool | None
@@ -159,7 +161,7 @@ class Cards(Answer):
 class Problem(Answer):
     """The answer to a request that failed: a clause."""
 
-    schema_: str = "npudoctor.problem/1"
+    schema_: str = Field(default="npudoctor.problem/1", alias="schema")
     error: Line
 
 
@@ -206,4 +208,4 @@ SCHEMAS: dict[str, type[Answer]] = {
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema of one answer."""
     said = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:npudoctor:{name}:1"}
-    return {**said, **json_schema.of(SCHEMAS[name])}
+    return {**said, **SCHEMAS[name].model_json_schema(by_alias=True, mode="serialization")}

@@ -9,7 +9,6 @@ from npudoctor.chip_problems import HEALTH_CHECK, problems
 from npudoctor.daemon import fitness
 from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.replies import Counted
-from npudoctor.data import hints_of
 from npudoctor.facts import npu_smi
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.hccn.card_view import CardLinks
@@ -77,7 +76,7 @@ def counted(facts: Facts) -> dict[str, Counted]:
 def _ecc(page: npu_smi.Ecc | None) -> tuple[Ecc, ...]:
     found = []
     for memory in ("hbm", "ddr") if page else ():
-        counts = {name: getattr(page, f"{memory}_{name}") for name in hints_of(Ecc) if name != "memory"}
+        counts = {name: getattr(page, f"{memory}_{name}") for name in Ecc.model_fields if name != "memory"}
         if any(count is not None for count in counts.values()):
             found.append(Ecc(memory=memory, **counts))
     return tuple(found)

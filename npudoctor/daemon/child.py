@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor import data
 from npudoctor.config import Config
 from npudoctor.daemon.replies import Known, Lost, Refused, Reply, RunResult, Tried
 from npudoctor.daemon.site import Site
@@ -64,7 +63,7 @@ class Child:
         if self._process is None:
             self._start()
         self._config = None
-        known = self._ask({"prepare": data.plain(config)}, LOADING_S).known
+        known = self._ask({"prepare": config.model_dump(mode="json")}, LOADING_S).known
         assert known is not None
         self.known, self._config = known, config
         return known
@@ -140,7 +139,7 @@ class Child:
                 if not piece:
                     raise Lost(f"the check process {_how_it_ended(process)}")
                 text += piece
-            reply = data.read_json(Reply, text)
+            reply = Reply.model_validate_json(text)
         except (OSError, ValueError) as problem:
             self._kill()
             raise Lost(f"the check process sent an invalid answer: {problem}") from problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from npudoctor import clock, data
+from npudoctor import clock
 from npudoctor.daemon import answers, metrics, snapshot, state
 from npudoctor.daemon.history import History
 from npudoctor.daemon.snapshot import View
@@ -71,7 +71,7 @@ class Board:
         report = view.newest if profile is None else view.reports.get(profile)
         if report is None:
             return None
-        return self._once(f"report {profile}", lambda _: data.to_json(report).encode())
+        return self._once(f"report {profile}", lambda _: report.model_dump_json(by_alias=True).encode())
 
     def cards(self) -> bytes:
         """/v1/cards."""
@@ -90,7 +90,7 @@ class Board:
         found = self.history.changes(limit=limit, before=before)
         more = found[-1].id if len(found) == limit else None
         said = answers.Changes(changes=tuple(answers.change(one) for one in found), next_before=more)
-        return data.to_json(said).encode()
+        return said.model_dump_json(by_alias=True).encode()
 
 
 def _cards(view: View) -> bytes:
@@ -101,7 +101,7 @@ def _cards(view: View) -> bytes:
         undetermined="no result yet: the first run has not ended" if view.looked_at is None else view.undetermined,
         cards=view.cards,
     )
-    return data.to_json(said).encode()
+    return said.model_dump_json(by_alias=True).encode()
 
 
 def _issues(view: View, issues: list[answers.Issue]) -> bytes:
@@ -115,4 +115,4 @@ def _issues(view: View, issues: list[answers.Issue]) -> bytes:
         undetermined=unknown,
         issues=tuple(issues),
     )
-    return data.to_json(said).encode()
+    return said.model_dump_json(by_alias=True).encode()

@@ -1,4 +1,4 @@
-"""The daemon's current state in one small file, for cheap health checks: it imports neither psutil nor an engine.
+"""The daemon's current state in one small file, for cheap health checks: neither pydantic nor psutil.
 
 The file is replaced atomically. Ages use the machine's boot clock, which is not affected by changes of the wall clock
 and is shared by a container and its host.

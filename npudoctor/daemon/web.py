@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from npudoctor import data
 from npudoctor.daemon import answers, metrics
 from npudoctor.daemon.publisher import Board
 from npudoctor.sdk import PROFILES
@@ -65,12 +64,12 @@ class _Pages:
     async def livez(self, _: Request) -> Response:
         """200 while the scheduler is alive."""
         said = self.board.live()
-        return _json(data.to_json(said).encode(), 200 if said.alive else 503)
+        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.alive else 503)
 
     async def readyz(self, _: Request) -> Response:
         """200 while the NPUs of this node are known to be healthy."""
         said = self.board.ready()
-        return _json(data.to_json(said).encode(), 200 if said.ready else 503)
+        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.ready else 503)
 
     async def report(self, request: Request) -> Response:
         """The newest report."""
@@ -129,7 +128,7 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 
 def _problem(error: str, status: int, **headers: str) -> Response:
-    response = _json(data.to_json(answers.Problem(error=error)).encode(), status)
+    response = _json(answers.Problem(error=error).model_dump_json(by_alias=True).encode(), status)
     response.headers.update(headers)
     return response
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from npudoctor import data
 from npudoctor.config import Config
 from npudoctor.daemon.replies import CheckNames, Known, Refused, Reply, RunResult, Threshold, Tried
 from npudoctor.daemon.run_checks import leftovers, run_checks
@@ -30,7 +29,6 @@ from npudoctor.host import Host, MutableHost
 from npudoctor.host import Refused as FixRefused
 from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
-from npudoctor.records import replace
 from npudoctor.sdk import Risk
 
 OpenHost = Callable[[Site], AbstractContextManager[Host]]
@@ -62,7 +60,7 @@ class Worker:
             seen = run_checks(self.catalog, host, kind, site.options, site.config, deadline_s=site.settings.timeout_s)
         finally:
             host.close()
-        return replace(seen, left=dict(left or {}) if isinstance(host, LocalHost) else {})
+        return seen.model_copy(update={"left": left if isinstance(host, LocalHost) else {}})
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
         """Apply one fix if it is safe; None where there was nothing to do."""
@@ -149,14 +147,14 @@ def serve(
             asked = json.loads(line)
             try:
                 if "prepare" in asked:
-                    site = site_of(data.read(Config, asked["prepare"]))
+                    site = site_of(Config.model_validate(asked["prepare"]))
                 reply = _reply(worker, site, asked)
             except Refused as problem:
                 reply = Reply(refused=str(problem))
             except Exception as problem:
                 traceback.print_exc()
                 reply = Reply(failed=f"{type(problem).__name__}: {problem}")
-            out.write(data.to_json(reply) + "\n")
+            out.write(reply.model_dump_json(by_alias=True) + "\n")
             out.flush()
             give_back()
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from npudoctor import clock, data
+from npudoctor import clock
 from npudoctor.fixer import messages, serialise
 from npudoctor.host import Because, Host, MutableHost, Refused, Unavailable
 from npudoctor.records import record
@@ -133,7 +133,7 @@ class Journal:
     def begin(self, record: RunRecord) -> None:
         """Open a run; before this returns, nothing of it has been done."""
         self.host.make_folder(self._at(record.id), mode=0o700)
-        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **data.plain(record)})
+        self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **serialise.written(record)})
         self.mark(record.id, APPLYING)
 
     def note(self, run: str, number: int, step: Step, inverse: Step | None) -> None:
@@ -143,7 +143,7 @@ class Journal:
 
     def mark(self, run: str, status: str, reason: str = "") -> None:
         """Say how far a run is."""
-        self._write(run, "status.json", data.plain(Status(status=status, at=now(), reason=reason)))
+        self._write(run, "status.json", serialise.written(Status(status=status, at=now(), reason=reason)))
 
     def archive(self, run: str, name: str) -> str:
         """Where a run may keep files."""
@@ -175,17 +175,17 @@ class Journal:
 
     def record(self, run: str) -> RunRecord:
         """What a run was; raises Refused for data that is not ours."""
-        found = self._read(run, "run.json")
-        found.pop("schema", None)
-        record: RunRecord = self._formed(run, data.read, RunRecord, found)
+        data = self._read(run, "run.json")
+        data.pop("schema", None)
+        record: RunRecord = self._formed(run, serialise.read, RunRecord, data)
         return record
 
     def status(self, run: str) -> Status | None:
         """How far a run is; None where it has not begun."""
         if not self.host.exists(f"{self._at(run)}/status.json"):
             return None
-        found = self._read(run, "status.json")
-        status: Status = self._formed(run, data.read, Status, found)
+        data = self._read(run, "status.json")
+        status: Status = self._formed(run, serialise.read, Status, data)
         return status
 
     def entries(self, run: str) -> tuple[Entry, ...]:
@@ -195,9 +195,9 @@ class Journal:
     def _entries(self, run: str) -> Iterator[Entry]:
         for name in self.host.list_dir(self._at(run)):
             if _ENTRY.fullmatch(name):
-                found = self._read(run, name)
-                back = found.get("inverse")
-                step = self._formed(run, serialise.read_step, found.get("step"))
+                data = self._read(run, name)
+                back = data.get("inverse")
+                step = self._formed(run, serialise.read_step, data.get("step"))
                 inverse = None if back is None else self._formed(run, serialise.read_step, back)
                 yield Entry(step, inverse)
 
@@ -210,8 +210,8 @@ class Journal:
     def _at(self, run: str) -> str:
         return f"{self._runs}/{run}"
 
-    def _write(self, run: str, name: str, content: dict[str, Any]) -> None:
-        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    def _write(self, run: str, name: str, data: dict[str, Any]) -> None:
+        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
         self.host.write_file(f"{self._at(run)}/{name}", text.encode(), mode=0o600)
 
     def _read(self, run: str, name: str) -> dict[str, Any]:
@@ -219,15 +219,15 @@ class Journal:
         if problem := untrusted_writer(self.host, path):
             raise Refused(messages.JOURNAL_NOT_TRUSTED.text(problem=problem))
         try:
-            found = json.loads(self.host.read_bytes(path, limit=64 << 20))
+            data = json.loads(self.host.read_bytes(path, limit=64 << 20))
         except (ValueError, Unavailable) as why:
             raise Refused(messages.JOURNAL_INVALID.text(path=path, problem=why)) from why
-        if not isinstance(found, dict):
+        if not isinstance(data, dict):
             raise Refused(messages.JOURNAL_NOT_A_RECORD.text(path=path))
-        return found
+        return data
 
-    def _formed(self, run: str, reading: Callable[..., Any], *arguments: Any) -> Any:
+    def _formed(self, run: str, reading: Callable[..., Any], *data: Any) -> Any:
         try:
-            return reading(*arguments)
-        except data.InvalidData as problem:
+            return reading(*data)
+        except serialise.InvalidData as problem:
             raise Refused(messages.JOURNAL_INVALID.text(path=self._at(run), problem=problem)) from problem

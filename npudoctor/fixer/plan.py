@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from npudoctor import data, engine
+from npudoctor import engine
 from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
 from npudoctor.fixer import messages, serialise
 from npudoctor.host import Host, Refused, Unavailable
@@ -202,7 +202,7 @@ def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Rep
     seen = replace(catalog, checks={**catalog.checks, _FACTS: asking}, broken=())
     report, facts = judged(seen, host, (*ids, _FACTS), options)
     results = tuple(result for result in report.results if result.check != _FACTS)
-    return replace(report, results=results), facts
+    return report.model_copy(update={"results": results}), facts
 
 
 def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:
@@ -218,8 +218,8 @@ def _arguments(
 ) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     try:
-        told = data.read(fix.parameters, dict(params))
-    except data.InvalidData as problem:
+        told = serialise.read(fix.parameters, dict(params))
+    except serialise.InvalidData as problem:
         raise Refused(str(problem)) from problem
     for need in fix.needs:
         value: Any = facts.get(need.fact)
@@ -242,8 +242,8 @@ def _arguments(
 
 
 def _digest(fix: Fix, params: Mapping[str, Any], steps: Sequence[Planned]) -> str:
-    written = [
+    data = [
         [serialise.write_step(one.step), None if one.inverse is None else serialise.write_step(one.inverse)]
         for one in steps
     ]
-    return hashlib.sha256(json.dumps([fix.id, params, written], sort_keys=True, default=list).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([fix.id, params, data], sort_keys=True, default=list).encode()).hexdigest()

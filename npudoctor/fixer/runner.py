@@ -16,9 +16,8 @@ from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from npudoctor import data
 from npudoctor.findings import Finding, Result, Status
-from npudoctor.fixer import messages, plan
+from npudoctor.fixer import messages, plan, serialise
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
@@ -107,7 +106,7 @@ class Ended:
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
-_FAILURES = (StepFailed, OSError, Unavailable, Refused, data.InvalidData)
+_FAILURES = (StepFailed, OSError, Unavailable, Refused, serialise.InvalidData)
 
 
 def apply(
@@ -391,5 +390,7 @@ def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str,
         status = journal.status(run)
         if status is not None:
             record = journal.record(run)
-            found.append({**data.plain(record), "params": json.loads(record.params), **data.plain(status)})
+            found.append(
+                {**serialise.written(record), "params": json.loads(record.params), **serialise.written(status)}
+            )
     return found

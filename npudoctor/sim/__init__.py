@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npudoctor.sim.scenario import ScenarioError
+from npudoctor.sim.tables import ScenarioError
 
 if TYPE_CHECKING:
     from npudoctor.host.recording.canned import RecordedHost

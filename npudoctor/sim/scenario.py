@@ -5,21 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
-from npudoctor import data
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.records import field, record
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS
+from npudoctor.sim.tables import ScenarioError, table
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-
-class ScenarioError(ValueError):
-    """A scenario that cannot be used; the text is one line: which file, which key, what is expected."""
-
 
 Place = Literal["pci", "npu-smi", "device-node"]
 Health = Literal["OK", "Warning", "Alarm", "Critical", "UNKNOWN"]
@@ -293,10 +288,7 @@ def load(path: str) -> Scenario:
 
 def parse(said: dict[str, Any], path: str) -> Scenario:
     """A scenario from the tables of a TOML file; raises ScenarioError with the first thing that is wrong."""
-    try:
-        scenario = data.read(Scenario, said)
-    except data.InvalidData as problem:
-        raise ScenarioError(f"{path}: {problem}") from None
+    scenario = table(said, Scenario, path)
     for key, value, known in (("product", scenario.product, PRODUCTS), ("system", scenario.system, SYSTEMS)):
         if value not in known:
             raise ScenarioError(f"{path}: {key}: expected one of {', '.join(sorted(known))}, found {value!r}")

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from npudoctor import data
-from npudoctor.data import Model, field
-from npudoctor.findings import HostSummary, Line, Lines, Result, Severity, Verdict
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from npudoctor.findings import HostSummary, Line, Lines, Model, Result, Severity, Verdict
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 """The stages in order; the check `smoke.STAGE` judges each."""
@@ -242,7 +242,7 @@ class RankReport(Model):
     card: Line | None = None
     pid: int | None = None
     cpus: Line | None = None
-    stages_s: dict[str, float] = field(default_factory=dict)
+    stages_s: dict[str, float] = Field(default_factory=dict)
     reached: Line | None = None
     failed: Line | None = None
     first: bool = False
@@ -260,7 +260,7 @@ class SmokeReport(Model):
     `complete` is whether every NPU was tested that should be; `unhealthy` are NPUs of the run that a check calls so.
     """
 
-    schema_: str = "npudoctor.smoke/1"
+    schema_: str = Field(default="npudoctor.smoke/1", alias="schema")
     tool_version: Line
     started_at: Line
     duration_s: float
@@ -283,6 +283,8 @@ class SmokeReport(Model):
     notes: tuple[Line, ...] = ()
     logs: Line | None = None
     results: tuple[Result, ...] = ()
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 class Done(Model):
@@ -311,10 +313,12 @@ Event = (
 
 def line(event: Event) -> str:
     """An event as one line of JSON."""
-    return data.to_json(event, nulls=False) + "\n"
+    return event.model_dump_json(by_alias=True, exclude_none=True) + "\n"
 
 
 def read(text: str) -> Event:
-    """The event of one line; raises data.InvalidData."""
-    event: Event = data.read_json(Event, text)  # type: ignore[arg-type]
-    return event
+    """The event of one line; raises pydantic's ValidationError."""
+    return _ANY.validate_json(text)
+
+
+_ANY: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

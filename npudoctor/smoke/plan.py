@@ -385,4 +385,4 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
 
 def with_notes(plan: Plan, *notes: str) -> Plan:
     """The plan with more notes."""
-    return replace(plan, planned=replace(plan.planned, notes=(*plan.planned.notes, *notes)))
+    return replace(plan, planned=plan.planned.model_copy(update={"notes": (*plan.planned.notes, *notes)}))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from npudoctor import __version__, chip_problems, clock, data, engine, knowledge
+from npudoctor import __version__, chip_problems, clock, engine, knowledge
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import Sockets
 from npudoctor.facts.node import smoke as facts
@@ -132,7 +132,7 @@ class Session:
     ) -> Generator[Event, None, SmokeReport]:
         """Judge a finished run; its report."""
         ended = next(event for event in seen if isinstance(event, Ended))
-        outcome = facts.of_events(data.plain(event) for event in seen)
+        outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
         results = self.judged(outcome)
         for result in results:
             yield Judged(at_s=ended.at_s, result=result)

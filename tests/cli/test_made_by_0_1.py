@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor import config, data, engine, plugins, sim
+from npudoctor import config, engine, plugins, sim
 from npudoctor.daemon import state
 from npudoctor.daemon.store import Store
 from npudoctor.findings import Report, Status
@@ -82,7 +82,7 @@ def broken(report: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_a_report_is_read() -> None:
-    report = data.read_json(Report, (MADE / "report.json").read_text())
+    report = Report.model_validate_json((MADE / "report.json").read_text())
     assert report.exit_code == 1
     assert {finding.code for result in report.results for finding in result.findings} == {None}
 

@@ -115,7 +115,10 @@ def test_a_configuration_with_a_wrong_type_names_file_key_and_what_was_expected(
     path.write_text('tool_timeout_s = "long"\n')
     ran = npudoctor("check", "--config", str(path))
     assert ran.code == 2
-    assert ran.err == (f"npudoctor: {path}: tool_timeout_s: expected a number, found 'long'\n")
+    assert ran.err == (
+        f"npudoctor: {path}: tool_timeout_s: input should be a valid number, unable to parse string as a number, "
+        "found 'long'\n"
+    )
 
 
 def test_an_old_python_is_refused_with_its_version(npudoctor: Command, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from npudoctor import data, findings, sim
-from npudoctor.data import Model
+from npudoctor import findings, sim
 from npudoctor.findings import (
     Because,
     Finding,
+    Model,
     Report,
     Result,
     Severity,
@@ -92,13 +92,13 @@ def test_info_leaves_a_result_ok() -> None:
 
 
 def test_a_fix_is_named_by_its_id_alone() -> None:
-    finding = data.read(Finding, {"summary": "x", "fix": "hccl.reserve-ports"})
+    finding = Finding.model_validate({"summary": "x", "fix": "hccl.reserve-ports"})
     assert finding.fix is not None
-    assert data.plain(finding)["fix"] == {"id": "hccl.reserve-ports", "params": {}}
+    assert finding.model_dump(mode="json")["fix"] == {"id": "hccl.reserve-ports", "params": {}}
 
 
 def test_what_a_live_job_explains_stays_inside() -> None:
-    assert "of_live_job" not in data.plain(Finding(summary="x", of_live_job=True))
+    assert "of_live_job" not in Finding(summary="x", of_live_job=True).model_dump()
 
 
 def one_field_more(value: Any) -> Any:
@@ -110,7 +110,7 @@ def one_field_more(value: Any) -> Any:
 
 def test_a_report_of_a_later_version_is_read() -> None:
     report = run(sim.simulate("sick-cards"), "npu")
-    text = data.to_json(report)
+    text = report.model_dump_json(by_alias=True)
     later = one_field_more(json.loads(text))
     later["summary"].pop("of_a_later_version")  # keys of this object are words for statuses, not fields
     for result in later["results"]:
@@ -118,7 +118,7 @@ def test_a_report_of_a_later_version_is_read() -> None:
             finding["params"].pop("of_a_later_version", None)
             if finding["fix"]:
                 finding["fix"]["params"].pop("of_a_later_version", None)
-    assert data.read_json(Report, json.dumps(later)) == data.read_json(Report, text)
+    assert Report.model_validate_json(json.dumps(later)) == Report.model_validate_json(text)
 
 
 @pytest.mark.parametrize("model", [Finding, Result, Report])
@@ -132,4 +132,4 @@ def test_the_signature_that_a_type_checker_sees_has_the_fields_of_a_finding() ->
     source = Path(findings.__file__).read_text(encoding="utf-8")
     (found,) = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.ClassDef) and one.name == "Finding")
     (init,) = (one for one in ast.walk(found) if isinstance(one, ast.FunctionDef) and one.name == "__init__")
-    assert {one.arg for one in init.args.kwonlyargs} == set(data.hints_of(Finding))
+    assert {one.arg for one in init.args.kwonlyargs} == set(Finding.model_fields)

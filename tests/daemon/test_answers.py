@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from npudoctor import data, sim
+from npudoctor import sim
 from npudoctor.cli import main
 from npudoctor.daemon import answers, state
 from npudoctor.daemon.answers import Fitness
@@ -58,11 +58,11 @@ def test_every_endpoint_keeps_its_contract_in_every_scenario(watch: Watch, scena
     watched.run(RunKind.COUNTERS)
     web = client(watched)
     ready = web.get("/readyz")
-    assert data.read(answers.Ready, ready.json()).ready is (scenario in FIT)
+    assert answers.Ready.model_validate(ready.json()).ready is (scenario in FIT)
     assert ready.status_code == (200 if scenario in FIT else 503)
-    report = data.read(Report, web.get("/v1/report").json())
+    report = Report.model_validate(web.get("/v1/report").json())
     assert report.profile == "standard"
-    issues = data.read(answers.Issues, web.get("/v1/issues").json()).issues
+    issues = answers.Issues.model_validate(web.get("/v1/issues").json()).issues
     wrong = {
         (result.check, one.subject)
         for result in report.results
@@ -70,9 +70,9 @@ def test_every_endpoint_keeps_its_contract_in_every_scenario(watch: Watch, scena
         if one.severity.value != "info"
     }
     assert {(one.check, one.subject) for one in issues} == wrong
-    opened = data.read(answers.Changes, web.get("/v1/history").json()).changes
+    opened = answers.Changes.model_validate(web.get("/v1/history").json()).changes
     assert {(one.check, one.subject) for one in opened if one.kind == "opened"} == wrong
-    cards = data.read(answers.Cards, web.get("/v1/cards").json()).cards
+    cards = answers.Cards.model_validate(web.get("/v1/cards").json()).cards
     figures = samples(web.get("/metrics").text)
     for card in cards:
         code = figures["npudoctor_card_health", (("card", card.subject),)]
@@ -193,7 +193,7 @@ def test_history_goes_back_page_by_page(watch: Watch) -> None:
 def test_a_query_that_is_wrong_is_the_asker_s_mistake(watch: Watch, query: str) -> None:
     answer = client(watch("seed-910b1")).get(f"/v1/history?{query}")
     assert answer.status_code == 400
-    assert data.read(answers.Problem, answer.json()).error
+    assert answers.Problem.model_validate(answer.json()).error
 
 
 def test_nothing_can_be_changed_and_nothing_else_is_there(watch: Watch) -> None:
@@ -241,7 +241,7 @@ def test_the_schema_of_every_answer_is_published(name: str, capsys: pytest.Captu
 def test_metrics_of_one_run_go_into_a_file_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "npudoctor.prom"
     assert main(["check", "--simulate", "sick-cards", "--json", "--metrics-file", str(path)]) == 1
-    report = data.read_json(Report, capsys.readouterr().out)
+    report = Report.model_validate_json(capsys.readouterr().out)
     figures = samples(path.read_text())
     assert figures["npudoctor_check_status", (("check", "npu.health"), ("subject", "npu:2"))] == 2
     assert figures["npudoctor_card_temperature_celsius", (("card", "npu:6"),)] == 86

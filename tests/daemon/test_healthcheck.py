@@ -154,11 +154,11 @@ def test_a_mistake_is_unhealthy_too(check: Check, wrong: list[str]) -> None:
     assert check(*wrong)[0] == 1
 
 
-def test_an_answer_from_the_daemon_loads_no_psutil(node: Path) -> None:
+def test_an_answer_from_the_daemon_loads_neither_pydantic_nor_psutil(node: Path) -> None:
     code = (
         "import sys; from npudoctor.cli import main; "
         f"code = main(['healthcheck', '--state', {written(node)!r}, '--root', {str(node)!r}]); "
-        "print(code, sorted({'psutil', 'rich'} & set(sys.modules)))"
+        "print(code, sorted({'pydantic', 'psutil', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import clock, data, plugins
+from npudoctor import clock, plugins
 from npudoctor.cli import main
 from npudoctor.config import Config
 from npudoctor.daemon import cycle, notify, run_checks, service, state, worker
@@ -395,7 +395,7 @@ def _in_file(folder: Path) -> list[dict[str, str]]:
     if not (folder / "history.sqlite").exists():
         return []
     store = Store(str(folder / "history.sqlite"))
-    found = [json.loads(data.to_json(answers.change(one))) for one in store.history(limit=100_000)]
+    found = [json.loads(answers.change(one).model_dump_json()) for one in store.history(limit=100_000)]
     store.close()
     return found
 

@@ -285,8 +285,8 @@ def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[managed]\npaths = ["etc"]\n', "in [managed]: paths[0]: expected an absolute path, found 'etc'\n"),
-        ('[managed]\npath = ["/etc"]\n', "in [managed]: path: no such key; did you mean paths?"),
+        ('[managed]\npaths = ["etc"]\n', "in [managed]: paths.0: expected an absolute path, found 'etc'\n"),
+        ('[managed]\npath = ["/etc"]\n', "in [managed]: unknown key 'path'; known are paths"),
     ],
 )
 def test_a_mistake_in_the_section_is_named(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from npudoctor import data
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.rooted import open_root
 from npudoctor.testing import run
@@ -59,7 +58,7 @@ def test_a_host_and_a_container_without_a_card_have_one_error_each(tmp_path: Pat
         (tmp_path / folder).mkdir(parents=True)
     if container:
         (tmp_path / ".dockerenv").touch()
-    report = data.plain(run(open_root(str(tmp_path))))
+    report = json.loads(run(open_root(str(tmp_path))).model_dump_json(by_alias=True))
     assert errors(report) == [cause]
     assert report["exit_code"] == 1
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor import data, engine, plugins, sim
+from npudoctor import engine, plugins, sim
 from npudoctor.facts.cann import elf
 from npudoctor.facts.network import hccl_whitelist, rank_table
 from npudoctor.findings import Report
@@ -48,7 +48,7 @@ def judged(host: Host, options: Options | None = None) -> Any:
 
 
 def _findings(report: Report) -> Any:
-    said = json.loads(data.to_json(report))
+    said = json.loads(report.model_dump_json())
     return [{key: one.get(key) for key in ("check", "status", "reason", "findings")} for one in said["results"]]
 
 

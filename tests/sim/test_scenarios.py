@@ -53,7 +53,7 @@ def test_a_scenario_file_is_short() -> None:
 
 WRONG = [
     ("product = ", "node.toml: not valid TOML"),
-    ("", "product: required key missing"),
+    ("", "product: this key is needed"),
     ('product = "atlas"', "product: expected one of atlas-300i-duo, "),
     ('product = "none"\nsystem = "dos"', "system: expected one of euleros-2.0-sp10, "),
     ('product = "none"\nhostnam = "x"', "hostnam: no such key; did you mean hostname? (expected one of "),
@@ -65,7 +65,7 @@ WRONG = [
     ('product = "none"\nmachine = "riscv64"', "machine: expected one of 'aarch64', 'x86_64', found 'riscv64'"),
     ('product = "none"\ncards = { temp_c = "hot" }', "cards: temp_c: expected a whole number or a list, found 'hot'"),
     ('product = "none"\ncards = { health = ["OK", "ill"] }', "cards: health[1]: expected one of 'OK', 'Warning'"),
-    ('product = "none"\n[[card]]\nhealth = "OK"', "card[0]: id: required key missing"),
+    ('product = "none"\n[[card]]\nhealth = "OK"', "card[0]: id: this key is needed"),
     ('product = "none"\nlimits = { nofile = [1] }', "limits: nofile: expected a list of 2, found [1]"),
     ('product = "none"\ncontainer = { devices = "some" }', "container: devices: expected a list or one of 'all'"),
     ('product = "atlas-800t-a3"\n[[card]]\nid = 8', "card: id 8: atlas-800t-a3 has the cards 0, 1"),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import data
 from npudoctor.cli import main
 from npudoctor.report import smoke as page
 from npudoctor.report.text import Look
@@ -50,15 +49,15 @@ def test_curves() -> None:
 
 
 def test_the_report_validates_against_its_schema() -> None:
-    text = data.to_json(report_of("two-ranks.jsonl"))
+    text = report_of("two-ranks.jsonl").model_dump_json(by_alias=True)
     assert json.loads(text)["schema"] == "npudoctor.smoke/1"
-    assert data.read_json(SmokeReport, text) == report_of("two-ranks.jsonl")
+    assert SmokeReport.model_validate_json(text) == report_of("two-ranks.jsonl")
 
 
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "smoke"]) == 0
     schema = json.loads(capsys.readouterr().out)
-    assert set(json.loads(data.to_json(report_of("two-ranks.jsonl")))) <= set(schema["properties"])
+    assert set(json.loads(report_of("two-ranks.jsonl").model_dump_json(by_alias=True))) <= set(schema["properties"])
 
 
 def test_the_headline_counts_ranks_and_the_stages_that_ran() -> None:
@@ -114,5 +113,5 @@ def test_a_recorded_run_is_judged_anew(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["record", "--simulate", "seed-910b1", "--profile", "full", f"{tmp_path}/node/"]) == 0
     capsys.readouterr()
     assert main(["smoke", "--replay", str(tmp_path / "node"), "--json"]) == 0
-    report = data.read_json(SmokeReport, capsys.readouterr().out)
+    report = SmokeReport.model_validate_json(capsys.readouterr().out)
     assert len(report.ranks) == 8 and len(report.results) == 9

@@ -74,6 +74,7 @@ def test_the_command_line_loads_no_textual(words: list[str]) -> None:
 def test_the_first_frame_waits_for_neither_the_checks_nor_their_libraries() -> None:
     modules = loaded("import npudoctor.cli.tui, npudoctor.tui.app, npudoctor.tui.screens.overview")
     assert not modules & {
+        "pydantic",
         "psutil",
         "npudoctor.engine",
         "npudoctor.findings",
