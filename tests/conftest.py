@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from npudoctor import clock, plugins
+from npudoctor.knowledge import table
 
 # Whoever starts the suite in the background has it ignore these, and the processes that it starts after it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,7 +87,7 @@ def _the_catalogue_is_loaded_once(_distributions_are_read_once: None) -> Iterato
         checks: list[object] = []
 
         def load(files: Sequence[str] = (), *, folder: str = plugins.FOLDER) -> plugins.Catalog:
-            if files or folder != plugins.FOLDER or os.path.exists(folder) or plugins.table.site_problems():
+            if files or folder != plugins.FOLDER or os.path.exists(folder) or table.site_problems():
                 return real(files, folder=folder)
             if any(getattr(plugins, name) is not one for name, one in zip(parts, usual, strict=True)):
                 return real(files, folder=folder)
