@@ -22,7 +22,7 @@ else:
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "programs.toml").read_text(encoding="utf-8"))
 WRAPPERS = ("sudo", "time", "exec", "do", "then")
 PLACEHOLDER = re.compile(
-    r"<[^<>|&;]{1,40}>|(?<![\w$])[A-Z]{3,}(?![\w=(/.:-])|\bX\.Y(?:\.Z)?\b|…|\.\.\.|(?<![\w-])N(?![\w-])"
+    r"<[^<>|&;]{1,40}>|(?<![\w$=])[A-Z]{3,}(?![\w=(/.:-])|\bX\.Y(?:\.Z)?\b|…|\.\.\.|(?<![\w-])N(?![\w-])"
 )
 NO_PLACEHOLDER = frozenset({"ACCEPT", "INPUT", "AER", "GREP", "DROP"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")

@@ -139,6 +139,7 @@ def test_the_commands_of_known_issues_exist_and_their_other_steps_are_sentences(
 NAMES = (
     *("torch", "torch_npu", "triton-ascend", "npu-smi", "vLLM", "runc", "pids.max", "nf_conntrack_count"),
     "~/ascend/log,",
+    "set_env.sh",
 )
 """What begins a sentence in small letters, because it is called so."""
 
