@@ -13,8 +13,8 @@ from npudoctor.records import record
 
 from .messages import python as messages
 
-_STATIC_TLS = r"(/[^\s:'\"]*/)?(libgomp[^\s:'\"]*): cannot allocate memory in static TLS"
-_OLD_LIBRARY = r"(/[^\s:'\"]+/libstdc\+\+\.so\.6[.\d]*): version [`'‘\"]?((?:GLIBCXX|CXXABI)_[\d.]*\d)"
+_STATIC_TLS = ": cannot allocate memory in static TLS"
+_VERSION = re.compile(r": version [`'‘\"]?((?:GLIBCXX|CXXABI)_\d{1,3}(?:\.\d{1,3}){0,3})")
 _SELF_BUILT = "P071"
 
 
@@ -42,21 +42,27 @@ def chosen_remedy(
 
 
 def _load_first(said: str, prefix: str, library_path: Sequence[str]) -> Remedy | None:  # noqa: ARG001
-    match = re.search(_STATIC_TLS, said)
-    if match is None:
+    folder, library = posixpath.split(_last_word(said.partition(_STATIC_TLS)[0]))
+    if _STATIC_TLS not in said or not library.startswith("libgomp"):
         return None
-    if match[1] is None:
-        hint = messages.FIND_AND_LOAD_FIRST.text(library=match[2])
-        return Remedy(hint, (f"find {prefix} -name '{match[2]}'",))
-    path = posixpath.normpath(match[1] + match[2])
-    return Remedy(messages.LOAD_FIRST.text(library=match[2]), (f"export LD_PRELOAD={path}",))
+    if not folder.startswith("/"):
+        hint = messages.FIND_AND_LOAD_FIRST.text(library=library)
+        return Remedy(hint, (f"find {prefix} -name '{library}'",))
+    path = posixpath.normpath(f"{folder}/{library}")
+    return Remedy(messages.LOAD_FIRST.text(library=library), (f"export LD_PRELOAD={path}",))
+
+
+def _last_word(said: str) -> str:
+    """What stands at the end of a text, back to a blank, a colon or a quotation mark."""
+    return re.split(r"[\s:'\"]", said[-4096:])[-1]
 
 
 def _newer_library_first(said: str, prefix: str, library_path: Sequence[str]) -> Remedy | None:
-    match = re.search(_OLD_LIBRARY, said)
-    if match is None:
+    match = _VERSION.search(said)
+    path = _last_word(said[: match.start()]) if match is not None else ""
+    if match is None or not path.startswith("/") or not posixpath.basename(path).startswith("libstdc++.so.6"):
         return None
-    path, version = match[1], match[2]
+    version = match[1]
     folder, own = posixpath.normpath(posixpath.dirname(path)), f"{prefix}/lib"
     contains = f"grep -c {version} {own}/libstdc++.so.6  # 0: too old as well"
     entries = [entry for entry in library_path if posixpath.normpath(entry) == folder]

@@ -30,7 +30,7 @@ HOMES = ("/home/", "/root/")
 
 _TOOLS = (
     r"ansible|puppet|salt(?:stack)?|chef|cfengine|cloud-init|networkmanager|kubespray|kubeadm|terraform|opentofu|bcfg2|"
-    r"rudder|foreman|katello|juju|maas|netplan|systemd[\w-]*|augenrules|authselect|tuned|anaconda|kickstart|dracut|"
+    r"rudder|foreman|katello|juju|maas|netplan|systemd(?:-\w{1,24})?|augenrules|authselect|tuned|anaconda|kickstart|dracut|"
     r"landscape|uyuni|spacewalk|nixos|guix|home-manager|chezmoi|confd|consul-template|rundeck|xcat|warewulf|bright"
 )
 _OWNED = re.compile(
@@ -41,7 +41,7 @@ _OWNED = re.compile(
 _BY_TOOL = re.compile(
     rf"\b(?:created|written|installed|configured|added|updated)\b.{{0,30}}?\bby\s+(?P<who>{_TOOLS})\b", re.I
 )
-_TOOL_FIRST = re.compile(rf"\b(?P<who>{_TOOLS})[ -]+(?:managed|generated|controlled|maintained)\b", re.I)
+_TOOL_FIRST = re.compile(rf"\b(?P<who>{_TOOLS})[ -]{{1,3}}(?:managed|generated|controlled|maintained)\b", re.I)
 _WARNING = re.compile(
     r"\b(?:do not|don't|must not|should not|never)\s+(?:be\s+)?(?:manually\s+)?(?:edit|modify|change|touch|alter)|"
     r"\b(?:auto(?:matically)?[- ]?generated)\b|"

@@ -19,8 +19,8 @@ FOLDER = "/etc/profile.d"
 LEFT_OUT = "# (left out of this recording)"
 
 _ALONE = re.compile(
-    r"\s*(?:(?:\[ [^;|&]* \]|test [^;|&]*) && )?(?:source|\.)\s+[^\s;|&]+(?:\s+[\w=.-]+)*"
-    r"\s*(?:>\s*/dev/null)?\s*;?\s*(?:#.*)?"
+    r"\s{0,99}(?:(?:\[ [^;|&]* \]|test [^;|&]*) && )?(?:source|\.)\s{1,9}[^\s;|&]+(?:\s{1,9}[\w=.-]+)*"
+    r"\s{0,9}(?:>\s{0,9}/dev/null)?\s{0,9};?\s{0,9}(?:#.*)?"
 )
 """A line that sources one script and does nothing else."""
 

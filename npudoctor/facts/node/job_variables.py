@@ -58,7 +58,7 @@ a command in its body."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _EXPORTED = re.compile(r"(?:^|[;&|({]|\b(?:then|else|do))\s*export\s+([^;&|#]*)")
-_NAMED = re.compile(r"([A-Za-z_]\w*)=([^\s;&|)]*)")
+_NAMED = re.compile(r"(?<!\w)([A-Za-z_]\w*)=([^\s;&|)]*)")
 _MORE = re.compile(r"[;&|<>()`]|\\$")
 """A sign that a line may do more than set what it names: another command, a redirection, or one that goes on."""
 
