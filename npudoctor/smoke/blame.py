@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from npudoctor.knowledge.tables.errors import ErrorCode
 from npudoctor.records import record
 from npudoctor.smoke import launch
 from npudoctor.smoke.events import Cause, RankFailed
@@ -195,9 +196,14 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     order = found[::-1] if plain == [False, True] else found
     likely = [[suspect for suspect in one.suspects if suspect.weight > GUESS] for one in order]
     suspected = next(filter(None, likely), [])
-    own = (one for d in found for seen in d.codes if seen.code and not seen.code.generic for one in seen.code.pitfalls)
+    own = (one for d in found for seen in d.codes if seen.code and _tells(seen.code) for one in seen.code.pitfalls)
     pitfalls = [suspect.pitfall.id for suspect in suspected] or list(dict.fromkeys(own))
     return tuple(dict.fromkeys(spelled))[:4], tuple(pitfalls[:2])
+
+
+def _tells(code: ErrorCode) -> bool:
+    """Whether a code by itself names a known issue: HCCL's return value is what failed here, and wraps nothing."""
+    return not code.generic or code.kind == "hccl-return"
 
 
 def stage_of(state: RankState, plan: Plan) -> str:
