@@ -53,7 +53,7 @@ def _load_first(said: str, prefix: str, library_path: Sequence[str]) -> Remedy |
 
 
 def _last_word(said: str) -> str:
-    """What stands at the end of a text, back to a blank, a colon or a quotation mark."""
+    """The end of a text, back to a blank, a colon or a quotation mark."""
     return re.split(r"[\s:'\"]", said[-4096:])[-1]
 
 

@@ -48,3 +48,8 @@ def naming_lines(
     lines = lines_that_set(startup, environment, *names)
     fix = unsetting(startup, environment, *names)
     return finding.model_copy(update={"evidence": (*finding.evidence, *evidence_of(lines)), "fix": fix})
+
+
+def is_below(value: str, roots: Iterable[str]) -> bool:
+    """Whether a path of a variable is in one of these directories."""
+    return any(f"{part.strip()}/".startswith(f"{root.rstrip('/')}/") for part in value.split(":") for root in roots)

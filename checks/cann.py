@@ -27,6 +27,7 @@ from npudoctor.sdk import Evidence, Finding, FixOffer, Severity, check
 
 from ._causes import as_evidence
 from ._packages import explained, operators_package, package_tag, title
+from ._setting_lines import is_below
 from .messages import cann as messages
 
 _ARCHITECTURES = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
@@ -157,7 +158,7 @@ def environment_is_loaded(
     if opp and expected_opp and not opp[0].there:
         invalid.setdefault("ASCEND_OPP_PATH", opp[0].text)
     if invalid:
-        yield _invalid_paths(invalid, settings, startup)
+        yield _invalid_paths(invalid, settings, environment, startup)
     if "ASCEND_HOME_PATH" in cann.named_in_vain:
         return
     unset = [name for name in settings.single if not environment.filled(name)]
@@ -180,9 +181,13 @@ def environment_is_loaded(
         )
 
 
-def _invalid_paths(invalid: Mapping[str, str], settings: CannSettings, startup: StartupFiles | None) -> Finding:
-    """The variables of a CANN that is gone; all of them were set by its set_env.sh."""
+def _invalid_paths(
+    invalid: Mapping[str, str], settings: CannSettings, environment: JobEnvironment, startup: StartupFiles | None
+) -> Finding:
+    """The variables of a CANN that is gone; the fix unsets those that the set_env.sh of another does not replace."""
     gone = startup.gone if startup is not None else ()
+    known = {*settings.single, *settings.lists, *invalid}
+    left = [name for name, value in environment.items() if name not in known and is_below(value, invalid.values())]
     return messages.INVALID_PATH.finding(
         variable=", ".join(invalid),
         count=len(invalid),
@@ -194,7 +199,7 @@ def _invalid_paths(invalid: Mapping[str, str], settings: CannSettings, startup: 
             *(Evidence(source=name, expected=settings.install.names[0], actual=path) for name, path in invalid.items()),
             *(Evidence(source=str(line), actual=f"source {line.script}") for line in gone[:_SHOWN_LINES]),
         ),
-        fix=FixOffer(id="env.profile"),
+        fix=FixOffer(id="env.profile", params={"unset": left} if left else {}),
     )
 
 

@@ -24,7 +24,7 @@ from npudoctor.knowledge.values import Kind, Rule
 from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Message, Options, Severity, check
 
 from ._owners import Owner, owners, tell_of_the_rest
-from ._setting_lines import PROFILE, evidence_of, lines_that_set, naming_lines
+from ._setting_lines import PROFILE, evidence_of, is_below, lines_that_set, naming_lines
 from .messages import env as messages
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
@@ -63,7 +63,7 @@ def values_are_legal(
 def _of_missing_cann(value: str, cann: Cann | None) -> bool:
     """Whether a path is in a CANN that is gone, which other checks report with the variables that name it."""
     gone = [*cann.named_in_vain.values(), *(link.path for link in cann.dead_links)] if cann is not None else []
-    return any(f"{part.strip()}/".startswith(f"{root.rstrip('/')}/") for part in value.split(":") for root in gone)
+    return is_below(value, gone)
 
 
 def _invalid(variable: Variable, value: str, problem: str) -> Finding:

@@ -118,7 +118,9 @@ def torch_is_installed_for_the_cpu(
             required=wanted,
             commands=(f'{python.executable} -m pip install --force-reinstall --no-deps "torch=={wanted}{cpu}"',),
             evidence=(Evidence(source=why[0], expected=messages.CPU_BUILD.text(), actual=why[1]),),
-            fix=FixOffer(id="python.install-pair", params={"torch": wanted, "torch_npu": python.torch_npu.version}),
+            fix=FixOffer(id="python.install-pair", params={"torch": wanted, "torch_npu": python.torch_npu.version})
+            if cuda_build(python) is not None  # else the fix sees the right version, and has nothing to do
+            else None,
         )
 
 

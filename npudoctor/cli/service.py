@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--fixes", action="store_true", help="allow the safe fixes listed under [auto_fix]")
     fixing.add_state(parser)
     node.add_config(parser)
-    parser.set_defaults(environment="process", expect_idle=None, plugin=[])
+    parser.set_defaults(environment="process", expect_idle=None, plugin=[], form=None)
     parser.set_defaults(**dict.fromkeys(("replay", "simulate", "root", "python", "role")))
 
 

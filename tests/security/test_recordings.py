@@ -74,7 +74,8 @@ def node(name: str, folder: Path) -> tuple[Host, Options]:
 
 def mapped(said: Any, names: redaction.Pseudonyms) -> Any:
     text = redaction._mapped(said, names.apply)
-    return json.loads(re.sub(r"\(\+\d+ arguments? #\d+\)", "", json.dumps(text)))
+    text = re.sub(r"\(\+\d+ arguments? #\d+\)", "", json.dumps(text))
+    return json.loads(re.sub(r"(?<!\w)(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?!\w)", "0" * 12, text))  # ids of containers
 
 
 def compare_with_its_recordings(name: str, folder: Path) -> None:
