@@ -103,8 +103,7 @@ def test_the_run_ends_in_time_says_why_and_leaves_nothing(node: Path, tmp_path: 
     outcome = check(node, HOSTILE[how], tmp_path)
     assert outcome.seconds < LIMIT_S
     assert how not in HANGING or asked(tmp_path) == 1
-    assert outcome.code == 0, "the page of the board is a side question"
-    assert "timed out" in json.dumps(outcome.report["results"])
+    assert outcome.code in (1, 3)
     for name in READ_NPU_SMI:
         result = outcome.result(name)
         assert result["status"] in ("skipped", "crashed"), name
@@ -136,4 +135,5 @@ def test_one_card_that_hangs_is_asked_once_and_the_rest_is_known(tmp_path: Path)
     assert outcome.seconds < LIMIT_S
     assert asked(tmp_path) == 1
     assert outcome.result("npu.health")["status"] == "ok"
-    assert outcome.code in (1, 3)
+    assert outcome.code == 0, "the page of the board is a side question"
+    assert "timed out" in json.dumps(outcome.report["results"])
