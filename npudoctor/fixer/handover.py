@@ -26,6 +26,7 @@ from npudoctor.steps.units import SystemdUnit
 
 FORMS = ("ansible", "shell", "drop-in")
 END = "NPUDOCTOR_END"
+_TEMPLATE = re.compile(r"\{[{%#]")
 
 
 def render(plan: FixPlan, host: Host, form: str) -> str:
@@ -118,9 +119,9 @@ def _commands(step: Step, host: Host) -> Iterator[str]:
         path = shlex.quote(step.path)
         if not _is_own(host, step):
             change = unified(step.path, text_of(host, step.path)[0], step.content)
-            yield f"patch --no-backup-if-mismatch {path} <<'{END}'\n{change}{END}\n"
+            yield f"patch --no-backup-if-mismatch {path} {_here(change)}"
             return
-        yield f"cat >{path} <<'{END}'\n{step.content}{END}\n"
+        yield f"cat >{path} {_here(step.content)}"
         if step.mode is not None:
             yield f"chmod {step.mode:04o} {path}\n"
     elif isinstance(step, RemoveFile):
@@ -132,9 +133,18 @@ def _commands(step: Step, host: Host) -> Iterator[str]:
     elif isinstance(step, SystemdUnit) and step.content is not None:
         yield from _commands(WriteFile(step.path, step.content, 0o644), host)
         yield "systemctl daemon-reload\n"
-        yield f"systemctl {'enable' if step.enabled else 'disable'} {'--now ' if step.active else ''}{step.name}\n"
+        verb = ["enable" if step.enabled else "disable", *(["--now"] if step.active else [])]
+        yield f"{shlex.join(['systemctl', *verb, step.name])}\n"
     else:
         yield f"{shlex.join(_argv(step))}\n"
+
+
+def _here(text: str) -> str:
+    """A here-document of a text, which may have a line like the usual end of one."""
+    end = END
+    while end in text:
+        end += "_"
+    return f"<<'{end}'\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{end}\n"
 
 
 def _drop_ins(steps: list[Step], host: Host) -> Iterator[str]:
@@ -165,7 +175,13 @@ def _as_yaml(task: dict[str, Any]) -> str:
     for key, value in task.items():
         if isinstance(value, dict):
             lines.append(f"{key}:")
-            lines += [f"  {name}: {json.dumps(one, ensure_ascii=False)}" for name, one in value.items()]
+            lines += [f"  {name}: {_as_value(one)}" for name, one in value.items()]
         else:
-            lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"{key}: {_as_value(value)}")
     return "- " + "\n  ".join(lines) + "\n"
+
+
+def _as_value(value: Any) -> str:
+    """A value as JSON; one that Ansible would take for a template is marked, or it would run what a file has in it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return f"!unsafe {text}" if _TEMPLATE.search(text) else text

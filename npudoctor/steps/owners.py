@@ -50,7 +50,7 @@ _WARNING = re.compile(
     re.I,
 )
 _COMMENT = re.compile(r"\s*(?:#|;|//|--|\"|<!--|/?\*|@?rem\b)", re.I)
-_BEGINS = re.compile(r"\s*(?:#+|//|;)\s*(?:BEGIN|START|>>>)\s+(?P<what>.*?)\s*(?:>>>)?\s*$")
+_BEGINS = re.compile(r"\s*(?:#+|//|;)\s*(?:BEGIN|START|>>>)\s+(?P<what>.*)")
 _ENDS = re.compile(r"\s*(?:#+|//|;)\s*(?:END\b|STOP\b|<<<).*$")
 _FROZEN = {"i": "chattr +i", "a": "chattr +a"}
 
@@ -169,8 +169,9 @@ def _blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
     first, what = 0, ""
     for number, line in enumerate(lines, 1):
         begins = _BEGINS.match(line)
-        if not first and begins and begins["what"]:
-            first, what = number, begins["what"]
+        name = begins["what"].strip().removesuffix(">>>").rstrip() if begins else ""
+        if not first and name:
+            first, what = number, name
         elif first and _ENDS.match(line):
             yield first, number, what
             first = 0

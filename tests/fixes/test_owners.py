@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import yaml
 from npudoctor import plugins, sim
 from npudoctor.cli import main
 from npudoctor.fixer import handover, plan, runner
-from npudoctor.fixer.plan import FixPlan, Request
+from npudoctor.fixer.plan import FixPlan, Planned, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host import Refused
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import Options, Run, WriteFile
 from npudoctor.sim import machine, scenario
+from npudoctor.steps import owners
 from npudoctor.steps.owners import named_owner, owner_of
 
 KEY = "net.ipv4.ip_local_reserved_ports"
@@ -344,3 +346,61 @@ def test_a_file_of_a_package_of_this_machine_is_found(live: LocalHost) -> None:
 
 def test_what_is_no_file_has_no_owner(live: LocalHost) -> None:
     assert owner_of(live, Run(("true",)), ("/",)) is None
+
+
+# What a file of a plain user may have in it
+
+HOSTILE = """{own}export A='{{{{ lookup("pipe", "touch PWN") }}}}'
+NPUDOCTOR_END
+touch {place}/PWN
+cat <<'NPUDOCTOR_END_'
+"""
+
+
+@pytest.mark.parametrize("own", ["# npudoctor\n", ""])
+def test_lines_of_a_file_run_nowhere(tmp_path: Path, own: str) -> None:
+    path = tmp_path / "profile"
+    text = HOSTILE.format(own=own, place=tmp_path)
+    path.write_text(text)
+    script = tmp_path / "script"
+    script.write_text(handover.render(writing_more(path, text), LocalHost(), "shell"))
+    subprocess.run(["sh", script], check=False, cwd=tmp_path, capture_output=True)
+    assert not (tmp_path / "PWN").exists()
+
+
+@pytest.mark.parametrize("own", ["# npudoctor\n", ""])
+def test_no_line_of_a_file_is_a_template_of_ansible(tmp_path: Path, own: str) -> None:
+    path = tmp_path / "profile"
+    text = HOSTILE.format(own=own, place=tmp_path)
+    path.write_text(text)
+    rendered = handover.render(writing_more(path, text), LocalHost(), "ansible")
+    bare = [
+        line for line in rendered.splitlines() if "{{" in line and not line.partition(": ")[2].startswith("!unsafe ")
+    ]
+    assert "lookup" in rendered
+    assert bare == []
+
+
+def test_a_here_document_ends_on_a_line_of_its_own(tmp_path: Path) -> None:
+    made = writing_more(tmp_path / "new", "", "A=1")
+    (tmp_path / "script").write_text(handover.render(made, LocalHost(), "shell") + f"touch {tmp_path}/after\n")
+    subprocess.run(["sh", tmp_path / "script"], check=True, capture_output=True)
+    assert (tmp_path / "new").read_text() == "A=1\n"
+    assert (tmp_path / "after").exists()
+
+
+def writing_more(path: Path, text: str, more: str = "") -> FixPlan:
+    """A plan that changes the line of a file that has a template in it, or writes `more`."""
+    step = WriteFile(str(path), text.replace("export A", "export B") + more)
+    return FixPlan(fix=CATALOG.fixes["env.profile"], steps=(Planned(step, "", None),))
+
+
+def test_the_name_of_a_block_is_read_in_linear_time() -> None:
+    begin = time.process_time()
+    assert named_block("# BEGIN a" + " " * 4000 + "b") == "a" + " " * 4000 + "b"
+    assert time.process_time() - begin < 1
+
+
+def named_block(line: str) -> str:
+    ((_, _, name),) = owners._blocks([line, "# END"])
+    return name
