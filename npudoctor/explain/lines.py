@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date
 
 from npudoctor.records import record
@@ -28,6 +29,9 @@ _PIDS = (
     re.compile(r"^\W{0,64}\[?\w{1,64}\]?\s?[A-Z_]{1,64}\((\d+),"),
     re.compile(r"^\[?20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[.,\d+:]{0,16}\]? (?:\[[A-Za-z]{1,8}\] )?\[(\d{2,8})\] \["),
 )
+_MOST_DIGITS = 9
+"""Of a rank or a process; Python refuses to read numbers of thousands of digits."""
+
 _NODE_IP = re.compile(r"^\s*\([^()]{0,60}\bpid=\d+, ip=(\d{1,3}(?:\.\d{1,3}){3})\)")
 _WRAPPED = re.compile(
     r"\S{20,40} std(?:out|err) [FP] "
@@ -144,12 +148,18 @@ class Moment:
 def source_of(line: str) -> Source:
     """The source of a line."""
     node, line = _unwrapped(line)
-    rank = next((int(found[1]) for pattern in _RANKS if (found := pattern.search(line))), None)
+    rank = _number(_RANKS, line)
     worker = _WORKER.search(line) if rank is None else None
-    pid = next((int(found[1]) for pattern in _PIDS if (found := pattern.search(line))), None)
+    pid = _number(_PIDS, line)
     if ip := _NODE_IP.search(line):
         node = ip[1]
     return Source(rank, worker[1] if worker else None, pid, node)
+
+
+def _number(patterns: Iterable[re.Pattern[str]], line: str) -> int | None:
+    """The first rank or process that one of the patterns finds; more digits than either can have are none."""
+    found = (pattern.search(line) for pattern in patterns)
+    return next((int(one[1]) for one in found if one and len(one[1]) <= _MOST_DIGITS), None)
 
 
 def _unwrapped(line: str) -> tuple[str | None, str]:

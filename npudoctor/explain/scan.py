@@ -50,7 +50,7 @@ _STAMPED = 60
 
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d+)", re.MULTILINE)
+_RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
 
 @record(frozen=True, kw_only=True)

@@ -255,7 +255,7 @@ def marked(mark: str) -> list[int]:
         if entry.isdigit() and int(entry) != os.getpid():
             with contextlib.suppress(OSError):
                 with open(f"/proc/{entry}/environ", "rb") as file:
-                    ours = needle in file.read().split(b"\0")
+                    ours = needle in file.read(processes.LONGEST_BYTES).split(b"\0")
                 if ours and is_alive(int(entry)):
                     found.append(int(entry))
     return found

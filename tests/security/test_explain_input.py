@@ -14,6 +14,7 @@ import pytest
 
 from npudoctor.cli import logfiles
 from npudoctor.explain import scan
+from npudoctor.explain.lines import source_of
 from tests.plain_user import ALICE, as_root, give
 
 LINE = b"ERROR EI0006 Failed to bind the IP port\n"
@@ -175,3 +176,10 @@ def test_nobody_waits_for_whoever_opens_a_pipe_meanwhile(folder: Path) -> None:
     thread.start()
     assert ended.wait(120)
     thread.join()
+
+
+@pytest.mark.parametrize("begin", ["[rank", "RankID:", "(PID: ", "Process rank: ", "rankId["])
+def test_a_number_of_thousands_of_digits_is_no_rank(begin: str) -> None:
+    number = "9" * 5000
+    assert source_of(f"{begin}{number}] ERROR EI0006").known is False
+    assert scan._blamed_below([b"Root Cause:", f"  rank : {number}".encode()], 0) is None

@@ -20,7 +20,7 @@ from npudoctor import __version__, plugins, schedule, sim
 from npudoctor.cli import main
 from npudoctor.findings import Finding, Severity, Status
 from npudoctor.host import Host, Unavailable, ask_each, exhausted
-from npudoctor.host.live import measures
+from npudoctor.host.live import measures, proc
 from npudoctor.host.live import tools as live_tools
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.recording.recorded_node import open_bundle
@@ -302,3 +302,15 @@ def test_any_locale_is_an_answer(tools: Path, locale: str) -> None:
     argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
     done = subprocess.run(argv, capture_output=True, check=False, env=variables, timeout=300)
     assert done.returncode in (0, 1, 3) and b"Traceback" not in done.stderr
+
+
+def test_a_command_line_is_read_in_part() -> None:
+    words = ["a" * 100_000] * 4
+    argv = [sys.executable, "-c", "print(flush=True); input()", *words]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        row = next(row for row in proc.processes() if row["pid"] == running.pid)
+        running.communicate(b"\n")
+    assert row["cmdline"][1] == argv[1]
+    assert len("".join(row["cmdline"])) <= 128 << 10

@@ -56,6 +56,12 @@ OUT_OF_FORCE = ("# npudoctor: ", ":  # npudoctor: ")
 """How a line begins that a fix has put out of force: in /etc/environment, and in a shell's file, where an `if` may need
 a command in its body."""
 
+_LONGEST = 4096
+"""Characters of a line that is read: shlex takes time by the square of a quoted word."""
+
+_MOST_LINES = 20_000
+"""Lines of a file that are read; a login file has hundreds."""
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _EXPORTED = re.compile(r"(?:^|[;&|({]|\b(?:then|else|do))\s*export\s+([^;&|#]*)")
 _NAMED = re.compile(r"(?<!\w)([A-Za-z_]\w*)=([^\s;&|)]*)")
@@ -96,7 +102,7 @@ def parse(text: str, path: str) -> tuple[SettingLine, ...]:
     """The lines of a start-up file of a shell, or of /etc/environment, that set variables of a job."""
     found = []
     goes_on = False
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n", _MOST_LINES)[:_MOST_LINES], 1):
         names, removable = _settings(line)
         mine = {name: value for name, value in names.items() if belongs_to_a_job(name)}
         if mine:
@@ -108,7 +114,7 @@ def parse(text: str, path: str) -> tuple[SettingLine, ...]:
 
 def _settings(line: str) -> tuple[dict[str, str], bool]:
     """What a line sets, and whether it does nothing but set it."""
-    if "=" not in line or line.lstrip().startswith("#"):
+    if "=" not in line or len(line) > _LONGEST or line.lstrip().startswith("#"):
         return {}, False
     try:
         words = shlex.split(line.rstrip("\\"), comments=True)

@@ -17,6 +17,9 @@ _STATES = {
 _NAME_LENGTH = 15
 """Bytes of its name that the kernel keeps (TASK_COMM_LEN)."""
 
+_COMMAND_LENGTH = 128 << 10
+"""Characters of a command line that are read: a process can show gigabytes of its memory there (PR_SET_MM_MAP)."""
+
 
 def processes() -> Iterator[dict[str, Any]]:
     """All processes but this one, as rows of a recording; a process that ends meanwhile is left out."""
@@ -31,7 +34,7 @@ def processes() -> Iterator[dict[str, Any]]:
 def _process(pid: int, boot: int, ticks: int, users: dict[int, str]) -> dict[str, Any]:
     name, _, rest = _content(f"/proc/{pid}/stat").partition("(")[2].rpartition(")")
     fields = rest.split()
-    words = _command_line(_content(f"/proc/{pid}/cmdline"))
+    words = _command_line(_content(f"/proc/{pid}/cmdline", _COMMAND_LENGTH))
     if len(name) >= _NAME_LENGTH and words and (whole := words[0].rpartition("/")[2]).startswith(name):
         name = whole
     status = _content(f"/proc/{pid}/status")
@@ -62,6 +65,6 @@ def _boot_time() -> int:
     return int(_content("/proc/stat").partition("\nbtime ")[2].split(None, 1)[0])
 
 
-def _content(path: str) -> str:
+def _content(path: str, length: int = -1) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+        return file.read(length)

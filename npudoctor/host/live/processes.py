@@ -31,6 +31,10 @@ ENOUGH_FILES = 64
 """Open files with which any tool works; npu-smi and a Python open about 20."""
 
 _ROUNDS = 20
+LONGEST_BYTES = 8 << 20
+"""What is read of the environment of a process: the kernel starts none with more, but one can show gigabytes of its
+memory there (PR_SET_MM_MAP)."""
+
 _MARKS = (b"NPUDOCTOR_CALL=", b"NPUDOCTOR_SMOKE=")
 """Variables by which a call, and a smoke run, know their own processes; they end those themselves."""
 
@@ -95,7 +99,7 @@ def end_marked(mark: str) -> None:
         if int(entry) == os.getpid():
             continue
         with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
-            if needle in file.read().split(b"\0"):
+            if needle in file.read(LONGEST_BYTES).split(b"\0"):
                 os.kill(int(entry), signal.SIGKILL)
 
 
@@ -163,7 +167,7 @@ def _is_marked(pid: int) -> bool:
 
 def _content(pid: int, name: str) -> bytes:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
-        return file.read()
+        return file.read(LONGEST_BYTES)
     return b""
 
 
