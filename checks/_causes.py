@@ -29,8 +29,14 @@ def cause_of(text: str, check: str) -> Pitfall | None:
     return next(iter(order), None)
 
 
-def as_evidence(attempt: ImportAttempt | None) -> Iterator[Evidence]:
-    """A failed import, as evidence of a cause; nothing where it was not tried, or works."""
+def as_evidence(attempt: ImportAttempt | None, check: str | None = None) -> Iterator[Evidence]:
+    """A failed import, as evidence of a cause; nothing where it was not tried, or works.
+
+    Nor, for a check of the packages, where its error is a known issue that only other checks detect: it is theirs.
+    """
     if attempt is not None and not attempt.ok:
         text = attempt.error or attempt.failure
+        known = cause_of(text, check) if check else None
+        if known is not None and known.foreseen_by and check not in known.foreseen_by:
+            return
         yield Evidence(source=f"{attempt.what} in a new process", expected="no error", actual=first_line(text, 400))

@@ -60,10 +60,11 @@ def own_name_leads_to_the_network(
                 pod=places.POD_HOSTS.text(name=own.name, address=reachable),
                 request=places.SEND_HOSTS.text(name=own.name, address=reachable),
             )
+    set_already = environment is not None and environment.filled(MASTER) is not None
     yield messages.NAME_IS_LOOPBACK.finding(
         name=own.name,
         address=own.address,
-        hint=change.hint,
+        hint=change.hint or (messages.MAP_THE_NAME.text() if set_already else None),
         commands=change.commands,
         evidence=(
             Evidence(

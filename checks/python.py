@@ -209,7 +209,7 @@ def _not_a_pair(
         evidence=(
             Evidence(source="torch_npu", expected=f"torch {needed.version}", actual=f"torch {pair.torch.version}"),
             *((Evidence(source="CANN", actual=cann),) if cann else ()),
-            *as_evidence(imported.attempt if imported is not None else None),
+            *as_evidence(imported.attempt if imported is not None else None, "python.pairing"),
         ),
         fix=offer(change),
     )
@@ -278,7 +278,7 @@ def _wrong_cann(
             Evidence(source=python.executable, actual=f"torch_npu {row.version}"),
             Evidence(source="CANN in use", expected=", ".join(supported), actual=cann),
             *_stated_cann(imported),
-            *as_evidence(imported.attempt if imported is not None else None),
+            *as_evidence(imported.attempt if imported is not None else None, "python.cann-pairing"),
         ),
         fix=offer(change),
     )

@@ -186,6 +186,7 @@ NAME_IS_LOOPBACK = Message(
     severity=Severity.WARNING,
     pitfall="P050",
 )
+MAP_THE_NAME = Sentence("Map the name to an address that the other nodes reach.")
 NETWORK_ADDRESS = Sentence("a network address")
 MASTER_IS_LOOPBACK = Message(
     "hccl.hostname/master-is-loopback",

@@ -52,7 +52,7 @@ SHM_NOT_MOUNTED = Message(
     pitfall="P062",
 )
 SHM_OF_CONTAINER = Sentence("Start the container again with more.")
-SHM_SIZES = Sentence("{least}; {several} for several NPUs")
+SHM_SIZES = Sentence("at least {least}; at least {several} for several NPUs")
 NOT_MOUNTED = Sentence("not mounted")
 
 # system.limits

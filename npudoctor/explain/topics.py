@@ -68,18 +68,26 @@ def codes(text: str) -> tuple[ErrorCode | Code, ...]:
 
 def _nearest(text: str, catalog: Catalog) -> str:
     """What is unknown, and for a word the nearest known spelling; another number is another code."""
-    import difflib
-
-    family = knowledge.errors().family(text)
+    errors = knowledge.errors()
+    family = errors.family(text)
     if family or _CODE_LIKE.fullmatch(text):
         of = f" of {family}" if family else ""
         return f"unknown code {text!r}{of}; the line that prints it says more: explain the whole line, or --log FILE"
-    near = None
-    for names in ([*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], sorted(knowledge.codes().symbols)):
-        folded = {each.lower(): each for each in names}
-        near = near or next(iter(difflib.get_close_matches(text.lower(), folded, n=1, cutoff=0.5)), None)
-        near = folded.get(near, near) if near else None
-    return f"unknown name {text!r}; {f'did you mean {near}?' if near else 'see `npudoctor list`'}"
+    spelled = re.fullmatch(r"([A-Z]{2})0*(\d{1,4})", text.upper())
+    padded = errors.code(f"{spelled[1]}{spelled[2]:0>4}") if spelled else None
+    near = [padded.code] if padded else []
+    near += _close(text, [*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], 0.5)
+    near = near or _close(text, sorted(knowledge.codes().symbols), 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see `npudoctor list`"
+    return f"unknown name {text!r}; {hint}"
+
+
+def _close(text: str, names: Iterable[str], cutoff: float) -> list[str]:
+    """The nearest of the names, whatever its case; nothing where the similarity (0 to 1) is below the cutoff."""
+    import difflib
+
+    folded = {each.lower(): each for each in names}
+    return [folded[each] for each in difflib.get_close_matches(text.lower(), folded, n=1, cutoff=cutoff)]
 
 
 def pitfalls_of(topic: Check | ErrorCode) -> tuple[Pitfall, ...]:

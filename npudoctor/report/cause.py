@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from npudoctor.findings import Finding, Report, Result, Severity, Status, Verdict
 
 
@@ -42,7 +44,15 @@ def action_threshold(report: Report) -> Severity:
 
 def with_subject(finding: Finding) -> str:
     """The summary, with the NPU or interface that it is about."""
-    return f"{finding.where}: {finding.summary}" if finding.where else finding.summary
+    if not finding.where or _names(finding.summary, finding.where):
+        return finding.summary
+    return f"{finding.where}: {finding.summary}"
+
+
+def _names(summary: str, where: str) -> bool:
+    """Whether a summary starts with the one NPU that the finding is about, as in "NPU 5 (0000:02:00.0) is listed"."""
+    number = where.removeprefix("npu:")
+    return number.isdigit() and number != where and re.match(rf"NPU {number}\b", summary) is not None
 
 
 def actionable(result: Result, least: Severity = Severity.WARNING) -> list[Finding]:

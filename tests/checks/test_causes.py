@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor.findings import Severity, Status
+from npudoctor.findings import Finding, Severity, Status
 from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.report.cause import with_subject
 from npudoctor.sim import scenarios, simulate
 from npudoctor.testing import run
 
@@ -139,3 +140,22 @@ def test_a_torch_npu_on_a_machine_without_card_and_cann_has_two_errors(node: Nod
     assert [result.check for result in results if result.status is Status.ERROR] == ["npu.present", "cann.installed"]
     judged = {result.check for result in results if result.status is Status.OK}
     assert {"python.version", "python.torch", "python.torch-npu", "python.pairing"} <= judged
+
+
+def test_a_wrong_pair_does_not_show_the_import_error_of_another_cause() -> None:
+    host = simulate("new-node")
+    report = run(host, "python.pairing", "cann.environment")
+    sources = {each.check: [one.source for one in each.findings[0].evidence] for each in report.results}
+    attempt = "import torch_npu in a new process"
+    assert attempt in sources["cann.environment"]
+    assert attempt not in sources["python.pairing"]
+
+
+def test_a_headline_names_its_npu_once() -> None:
+    for summary, where, headline in (
+        ("NPU 5 (0000:02:00.0) has dropped off", "npu:5", "NPU 5 (0000:02:00.0) has dropped off"),
+        ("NPU 51 has dropped off", "npu:5", "npu:5: NPU 51 has dropped off"),
+        ("910B3 at 86 °C", "npu:6", "npu:6: 910B3 at 86 °C"),
+    ):
+        finding = Finding(severity=Severity.ERROR, summary=summary, subject=where)
+        assert with_subject(finding) == headline

@@ -201,6 +201,12 @@ def test_a_name_that_leads_to_the_loopback_matters_with_several_nodes(
         assert address in hosts
         assert result.findings[0].summary == f"Host name fake resolves to {address}, but the job has several nodes"
         assert "10.0.0.7" in result.findings[0].commands[0]
+        assert result.findings[0].hint == "Map the name to an address that the other nodes reach."
+
+
+def test_a_job_without_a_master_is_offered_one() -> None:
+    result = run("hccl.hostname", {"SLURM_NNODES": "2"}, {"/etc/hosts": "127.0.1.1 fake\n"})
+    assert "set MASTER_ADDR" in (result.findings[0].hint or "")
 
 
 @pytest.mark.parametrize(

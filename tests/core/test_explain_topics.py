@@ -54,6 +54,8 @@ def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> Non
         ("hccl.port-free", "unknown name 'hccl.port-free'; did you mean hccl.ports-free?"),
         ("EI0099", "unknown code 'EI0099' of HCCL; the line that prints it says more"),
         ("P999", "unknown name 'P999'; did you mean P09"),
+        ("EI006", "unknown name 'EI006'; did you mean EI0006 or P006?"),
+        ("ej003", "unknown name 'ej003'; did you mean EJ0003"),
         ("", "unknown name ''; see `npudoctor list`"),
     ],
 )
