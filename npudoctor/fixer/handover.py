@@ -19,7 +19,7 @@ from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, unified
-from npudoctor.steps.owners import is_own
+from npudoctor.steps.owners import MANY_LINES, is_own
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import GroupMember, Remount, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -87,7 +87,8 @@ def _line_tasks(step: WriteFile, host: Host) -> Iterator[dict[str, Any]]:
 def _changes(host: Host, step: WriteFile) -> Iterator[tuple[list[str], list[str]]]:
     """The groups of lines that a step replaces in a file, and what comes into their place."""
     old, new = text_of(host, step.path)[0].splitlines(), step.content.splitlines()
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    many = len(new) > MANY_LINES
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=many).get_opcodes():
         if kind != "equal":
             yield old[a:b], new[c:d]
 

@@ -25,6 +25,9 @@ OUR_MARKS = ("# Written by npudoctor", "Description=npudoctor", "# npudoctor")
 HEAD_LINES = 25
 """A header that names an owner stands within so many lines from the top."""
 
+MANY_LINES = 2000
+"""Lines of a file from which those that repeat align nothing: the time to compare them all grows by their square."""
+
 HOMES = ("/home/", "/root/")
 """No package owns what lies in them."""
 
@@ -181,7 +184,8 @@ def _changed(old: list[str], new: list[str]) -> Iterator[int]:
     """The lines of the old text that a change replaces or removes, and those between which it puts others."""
     import difflib
 
-    for kind, first, last, _, _ in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    many = len(new) > MANY_LINES
+    for kind, first, last, _, _ in difflib.SequenceMatcher(None, old, new, autojunk=many).get_opcodes():
         if kind in ("replace", "delete"):
             yield from range(first + 1, last + 1)
 
