@@ -183,10 +183,12 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
         if finding.severity is Severity.ERROR
     ]
     if errors:
+        from npudoctor.report import cause  # loads pydantic, which an answer of the daemon does without
+
         check, finding = errors[0]
-        about = f"{finding.where}: " if finding.chips else ""
+        about = cause.with_subject(finding) if finding.chips else finding.summary
         more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-        return False, f"unhealthy: {about}{finding.summary} ({check}){more}"
+        return False, f"unhealthy: {about} ({check}){more}"
     for check in (check for check in args.require if check != DAEMON):
         if results[check].status is Status.SKIPPED:
             why = results[check].reason or ""

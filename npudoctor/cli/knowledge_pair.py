@@ -193,6 +193,6 @@ def _framework_text(framework: Framework, answer: dict[str, Any]) -> str:
         lines += [f"  {part:<17} {version}" for part, version in row["requires"].items()]
         lines += [f"  {'note':<17} {row['note']}"] if row["note"] else []
         lines += [f"  {'source':<17} {', '.join(row['sources'])}", ""]
-    for family, supported in answer["chips"].items():
+    for family, supported in answer["chips"].items() if answer["releases"] else ():
         lines.append(f"{'supported on' if supported else 'not supported on'} {family}")
     return "\n".join([*lines, f"as of {answer['as_of']}"]) + "\n"

@@ -79,3 +79,8 @@ def test_a_bad_file_of_a_site_ends_the_npudoctor(
     ran = npudoctor("knowledge", "pair", "--cann", "8.3.RC1")
     assert ran.code == 2
     assert "site.json" in ran.err
+
+
+def test_an_unknown_release_of_a_framework_is_supported_on_nothing(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--vllm-ascend", "99.9")
+    assert (ran.code, "not in the tables" in ran.out, "supported on" in ran.out) == (1, True, False)

@@ -71,6 +71,11 @@ def test_it_judges_the_cards_and_nothing_else(check: Check, scenario: str) -> No
     assert code == (0 if scenario in FIT else 1), line
 
 
+def test_the_line_names_the_chip_once(check: Check) -> None:
+    line = check("--simulate", "sick-cards", "--no-daemon")[1]
+    assert line.startswith("unhealthy: NPU 5 (0000:02:00.0) is listed")
+
+
 def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(check: Check, tmp_path: Path) -> None:
     (tmp_path / "inside.toml").write_text(
         'about = "a container without npu-smi"\nproduct = "atlas-800t-a2-910b3"\nhostname = "inside"\n'
