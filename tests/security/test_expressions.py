@@ -32,6 +32,7 @@ ELSEWHERE = {
     "npudoctor/knowledge/pairs.py": "an escaped name between literals",
     "npudoctor/knowledge/site.py": "is compiled to be judged, and applied to nothing",
     "npudoctor/smoke/blame.py": "a number between literals",
+    "npudoctor/report/cause.py": "a number between literals",
     "npudoctor/control_characters.py": "its three expressions, below",
     "npudoctor/facts/python/requirements.py": "a literal name of its callers, without a repetition",
     "npudoctor/host/live/python_owner.py": "one of two classes of characters",

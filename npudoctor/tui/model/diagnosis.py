@@ -224,7 +224,9 @@ def worth(result: Result) -> list[Finding]:
 
 def about(finding: Finding) -> str:
     """The summary, with the NPU or interface that it is about."""
-    return f"{finding.where}: {finding.summary}" if finding.where else finding.summary
+    from npudoctor.report.cause import with_subject  # late, as above
+
+    return with_subject(finding)
 
 
 def _summary(result: Result) -> str:
