@@ -9,12 +9,12 @@ from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.python.published_releases import misfit
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.knowledge.patterns import wheel
+from npudoctor.knowledge.solver import COST
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, Stacks
 from npudoctor.sdk import Severity
 
-_COST = {"python": 40, "cann": 60}
-"""A package is a minute's work; an environment for another Python, or another CANN, an hour's."""
-_PACKAGE_COST = 10
+_PACKAGE_COST = COST["torch"]
+_COSTS = {part: COST[part] for part in ("python", "cann")}
 
 _ORDER = ("cann", "python", "vllm", "sglang", "transformers")
 """What is installed first: vllm brings a torch of its own, which the framework's own package then replaces
@@ -65,7 +65,7 @@ def nearest(framework: Framework, table: Stacks, parts: Parts) -> tuple[Framewor
     for place, release in enumerate(table.of(framework.name)):
         wrong = tuple(misfits(release, parts))
         stays = release.release in (here, "*")
-        cost = sum(_COST.get(part, _PACKAGE_COST) for part in wrong) + (0 if stays else _PACKAGE_COST)
+        cost = sum(_COSTS.get(part, _PACKAGE_COST) for part in wrong) + (0 if stays else _PACKAGE_COST)
         key = (cost, not stays, "rc" in release.release, place)
         if best is None or key < best[0]:
             best = (key, release, wrong)

@@ -12,7 +12,7 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.python.imports import TorchNpuImport
 from npudoctor.facts.python.requirements import Requirement, required
 from npudoctor.facts.python.target_python import PythonEnvironment
-from npudoctor.facts.versions import TorchVersion
+from npudoctor.facts.versions import is_older
 from npudoctor.sdk import Evidence, Finding, FixOffer, NotApplicable, ParseError, Severity, Unavailable, check
 
 from ._causes import as_evidence
@@ -88,7 +88,7 @@ def no_package_conflicts(python: PythonEnvironment) -> Iterator[Finding]:
             )
     yield from _of_another_torch(python)
     accelerate = python.distributions.get("accelerate")
-    if accelerate is not None and _older(accelerate.version, _ACCELERATE_FROM):
+    if accelerate is not None and is_older(accelerate.version, _ACCELERATE_FROM):
         yield messages.ACCELERATE_TOO_OLD.finding(
             subject="python",
             version=accelerate.version,
@@ -155,7 +155,7 @@ def _accepts(requirement: Requirement, version: str) -> bool:
 def _triton(python: PythonEnvironment) -> Iterator[Finding]:
     """Upstream triton is in the folder of triton-ascend; the later one installed has overwritten the other."""
     triton, ours = python.distributions.get("triton"), python.distributions.get("triton-ascend")
-    if triton is None or (ours is not None and not _older(ours.version, _TRITON_BESIDE_FROM)):
+    if triton is None or (ours is not None and not is_older(ours.version, _TRITON_BESIDE_FROM)):
         return
     wanted = f"triton-ascend=={ours.version}" if ours is not None else "triton-ascend"
     commands = (
@@ -175,10 +175,3 @@ def _triton(python: PythonEnvironment) -> Iterator[Finding]:
         commands=commands,
         evidence=evidence,
     )
-
-
-def _older(version: str, than: str) -> bool:
-    """Whether a version is older than another; False for one that is not understood."""
-    with contextlib.suppress(ParseError):
-        return TorchVersion.parse(version) < TorchVersion.parse(than)
-    return False

@@ -5,7 +5,6 @@ A check of a framework that is not installed does not apply, unless `check --for
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 
 from npudoctor import knowledge
@@ -15,9 +14,9 @@ from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.working_folder import WorkingFolder
 from npudoctor.facts.python.operator_builds import OperatorBuilds
 from npudoctor.facts.python.target_python import PythonEnvironment
-from npudoctor.facts.versions import TorchVersion
+from npudoctor.facts.versions import is_older
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
-from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, ParseError, Severity, Unavailable, check
+from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Severity, Unavailable, check
 
 from ._stacks import commands, installed_parts, misfits, named, nearest
 from .messages import stack as messages
@@ -89,7 +88,7 @@ def _of_chip(framework: Framework, python: PythonEnvironment, family: str | None
                 evidence=evidence,
                 links=support.sources,
             )
-        elif support.since is not None and installed is not None and _is_older(installed.version, support.since):
+        elif support.since is not None and installed is not None and is_older(installed.version, support.since):
             yield messages.CHIP_SINCE[framework.name].finding(
                 subject="python",
                 package=package,
@@ -141,7 +140,7 @@ def _mismatch(
     release, to_change = change
     return messages.MISMATCH[framework.name].finding(
         subject="python",
-        severity=max(wrong.values(), key=list(Severity).index),
+        severity=max(wrong.values()),
         symptom=set(wrong) <= _THEIR_OWN,
         title=framework.title,
         release=parts[framework.package],
@@ -174,12 +173,6 @@ def _hint(framework: Framework, here: FrameworkRelease, release: FrameworkReleas
     if not changes:
         return messages.OTHER_RELEASE_ALONE.text(title=framework.title, release=release.release)
     return messages.OTHER_RELEASE.text(title=framework.title, release=release.release, changes=changes)
-
-
-def _is_older(version: str, than: str) -> bool:
-    with contextlib.suppress(ParseError):
-        return TorchVersion.parse(version) < TorchVersion.parse(than)
-    return False
 
 
 @check("stack.operators", after=("npu.present",), explained_by=("stack.vllm-ascend",), requires=(SoftwareStack,))

@@ -7,6 +7,7 @@ Upper and lower case are the same; `str()` gives the usual spelling, which parse
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import ClassVar, TypeVar
 
@@ -193,3 +194,10 @@ class TorchNpuVersion(_Wheel):
 
 def _numbers(dotted: str) -> tuple[int, ...]:
     return tuple(map(int, dotted.split(".")))
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a package's version is older than another; False for one that is not understood."""
+    with contextlib.suppress(ParseError):
+        return TorchVersion.parse(version) < TorchVersion.parse(than)
+    return False

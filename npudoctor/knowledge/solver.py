@@ -20,7 +20,7 @@ NUMPY_2_FROM = (8, 5)
 LAST_NUMPY_1 = "1.26.4"
 USUAL_PYTHON = "3.11"
 
-_COST = {"torch": 10, "torch_npu": 11, "numpy": 5, "nnal": 25, "python": 40, "cann": 60, "driver": 200}
+COST = {"torch": 10, "torch_npu": 11, "numpy": 5, "nnal": 25, "python": 40, "cann": 60, "driver": 200}
 """What a change means for a person: a package is a minute, an environment an hour, a driver a reboot of the node."""
 
 _QUALITY = {Fit.PAIRED: 0, Fit.SEEN: 1, Fit.COMPATIBLE: 2, Fit.EXPECTED: 3, Fit.UNKNOWN: 4}
@@ -93,7 +93,7 @@ def solve(stack: Stack, table: Compatibility) -> Solution | None:
             found = _completed(stack, table, release, version, torch, cann)
             if found is None:
                 continue
-            cost = sum(_COST[change.part] for change in found.changes)
+            cost = sum(COST[change.part] for change in found.changes)
             key = (cost, *_preference(release, version == stack.torch_npu, found.fit), place)
             if best is None or key < best[0]:
                 best = (key, found)

@@ -26,7 +26,7 @@ def misfit(part: str, published: str, here: str) -> Severity | None:
 
 
 def _weight(severity: Severity | None) -> int:
-    return -1 if severity is None else list(Severity).index(severity)
+    return -1 if severity is None else severity.rank
 
 
 def _cann_misfit(published: str, here: str) -> Severity | None:
