@@ -30,8 +30,9 @@ from npudoctor.findings import (
     judge,
     status_of,
 )
-from npudoctor.host import Host, ParseError, Unavailable, exhausted
+from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.host.live.masked import MaskedHost
+from npudoctor.host.shortage import exhausted
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import os
-import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -145,6 +145,8 @@ class _Source(NamedTuple):
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     """Built-ins first, so that a plug-in's duplicate is ignored."""
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
+    if not any(_is_ours(point) for point in points):  # importlib.metadata passes over a folder that cannot be opened
+        raise BuiltinBroken(f"no entry point of npudoctor was found in the group {ENTRY_POINTS}")
     for point in points:
         ours = _is_ours(point)
         load = functools.partial(_of_point if ours else _in_time(_of_point), point)
@@ -168,14 +170,25 @@ def _of_point(point: EntryPoint) -> list[ModuleType]:
 
 def _below(package: ModuleType, trusted: Callable[[str], None]) -> Iterator[ModuleType]:
     """The modules of a package and of the packages in it, by name; those with a leading underscore are ignored."""
-    found = sorted(pkgutil.iter_modules(getattr(package, "__path__", ())), key=lambda one: one.name)
-    names = [f"{package.__name__}.{one.name}" for one in found if not one.name.startswith("_")]
+    found = sorted({name for folder in getattr(package, "__path__", ()) for name in _names_in(folder)})
+    names = [f"{package.__name__}.{name}" for name in found if not name.startswith("_")]
     for name in names:
         trusted(name)
     for name in names:
         module = importlib.import_module(name)
         yield module
         yield from _below(module, trusted)
+
+
+def _names_in(folder: str) -> Iterator[str]:
+    """The modules and packages in a folder; OSError where it cannot be read, for which pkgutil finds none."""
+    for name in os.listdir(folder):
+        module, dot, rest = name.partition(".")
+        if dot + rest in importlib.machinery.all_suffixes():
+            if module != "__init__":
+                yield module
+        elif os.path.isfile(os.path.join(folder, name, "__init__.py")):
+            yield name
 
 
 def _of_file(path: str) -> list[ModuleType]:

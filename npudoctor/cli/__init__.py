@@ -21,6 +21,8 @@ from npudoctor.cli.output import forget_stdout, say, write
 from npudoctor.cli.parsing import COMMANDS as COMMANDS
 from npudoctor.cli.parsing import overview
 from npudoctor.cli.parsing import parser_of as parser_of
+from npudoctor.control_characters import visible
+from npudoctor.host.shortage import exhausted
 
 USAGE, INTERNAL = 2, 4
 
@@ -70,6 +72,8 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
     try:
         return _dispatch(words, hoisted, limit)
     except UsageError as problem:
+        if reason := exhausted(problem):
+            return _refuse(asked, reason, INTERNAL)
         return _refuse(asked, str(problem), USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -81,8 +85,6 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
             import traceback
 
             say(traceback.format_exc())
-        from npudoctor.host import exhausted
-
         if reason := exhausted(problem):
             return _refuse(asked, reason, INTERNAL)
         return _refuse(
@@ -95,8 +97,6 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
 
 def _refuse(words: Sequence[str], problem: str, code: int) -> int:
     """Print why there is no answer, in one line or in a monitor's format; return the exit code."""
-    from npudoctor.control_characters import visible
-
     line = visible(problem)
     say(f"npudoctor: {line}")
     return _as_protocol(words, line) or code

@@ -87,7 +87,7 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
     except Exception as problem:
         if args.debug:
             raise
-        from npudoctor.host import exhausted
+        from npudoctor.host.shortage import exhausted
 
         if reason := exhausted(problem):
             return False, f"unhealthy: {reason}"

@@ -27,10 +27,11 @@ from npudoctor.cli import node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.control_characters import visible
-from npudoctor.host import Refused, exhausted
+from npudoctor.host import Refused
 from npudoctor.host.recording import bundle_reader, bundle_writer
 from npudoctor.host.recording.archive import MAX_ENTRIES, MAX_UNPACKED_BYTES
 from npudoctor.host.recording.recorder import Notes, RecordingHost
+from npudoctor.host.shortage import exhausted
 from npudoctor.privacy import recording_policy, redaction
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select

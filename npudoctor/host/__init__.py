@@ -8,7 +8,6 @@ Exceptions: `Unavailable` (a fact cannot be known here; its text is the reason s
 from __future__ import annotations
 
 import contextlib
-import errno
 import posixpath
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -49,22 +48,6 @@ class Unavailable(Exception):
         self.because = because
         self.blocked_by = blocked_by
         self.reported_by = reported_by
-
-
-_EXHAUSTED = {
-    errno.EMFILE: "no more files may be opened (ulimit -n)",
-    errno.ENFILE: "no more files can be opened on this machine",
-    errno.EAGAIN: "no more processes may be started (ulimit -u)",
-    errno.ENOMEM: "no more memory can be had",
-}
-
-
-def exhausted(problem: BaseException) -> str | None:
-    """What npudoctor itself has run out of, for which the node is not to blame; None where it is another problem.
-
-    It is not raised as Unavailable, for who expects that draws conclusions from it; the engine says what is not known.
-    """
-    return _EXHAUSTED.get(problem.errno or 0) if isinstance(problem, OSError) else None
 
 
 class NotApplicable(Unavailable):

@@ -19,11 +19,12 @@ import pytest
 from npudoctor import __version__, plugins, schedule, sim
 from npudoctor.cli import main
 from npudoctor.findings import Finding, Severity, Status
-from npudoctor.host import Host, Unavailable, ask_each, exhausted
+from npudoctor.host import Host, Unavailable, ask_each
 from npudoctor.host.live import measures, proc
 from npudoctor.host.live import tools as live_tools
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.recording.recorded_node import open_bundle
+from npudoctor.host.shortage import exhausted
 from npudoctor.sdk import check
 from npudoctor.testing import FakeHost, run
 from tests.plain_user import as_root
@@ -93,6 +94,44 @@ def test_few_descriptors_are_no_crash_and_one_line(tools: Path, most: int) -> No
         assert done.stderr == (
             f"npudoctor: only {most} files may be open (ulimit -n), too few to determine everything\n"
         )
+
+
+REFUSING = """
+import errno, random, sys
+from npudoctor.cli import console
+
+chance = random.Random(int(sys.argv.pop(1)))
+
+def refuse(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir", "socket.__new__") and chance.random() < 0.004:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+sys.addaudithook(refuse)
+console()
+"""
+"""The console script where now and then nothing more may be opened, be it a module, a folder or a file of the node."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_descriptor_that_is_missing_anywhere_is_no_crash(tools: Path, seed: int) -> None:
+    argv = [sys.executable, "-c", REFUSING, str(seed), "check", "--json", "--root", str(tools)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode == 4:
+        assert done.stderr == "npudoctor: no more files may be opened (ulimit -n)\n"
+    else:
+        assert not [result for result in json.loads(done.stdout)["results"] if result["status"] == "crashed"]
+
+
+def test_what_wraps_a_missing_descriptor_says_so() -> None:
+    try:
+        try:
+            raise OSError(errno.EMFILE, "Too many open files")
+        except OSError as problem:
+            raise ValueError("the catalogue cannot be loaded") from problem
+    except ValueError as problem:
+        assert exhausted(problem) == "no more files may be opened (ulimit -n)"
+    assert exhausted(ImportError("libx.so.1: cannot open shared object file: Too many open files"))
+    assert exhausted(ImportError("libx.so.1: cannot open shared object file: No such file or directory")) is None
 
 
 @as_root

@@ -23,23 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import npudoctor
 from npudoctor.findings import Because
-from npudoctor.host import (
-    STANDARD_PLACES,
-    TOOL_TIMEOUT_S,
-    About,
-    Completed,
-    FileStat,
-    Unavailable,
-    User,
-    command_key,
-    exhausted,
-)
+from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
 from npudoctor.host.live import identity, measures, processes, python_owner, tools
 from npudoctor.host.live.changes import Changes
 from npudoctor.host.live.named_paths import Namer
 from npudoctor.host.live.once import Once
 from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
 from npudoctor.host.live.scripts import Scripts
+from npudoctor.host.shortage import exhausted
 from npudoctor.host.simulated.tree import DiskStore, FileTree
 
 AT_ONCE_BYTES = 1 << 20

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from npudoctor.findings import Because
-from npudoctor.host import Unavailable, exhausted
+from npudoctor.host import Unavailable
 from npudoctor.host.live import proc
+from npudoctor.host.shortage import exhausted
 from npudoctor.privacy.command_lines import reduced
 
 if TYPE_CHECKING:

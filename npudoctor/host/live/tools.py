@@ -7,8 +7,9 @@ import posixpath
 import stat
 
 from npudoctor.findings import Because
-from npudoctor.host import STANDARD_PLACES, Unavailable, exhausted
+from npudoctor.host import STANDARD_PLACES, Unavailable
 from npudoctor.host.live.trust import foreign_writer
+from npudoctor.host.shortage import exhausted
 
 
 def find(name: str) -> str | None:

@@ -9,17 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from npudoctor.findings import Because
-from npudoctor.host import (
-    STANDARD_PLACES,
-    TOOL_TIMEOUT_S,
-    About,
-    Completed,
-    FileStat,
-    Unavailable,
-    User,
-    command_key,
-    exhausted,
-)
+from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host.shortage import exhausted
 from npudoctor.host.simulated.tree import Content, FileTree, MemoryStore, Overlay, normal
 
 OUTPUT_LIMIT_BYTES = 8 << 20

@@ -1,0 +1,26 @@
+"""What npudoctor itself runs out of: descriptors, processes, memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_EXHAUSTED = {
+    errno.EMFILE: "no more files may be opened (ulimit -n)",
+    errno.ENFILE: "no more files can be opened on this machine",
+    errno.EAGAIN: "no more processes may be started (ulimit -u)",
+    errno.ENOMEM: "no more memory can be had",
+}
+
+
+def exhausted(problem: BaseException) -> str | None:
+    """What npudoctor itself has run out of, for which the node is not to blame; None where it is another problem.
+
+    It is not raised as Unavailable, for who expects that draws conclusions from it; the engine says what is not known.
+    """
+    if isinstance(problem, OSError) and problem.errno in _EXHAUSTED:
+        return _EXHAUSTED[problem.errno]
+    if isinstance(problem, ImportError):  # what the dynamic linker says of a library carries no error number
+        return next((text for number, text in _EXHAUSTED.items() if os.strerror(number) in str(problem)), None)
+    earlier = problem.__cause__ or problem.__context__
+    return exhausted(earlier) if earlier else None
