@@ -51,6 +51,10 @@ LAYERS = {
         "chip_problems",
     },
     "npudoctor.compare": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"},
+    "npudoctor.fleet": {
+        *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
+        *("report", "sim", "fleet"),
+    },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
     "npudoctor.in_target": set(),
 }

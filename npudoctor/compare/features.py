@@ -118,12 +118,12 @@ def of_report(report: Report) -> Iterator[tuple[Feature, Values]]:
         ("role", "node.role", report.role),
     ):
         if value:
-            yield _feature(source, title), (value,)
+            yield feature_of(source, title), (value,)
     for result in report.results:
         if result.status in (Status.WARNING, Status.ERROR, Status.CRASHED):
             subjects = {finding.subject for finding in result.findings if finding.severity > Severity.INFO}
             told = sorted(subjects - {"host"}, key=_by_number)
-            yield _feature(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
+            yield feature_of(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
 
 
 def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Feature, Values], frozenset[str]]:
@@ -138,11 +138,12 @@ def of_facts(facts: Mapping[str, Any]) -> tuple[dict[Feature, Values], frozenset
         known.add(source)
         view = _VIEWS.get(source)
         pairs = view(fact) if view else ((f"{source}: {'.'.join(path)}", values) for path, values in _spread(fact))
-        told.update((_feature(source, _TITLES.get(title, title)), values) for title, values in pairs if values)
+        told.update((feature_of(source, _TITLES.get(title, title)), values) for title, values in pairs if values)
     return told, frozenset(known)
 
 
-def _feature(source: str, title: str) -> Feature:
+def feature_of(source: str, title: str) -> Feature:
+    """The feature of this title, at its place in a listing."""
     if title in _FIRST:
         return Feature(_FIRST.index(title), source, title)
     kinds = ("finding ", "variable ", "setting at boot ", "package ")

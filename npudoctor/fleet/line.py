@@ -1,0 +1,110 @@
+"""The one line of a node: `NPUDOCTOR1 <sha256> <base64 of gzip>`, found among whatever else was printed.
+
+The checksum is that of the base64 text. A login banner, the noise of a .bashrc and a line that ends half way are told
+apart from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import re
+import zlib
+
+from pydantic import ValidationError
+
+from npudoctor.fleet.digest import SCHEMA, Digest
+
+MARK = "NPUDOCTOR1"
+MOST_BYTES = 2 << 20
+"""The most that is read of one node, compressed."""
+MOST_TEXT = 8 << 20
+"""The most that it may become."""
+MOST_DEPTH = 24
+MOST_VALUES = 200_000
+
+_LINE = re.compile(rf"^.*?\b{MARK} ([0-9a-f]{{64}}) ([A-Za-z0-9+/=]+)[ \r]*$", re.MULTILINE)
+
+
+class Garbled(ValueError):
+    """An answer that is not a digest; the text is one clause."""
+
+
+def packed(digest: Digest) -> bytes:
+    """The digest as compressed JSON; equal digests give equal bytes."""
+    text = digest.model_dump_json(by_alias=True, exclude_defaults=True, exclude={"schema_"})
+    return gzip.compress(f'{{"schema":"{SCHEMA}",{text[1:]}'.encode(), 9, mtime=0)
+
+
+def line_of(digest: Digest) -> str:
+    """The line, without its end."""
+    body = base64.b64encode(packed(digest)).decode()
+    return f"{MARK} {hashlib.sha256(body.encode()).hexdigest()} {body}"
+
+
+def find(output: str) -> bytes | None:
+    """The compressed digest in what a node printed; None without the mark; raises Garbled for half a line."""
+    found = None
+    for match in _LINE.finditer(output):
+        if hashlib.sha256(match[2].encode()).hexdigest() == match[1]:
+            found = match[2]
+    if found is not None:
+        try:
+            return base64.b64decode(found, validate=True)
+        except binascii.Error as problem:
+            raise Garbled(f"the line is not base64: {problem}") from None
+    if MARK in output:
+        raise Garbled("the line is incomplete or was changed on its way: its checksum does not match")
+    return None
+
+
+def read(raw: bytes) -> Digest:
+    """A digest from compressed or plain JSON of any origin; raises Garbled."""
+    if len(raw) > MOST_BYTES:
+        raise Garbled(f"more than {MOST_BYTES >> 20} MiB")
+    text = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
+    if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES or _depth(text) > MOST_DEPTH:
+        raise Garbled("more values, or nested deeper, than a digest")
+    try:
+        said = json.loads(text)
+        schema = said.get("schema") if isinstance(said, dict) else None
+        if schema != SCHEMA:
+            raise Garbled(f"expected schema {SCHEMA}, found {str(schema)[:60]!r}")
+        return Digest.model_validate(said)
+    except ValidationError as problem:
+        where = ".".join(map(str, problem.errors()[0]["loc"]))
+        raise Garbled(f"{where}: {problem.errors()[0]['msg']}") from None
+    except (ValueError, RecursionError) as problem:
+        raise problem if isinstance(problem, Garbled) else Garbled("not JSON") from None
+
+
+def _unpacked(raw: bytes) -> bytes:
+    engine = zlib.decompressobj(wbits=31)
+    try:
+        text = engine.decompress(raw, MOST_TEXT)
+    except zlib.error as problem:
+        raise Garbled(f"not gzip: {problem}") from None
+    if engine.unconsumed_tail or not engine.eof:
+        raise Garbled("incomplete, or larger than a digest")
+    return text
+
+
+def _depth(text: bytes) -> int:
+    """An upper bound of the nesting: brackets in strings count, too."""
+    deepest = depth = 0
+    for letter in re.findall(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
+        if letter in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif letter in b"]}":
+            depth -= 1
+    return deepest
+
+
+def file_name(name: str) -> str:
+    """A name as it may be in a file: other characters than letters, digits, dot and dashes as %XX."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)
+    return (f"%2E{safe[1:]}" if safe.startswith(".") else safe)[:200] or "%"
