@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from npudoctor import clock, plugins
 from npudoctor.knowledge import table
+from tests.fake_dcmi import build
 
 # Whoever starts the suite in the background has it ignore these, and the processes that it starts after it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,6 +50,14 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the folder ../shared with the real outputs is not there")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def fake_dcmi(tmp_path_factory: pytest.TempPathFactory) -> build.Library:
+    """The stub libdcmi.so; `put` gives a test one with its own answers in a folder of its own."""
+    if missing := build.missing_tools():
+        pytest.skip(f"the stub library cannot be compiled: there is no {', '.join(missing)}")
+    return build.Library(tmp_path_factory.mktemp("fake_dcmi"))
 
 
 @pytest.fixture(scope="session")
