@@ -17,8 +17,14 @@ _STATES = {
 _NAME_LENGTH = 15
 """Bytes of its name that the kernel keeps (TASK_COMM_LEN)."""
 
+_STATUS_LENGTH = 64 << 10
+"""Bytes of a status at most."""
+
+_INTERRUPTS_LENGTH = 4 << 20
+"""Bytes of /proc/stat: the boot time follows the counts of all interrupts, thousands on a large machine."""
+
 _COMMAND_LENGTH = 128 << 10
-"""Characters of a command line that are read: a process can show gigabytes of its memory there (PR_SET_MM_MAP)."""
+"""Bytes of a command line that are read: a process can show gigabytes of its memory there (PR_SET_MM_MAP)."""
 
 
 def processes() -> Iterator[dict[str, Any]]:
@@ -62,9 +68,16 @@ def _command_line(text: str) -> list[str]:
 
 def _boot_time() -> int:
     """When the kernel started, in seconds since 1970."""
-    return int(_content("/proc/stat").partition("\nbtime ")[2].split(None, 1)[0])
+    return int(_content("/proc/stat", _INTERRUPTS_LENGTH).partition("\nbtime ")[2].split(None, 1)[0])
 
 
-def _content(path: str, length: int = -1) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read(length)
+def _content(path: str, length: int = _STATUS_LENGTH) -> str:
+    """At most `length` bytes of a file, as text; open() would make six system calls of three."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = piece = os.read(handle, length)
+        while piece and len(content) < length and length > _STATUS_LENGTH:  # the kernel writes the others at once
+            content += (piece := os.read(handle, length - len(content)))
+    finally:
+        os.close(handle)
+    return content.decode("utf-8", "surrogateescape")
