@@ -15,6 +15,7 @@ from npudoctor.explain.scan import FileRead, Scanner, Sighting
 from npudoctor.explain.scoring import STRONG, Suspect, Times, is_generic, suspects
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
+from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.records import record, replace
 
 _NEIGHBOURS = 15
@@ -273,13 +274,22 @@ def _is_cause(one: Sighting, unexplained: Sequence[Sighting]) -> bool:
         return one in unexplained
     if one.found.kind is Kind.MEMORY:
         return True
+    return any(not pitfall.consequence for pitfall in _named_by(one))
+
+
+def _is_device_fault(one: Sighting) -> bool:
+    """Whether a sighting shows a fault of the hardware."""
+    return any(pitfall.device_fault for pitfall in _named_by(one))
+
+
+def _named_by(one: Sighting) -> tuple[Pitfall, ...]:
+    """The known issue that a symptom, or a code that is not generic, names first."""
     if one.found.kind is Kind.CODE:
         code = knowledge.errors().code(one.found.what)
         ids = code.pitfalls[:1] if code and not code.generic else ()
     else:
         ids = (one.found.what,)
-    pitfalls = [knowledge.pitfalls().pitfall(id) for id in ids]
-    return any(pitfall is not None and not pitfall.consequence for pitfall in pitfalls)
+    return tuple(pitfall for id in ids if (pitfall := knowledge.pitfalls().pitfall(id)) is not None)
 
 
 def _failures(seen: Sequence[Sighting], files: Sequence[FileRead]) -> dict[str, list[Sighting]]:
@@ -306,6 +316,9 @@ def _first_failure(
         began = {who: min(times[id(one)] for one in group if id(one) in times) for who, group in groups}
         earliest = [item for item in groups if began[item[0]] <= min(began.values()) + _SAME_INSTANT_S]
         first = min(earliest, key=lambda item: (item not in causes, began[item[0]], _place(item[1][0])))
+        faulty = [item for item in groups if any(map(_is_device_fault, item[1]))]
+        if first not in causes and faulty:  # what timed out waited for the rank of the faulty device
+            return _failed(min(faulty, key=lambda item: began[item[0]]), "cause", times, len(groups))
         return _failed(first, "time", times, len(groups))
     told = [item for item in groups if named and item[1][0].source.rank == named.source.rank]
     if len(told) == 1 and named and named.source.rank is not None:

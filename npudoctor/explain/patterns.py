@@ -138,6 +138,7 @@ class Sought:
         for phrase in _phrases():
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
+        self._of_phrases = Sieve(self._phrases)
         self._words = {
             *self._phrases,
             *_CODE_WORDS,
@@ -160,8 +161,8 @@ class Sought:
         )
 
     def _matches(self, line: str) -> Iterator[Found]:
-        for word in [word for word in self._phrases if word in line]:
-            for phrase in self._phrases[word]:
+        for word in self._of_phrases.words_in(line.encode()):
+            for phrase in self._phrases[word.decode()]:
                 if match := phrase.expression.search(line):
                     values = _values(match) or _needed(line)
                     yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start(), values)

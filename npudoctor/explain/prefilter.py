@@ -7,7 +7,7 @@ that lines that differ only in numbers either all pass or none does.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 try:
@@ -67,76 +67,74 @@ class Sieve:
     """Passes only lines with one of these words or `further` expressions (first character, rest).
 
     A search is fast over characters with which none of its alternatives begins: of each word the part that begins with
-    one of few, rare characters is searched first; where it matches, the whole word is compared.
+    one of few, rare characters is searched first; where it matches, a lookbehind compares what precedes it.
     """
 
     def __init__(self, words: Iterable[str], further: Sequence[tuple[str, str]] = ()) -> None:
         pieces = _pieces(set(words), {first for first, _ in further})
-        firsts = {*(piece[0] for piece in pieces.values()), *(first for first, _ in further)}
+        firsts = {*(piece[0] for _, piece in pieces.values()), *(first for first, _ in further)}
         choices = []
         for first in sorted(firsts, key=lambda first: (-_PER_MILLE.get(first, 0), first)):
-            rests = _branches(sorted({piece[1:] for piece in pieces.values() if piece[0] == first}))
+            begins = [(piece[1:], before + piece) for before, piece in set(pieces.values()) if piece[0] == first]
+            rests = _branches(sorted(begins))
             rests += [rest for other, rest in further if other == first]
             choices.append(f"{re.escape(first)}(?:{'|'.join(rests)})")
         self.expression = re.compile("|".join(choices).encode())
         whole = [re.escape(first) + f"(?:{rest})" for first, rest in further]
         self._further = re.compile("|".join(whole or ["(?!)"]).encode())
         self._words: dict[bytes, list[bytes]] = {}
-        for piece in pieces.values():
-            meant = sorted(word.encode() for word, part in pieces.items() if part.startswith(piece))
+        for _, piece in pieces.values():
+            meant = sorted(word.encode() for word, (_, part) in pieces.items() if part.startswith(piece))
             self._words[piece.encode()] = meant
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: its first word or match, except these."""
-        search, match_further = self.expression.search, self._further.match
+        return next((word for word in self._found(line, further=True) if word not in but), None)
+
+    def words_in(self, line: bytes) -> list[bytes]:
+        """All words of a line."""
+        return list(dict.fromkeys(self._found(line, further=False)))
+
+    def _found(self, line: bytes, *, further: bool) -> Iterator[bytes]:
+        search, match_further, words = self.expression.search, self._further.match, self._words
         match = search(line)
         while match:
-            for word in self._words.get(match[0], ()):
-                if word in line and word not in but:
-                    return word
-            further = match_further(line, match.start())
-            if further and further[0] not in but:
-                return further[0]
-            match = search(line, match.start() + 1)
-        return None
+            start = match.start()
+            for word in words.get(match[0], ()):
+                if word in line:
+                    yield word
+            if further and (other := match_further(line, start)):
+                yield other[0]
+            match = search(line, start + 1)
 
 
-def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, str]:
-    """For each word a part that begins with one of a minimal set of rare characters."""
-    pieces: dict[str, str] = {}
+def _pieces(wanted: set[str], beginnings: set[str]) -> dict[str, tuple[str, str]]:
+    """For each word a part that begins with one of a minimal set of rare characters, and what precedes it."""
+    pieces: dict[str, tuple[str, str]] = {}
     taken = set(beginnings)
     while wanted:
         reach: dict[str, list[str]] = {}
         for word in sorted(wanted):
-            for first in dict.fromkeys(_firsts(word)):
+            for first in dict.fromkeys(word):
                 reach.setdefault(first, []).append(word)
         best = min(sorted(reach), key=lambda first: _cost(first, taken) / len(reach[first]))
         taken.add(best)
-        pieces |= {word: _piece(word, best) for word in reach[best]}
+        for word in reach[best]:
+            start = word.index(best)
+            pieces[word] = word[:start], word[start : start + LONGEST]
         wanted = wanted - set(reach[best])
     return pieces
-
-
-def _firsts(word: str) -> str:
-    """Possible first characters of a part of a word."""
-    return word[: max(len(word) - SHORTEST, 0) + 1]
-
-
-def _piece(word: str, first: str) -> str:
-    start = _firsts(word).index(first)
-    return word[start : start + LONGEST]
 
 
 def _cost(first: str, taken: set[str]) -> float:
     return 0 if first in taken else _PER_MILLE.get(first, 0) + 2
 
 
-def _branches(words: Sequence[str]) -> list[str]:
-    """The words as alternatives with common prefixes merged; a word covers all that start with it."""
-    if "" in words:
-        return []
-    branches = []
-    for first in dict.fromkeys(word[0] for word in words):
-        rests = _branches([word[1:] for word in words if word[0] == first])
-        branches.append(re.escape(first) + (f"(?:{'|'.join(rests)})" if len(rests) > 1 else "".join(rests)))
+def _branches(begins: Sequence[tuple[str, str]]) -> list[str]:
+    """The rests of pieces as alternatives with common prefixes merged; each ends by comparing all that ends there."""
+    ends = [whole for rest, whole in begins if not rest]
+    branches = [f"(?<={re.escape(whole)})" for whole in ends]
+    for first in dict.fromkeys(rest[0] for rest, _ in begins if rest):
+        rests = _branches([(rest[1:], whole) for rest, whole in begins if rest[:1] == first])
+        branches.append(re.escape(first) + (f"(?:{'|'.join(rests)})" if len(rests) > 1 else rests[0]))
     return branches

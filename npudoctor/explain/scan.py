@@ -16,7 +16,7 @@ from npudoctor import knowledge
 from npudoctor.control_characters import visible_lines
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
-from npudoctor.explain.unpack import Stopped, unpacked
+from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpacked, without_json
 from npudoctor.records import record
 
 BLOCK = 1 << 20
@@ -49,6 +49,7 @@ _STAMPED = 60
 """Bytes and lines at the beginning and at the end of a file in which its time stamps are searched."""
 
 _MAGIC = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_CONTAINER = re.compile(rb"^\S{20,40} std(?:out|err) [FP] ")
 _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RANK_BELOW = re.compile(r"^\W{0,64}rank\s{0,16}:\s{0,16}(\d{1,9})\b", re.MULTILINE)
 
@@ -108,10 +109,12 @@ class Scanner:
         self._worn: set[bytes] = set()
         self._seen: set[tuple[Kind, str, str, Source, int]] = set()
         self._lines = self._offset = self._varied = 0
+        self._in_json = False
 
     def read(self, name: str, blocks: Iterable[bytes]) -> FileRead:
         """Read one file, given in blocks of any size."""
         self._lines = self._offset = self._varied = 0
+        self._in_json = False
         tail = b""
         unfinished = 0
         first = True
@@ -124,7 +127,7 @@ class Scanner:
                 return self._done(FileRead(name, len(block), 0, problem=problem))
             foreign = foreign or (first and _is_foreign(block))
             if first:
-                began = _stamp(block[:_ENDS].split(b"\n"))
+                began = _stamp(_bare(block[:_ENDS]).split(b"\n"))
             first = False
             end = block[-_ENDS:] if len(block) >= _ENDS else (end + block)[-_ENDS:]
             data = tail + block
@@ -140,7 +143,7 @@ class Scanner:
                 self._offset += cut
             tail = data[cut:]
         self._look(tail)
-        ended = _stamp(reversed(end.split(b"\n")))
+        ended = _stamp(reversed(_bare(end).split(b"\n")))
         problem = "empty" if first else None
         return self._done(
             FileRead(name, self._offset, self._lines, foreign, problem, pieces.reason, began, ended or began)
@@ -150,8 +153,11 @@ class Scanner:
         self.files.append(read)
         return read
 
-    def _look(self, data: bytes) -> None:
+    def _look(self, raw: bytes) -> None:
         """Search whole lines."""
+        if self._offset == 0:
+            self._in_json = is_docker_json(raw)
+        data = without_json(raw) if self._in_json else raw
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
         lines, numbers = self._sifted(text) if self._varied else self._unlike(text)
         known = self._left
@@ -167,8 +173,8 @@ class Scanner:
             self._left = {shape: left for shape, left in known.items() if left}
             if len(self._left) > _KNOWN_SHAPES:
                 self._left = {}
-        self._lines += data.count(b"\n")
-        self._offset += len(data)
+        self._lines += raw.count(b"\n")
+        self._offset += len(raw)
 
     def _unlike(self, text: bytes) -> tuple[list[bytes], list[int]]:
         """The lines, and the numbers of those whose shapes are new or matched."""
@@ -284,6 +290,11 @@ def _stamp(lines: Iterable[bytes]) -> Moment | None:
     return next(filter(None, stamps), None)
 
 
+def _bare(data: bytes) -> bytes:
+    """Some lines of a log without the objects of Docker's logs."""
+    return without_json(data) if DOCKER in data else data
+
+
 def _plain(line: bytes) -> str:
     """A line as text, without colours, and with control characters escaped."""
     text = line.decode("utf-8", "replace")
@@ -315,14 +326,19 @@ def _moment_near(lines: list[bytes], number: int) -> Moment | None:
 
 def _source_of_traceback(lines: list[bytes], number: int) -> Source:
     """The source of the traceback that ends here; some are named in its first line only."""
-    if lines[number][:1].isspace():
+    if _bare_line(lines[number])[:1].isspace():
         return NOBODY
     for line in reversed(lines[max(number - _TRACEBACK, 0) : number]):
         if b"Traceback (most recent call last)" in line:
             return source_of(_plain(line[:300]))
-        if not line[:1].isspace():
+        if not _bare_line(line)[:1].isspace():
             break
     return NOBODY
+
+
+def _bare_line(line: bytes) -> bytes:
+    """A line without what a container's log puts before it."""
+    return _CONTAINER.sub(b"", line, count=1)
 
 
 def _wraps(found: Found) -> bool:

@@ -136,12 +136,15 @@ def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[
     began = beginnings[suspect.pitfall.id]
     strong = [other for other in found if other is not suspect and other.weight >= STRONG and _is_error(other)]
     score = suspect.score
+    if suspect.pitfall.device_fault:  # not all lines of the hardware have a stamp of their own
+        strong = [other for other in strong if not other.pitfall.consequence]
     earliest = min((time for other in strong if (time := beginnings[other.pitfall.id]) is not None), default=None)
     if began is not None and earliest is not None and began > earliest + _LATER_S:
         score *= _LATER
     if suspect.pitfall.consequence:
-        causes = [beginnings[other.pitfall.id] for other in strong if not other.pitfall.consequence]
-        if any(began is None or time is None or time <= began + _FOLLOWS_S for time in causes):
+        causes = [other for other in strong if not other.pitfall.consequence]
+        times = [None if cause.pitfall.device_fault else beginnings[cause.pitfall.id] for cause in causes]
+        if any(began is None or time is None or time <= began + _FOLLOWS_S for time in times):
             score *= _FOLLOWS
     return score
 

@@ -1,10 +1,11 @@
-"""Unpacks gzip while a log is read, in bounded memory; other content passes as it is.
+"""Unpacks gzip while a log is read, in bounded memory, and takes the lines of Docker's JSON logs out of their objects.
 
 A damaged file is read as far as it goes. A file that unpacks to many times its size is a bomb: reading stops.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -21,6 +22,10 @@ RATIO = 300
 
 FREE_BYTES = 256 << 20
 """Bytes that any file may unpack to."""
+
+
+DOCKER = b'{"log":"'
+"""How each line of a log of Docker's json-file driver begins: {"log":"text\\n","stream":"stderr","time":"…Z"}."""
 
 
 class Stopped(Exception):
@@ -83,3 +88,24 @@ def _inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
                 raise Stopped(f"a gzip file that unpacks to more than {RATIO} times its size")
     if not whole:
         raise Stopped("a gzip file that ends early")
+
+
+def is_docker_json(block: bytes) -> bool:
+    """Whether the first line of a log is one of Docker's json-file driver."""
+    return block.startswith(DOCKER)
+
+
+def without_json(data: bytes) -> bytes:
+    """Lines of Docker's json-file driver in the form of Kubernetes' logs: time, stream, F, text; others as they are."""
+    return b"\n".join(map(_container_line, data.split(b"\n")))
+
+
+def _container_line(line: bytes) -> bytes:
+    if not line.startswith(DOCKER):
+        return line
+    try:
+        row = json.loads(line)
+        text, stream, time = row["log"], row.get("stream", "stdout"), row.get("time", "")
+        return f"{time:30} {stream} F {text}".encode("utf-8", "replace").replace(b"\n", b"") if time else text.encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return line

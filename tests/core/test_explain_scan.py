@@ -2,8 +2,9 @@
 
 import bz2
 import gzip
+import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,47 @@ def test_another_language_is_noticed_and_searched_all_the_same() -> None:
 def test_no_bytes_upset_it(data: bytes) -> None:
     scanner = scanned([data] if data else [])
     assert all(1 <= one.line <= data.count(b"\n") + 1 and 0 <= one.offset < len(data) for one in scanner.sightings)
+
+
+TRACEBACK = (
+    "2025-03-04 10:00:00 start",
+    "[rank3]: Traceback (most recent call last):",
+    '  File "<stdin>", line 1, in <module>',
+    "ImportError: libhccl.so: cannot open shared object file: No such file or directory",
+)
+
+
+def docker(lines: Iterable[str]) -> bytes:
+    rows = (
+        {"log": f"{line}\n", "stream": "stderr", "time": f"2025-03-04T10:00:{second:02}.123456789Z"}
+        for second, line in enumerate(lines)
+    )
+    return b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+
+
+def kubernetes(lines: Iterable[str]) -> bytes:
+    return "".join(f"2025-03-04T10:00:{n:02}.123456789Z stderr F {line}\n" for n, line in enumerate(lines)).encode()
+
+
+@pytest.mark.parametrize("wrap", [docker, kubernetes])
+def test_the_lines_of_containers_logs_are_read_without_what_wraps_them(
+    wrap: Callable[[Iterable[str]], bytes],
+) -> None:
+    data = wrap([*TRACEBACK, 'he said "<no>"'])
+    made = Scanner(SOUGHT)
+    read = made.read("log", [data])
+    [symptom] = [one for one in made.sightings if one.found.what == "P001" and one.found.kind is Kind.SYMPTOM]
+    assert (symptom.line, symptom.source.rank) == (4, 3)
+    assert symptom.moment and str(symptom.moment) == "2025-03-04 10:00:03.123"
+    [exception] = [one for one in made.sightings if one.found.kind is Kind.EXCEPTION]
+    assert exception.found.what.startswith("ImportError: libhccl.so: cannot open shared object file")
+    assert (read.lines, read.bytes) == (5, len(data))
+    assert (str(read.began), str(read.ended)) == ("2025-03-04 10:00:00.123", "2025-03-04 10:00:04.123")
+
+
+@pytest.mark.parametrize("line", ['{"log":"EI0006', '{"log":6}', '{"log":"x","time":[1]}', '{"log":"' + "[" * 9000])
+def test_damaged_lines_of_docker_are_read_as_they_are(line: str) -> None:
+    made = Scanner(SOUGHT)
+    read = made.read("log", [f'{line}\n{{"log":"EI0006: "}}\n'.encode()])
+    assert any(one.found.what == "EI0006" for one in made.sightings)
+    assert read.lines == 2

@@ -257,3 +257,83 @@ def test_steps_are_judged_by_what_they_do() -> None:
         assert advice.is_dangerous(step), step
     for step in ("export HCCL_IF_BASE_PORT=60100", "pip check", "source set_env.sh", "wait 1 minute   # after a reset"):
         assert not advice.is_dangerous(step), step
+
+
+PEER_TIMED_OUT = (
+    "[rank2]: [ERROR] 2025-03-04-10:00:01 (PID:12, Device:2, RankID:2) ERR02200 DIST call hccl api failed.",
+    "[rank2]: EI0002: [PID: 12] 2025-03-04-10:00:01.100.200 The wait execution of the Notify register times out.",
+)
+DEVICE_FAULTS = [
+    ("P053", "HBM MULTI BIT ECC, Uncorrectable ECC, device_id=5, event_id=0x80e01801, time us=1"),
+    ("P053", "RuntimeError: UCE ERROR happened on npu:5"),
+    ("P053", "synchronize stream failed, error code is 507054"),
+    ("P052", "Device[5] lost heartbeat.[FUNC:SyncTask]"),
+]
+
+
+@pytest.mark.parametrize(("pitfall", "fault"), DEVICE_FAULTS)
+@pytest.mark.parametrize("between", [(), ("[rank5]: 2025-03-04 10:07:00,000 step 12",), ("loading", "", "step 12")])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_device_fault_leads_over_a_timeout_whatever_stamp_it_borrows(
+    pitfall: str, fault: str, between: tuple[str, ...], last: bool
+) -> None:
+    line = f"[rank5]: {fault}"
+    diagnosis = diagnosed(*PEER_TIMED_OUT, *between, line) if last else diagnosed(line, *between, *PEER_TIMED_OUT)
+    assert named(diagnosis)[0] == pitfall
+    assert diagnosis.first_failure and diagnosis.first_failure.who == "rank 5"
+
+
+def test_a_device_fault_long_after_another_cause_stays_behind_it() -> None:
+    diagnosis = diagnosed(
+        "[rank2]: 2025-03-04 10:00:01,000 ERROR OSError: [Errno 28] No space left on device",
+        "[rank2]: 2025-03-04 10:00:01,100 ERROR RuntimeError: write failed",
+        "[rank5]: 2025-03-04 11:00:01,000 ERROR HBM MULTI BIT ECC, Uncorrectable ECC",
+        "[rank5]: 2025-03-04 11:00:01,100 ERROR RuntimeError: stopped",
+    )
+    assert named(diagnosis) == ["P065", "P053"]
+
+
+@pytest.mark.parametrize(
+    ("code", "pitfall"),
+    [
+        ("EL0010", "P054"),
+        ("EL0022", "P054"),
+        ("EL0015", "P010"),
+        ("EL0018", "P113"),
+        ("EE1013", "P113"),
+        ("EL0019", "P017"),
+        ("EL0020", "P010"),
+        ("EZ1002", "P001"),
+        ("EZ3003", "P008"),
+    ],
+)
+def test_codes_of_the_driver_and_of_operators_name_the_issue_that_their_source_gives(code: str, pitfall: str) -> None:
+    diagnosis = diagnosed(f"{code}: [PID: 81] 2025-03-04-10:00:01.100.200 It failed.[FUNC:X][FILE:x.cc][LINE:1]")
+    assert named(diagnosis)[0] == pitfall
+
+
+NOT_BUILT = [
+    "ModuleNotFoundError: No module named 'vllm_ascend.vllm_ascend_C'",
+    "ImportError: No module named 'fast_ops._C'",
+    "ModuleNotFoundError: No module named 'mmcv._ext'",
+    "RuntimeError: custom ops are not built in this package",
+    "ModuleNotFoundError: No module named 'custom_ops'",
+]
+
+
+@pytest.mark.parametrize("line", NOT_BUILT)
+def test_an_extension_that_was_not_built_is_a_known_issue(line: str) -> None:
+    assert named(diagnosed(f"(EngineCore_DP0 pid=7) {line}"))[:1] == ["P104"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR 04-28 16:10:09 camem.py:69] Failed to import vllm_ascend_C:No module named 'vllm_ascend.vllm_ascend_C'",
+        "WARNING:root:Warning: Failed to register custom ops, all custom ops will be disabled",
+        'WARNING [_custom_ops.py:21] Failed to import from vllm._C with ModuleNotFoundError("No module named '
+        "'vllm._C'\")",
+    ],
+)
+def test_an_extension_that_a_service_does_without_is_none(line: str) -> None:
+    assert named(diagnosed(line)) == []

@@ -17,11 +17,11 @@ class Pitfall:
 
     `rank` orders by how often it is reported (1 most), `frequency` is very-high, high, medium or low: a judgement, no
     measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this pitfall;
-    `hints` fit it among others. A `consequence` follows, as a rule, from a failure elsewhere, which comes first
-    where both are shown. `refines` names the pitfalls that say the same in general. `detect` says how it shows
-    before a job runs, `foreseen_by` which checks do. A step of `fix` is a command with a comment, or a sentence that
-    ends with a full stop. `needs_root` is None where it depends, on what `root_when`
-    says."""
+    `hints` fit it among others. A `consequence` follows, as a rule, from a failure elsewhere, which comes first where
+    both are shown; a `device_fault` is one of the hardware, which never follows from a timeout. `refines` names the
+    pitfalls that say the same in general. `detect` says how it shows before a job runs, `foreseen_by` which checks
+    do. A step of `fix` is a command with a comment, or a sentence that ends with a full stop. `needs_root` is None
+    where it depends, on what `root_when` says."""
 
     id: str
     rank: int
@@ -37,6 +37,7 @@ class Pitfall:
     hints: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     consequence: bool = False
+    device_fault: bool = False
     refines: tuple[str, ...] = ()
     foreseen_by: tuple[str, ...] = ()
     needs_root: bool | None = None
