@@ -23,4 +23,6 @@ def exhausted(problem: BaseException) -> str | None:
     if isinstance(problem, ImportError):  # what the dynamic linker says of a library carries no error number
         return next((text for number, text in _EXHAUSTED.items() if os.strerror(number) in str(problem)), None)
     earlier = problem.__cause__ or problem.__context__
+    if isinstance(earlier, BlockingIOError):  # a lock that is held has the number of a process that cannot be started
+        return None
     return exhausted(earlier) if earlier else None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor import clock
 from tests.fixes import copied
 from tests.fixes.copied import NPUDOCTOR, Machine
 from tests.fixes.test_install import CPU, wheel
@@ -305,23 +306,25 @@ def test_a_new_process_under_the_number_of_the_old_one_is_left_alone(node: Machi
 def test_old_logs_go_and_nothing_else(node: Machine) -> None:
     log = f"{copied.HOME}/ascend/log/debug/plog"
     node.shell(
-        f"mkdir -p {log} /home/elsewhere; cd {log}\n"
+        f"mkdir -p {log} /home/elsewhere; cd {log}; now=@{clock.timestamp()}; old=@{clock.timestamp() - 30 * 86400}\n"
         "for one in plog-1_20260101000000000.log plog-2_20260101000000001.log plog-3_20260101000000002.log; do\n"
-        "  echo x >$one; touch -d '30 days ago' $one; done\n"
-        "touch plog-4_20261121000000000.log; touch -d '30 days ago' notes.txt\n"
+        "  echo x >$one; touch -d $old $one; done\n"
+        "touch -d $now plog-4_20261121000000000.log; touch -d $old notes.txt\n"
         f"ln -s /home/elsewhere {copied.HOME}/ascend/log/link\n"
-        "touch -d '30 days ago' /home/elsewhere/plog-9_20260101000000000.log\n"
+        "touch -d $old /home/elsewhere/plog-9_20260101000000000.log\n"
     )
-    opened = subprocess.Popen([*node.enter, "sh", "-c", f"exec 3<{log}/plog-3_20260101000000002.log; sleep 60"])
+    holding = f"exec 3<{log}/plog-3_20260101000000002.log; echo; exec sleep 600"
+    opened = subprocess.Popen([*node.enter, "sh", "-c", holding], stdout=subprocess.PIPE)
     try:
-        time.sleep(0.3)
+        assert opened.stdout
+        assert opened.stdout.readline()
         clean = ("fix", "system.clean-logs", "--yes", "--set", "days=7")
         assert node.npudoctor(*clean).returncode == 7
         done = node.npudoctor(*clean, "--irreversible")
         assert done.returncode == 0, done.stderr
     finally:
         opened.kill()
-        opened.wait()
+        opened.communicate()
     assert node.shell(f"ls {log}").split() == [
         "notes.txt",
         "plog-3_20260101000000002.log",

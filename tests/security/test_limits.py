@@ -130,6 +130,10 @@ def test_what_wraps_a_missing_descriptor_says_so() -> None:
             raise ValueError("the catalogue cannot be loaded") from problem
     except ValueError as problem:
         assert exhausted(problem) == "no more files may be opened (ulimit -n)"
+    assert exhausted(BlockingIOError(errno.EAGAIN, "fork")) == "no more processes may be started (ulimit -u)"
+    held = ValueError("another process holds the lock")
+    held.__cause__ = BlockingIOError(errno.EAGAIN, "flock")
+    assert exhausted(held) is None
     assert exhausted(ImportError("libx.so.1: cannot open shared object file: Too many open files"))
     assert exhausted(ImportError("libx.so.1: cannot open shared object file: No such file or directory")) is None
 
