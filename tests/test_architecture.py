@@ -56,6 +56,7 @@ LAYERS = {
         *("report", "sim", "fleet"),
     },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
+    "npudoctor.packages": {"host", "facts", "knowledge", "packages"},
     "npudoctor.in_target": set(),
 }
 """What each part may import of npudoctor; parts that are not named (cli, tui, daemon, testing) may import all."""

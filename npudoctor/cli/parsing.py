@@ -14,6 +14,7 @@ COMMANDS = {
     "web": ("npudoctor.cli.web", "serve the terminal interface to a browser (loopback only)"),
     "explain": ("npudoctor.cli.explain", "explain a check, a known issue, an error code, or a failing log"),
     "setup": ("npudoctor.cli.setup", "check, apply all safe fixes, and list what needs manual action"),
+    "packages": ("npudoctor.cli.packages", "identify package files in a folder, and what fits this node"),
     "fix": ("npudoctor.cli.fix", "preview, apply and verify fixes"),
     "undo": ("npudoctor.cli.undo", "undo a fix"),
     "history": ("npudoctor.cli.history", "list changes made by npudoctor on this node"),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # each table brings its module with it only when somebody ask
     from npudoctor.knowledge.tables.errors import Errors
     from npudoctor.knowledge.tables.hardware import Hardware
     from npudoctor.knowledge.tables.hccl import Hccl
+    from npudoctor.knowledge.tables.install import Install
     from npudoctor.knowledge.tables.layout import Layout
     from npudoctor.knowledge.tables.pitfalls import Pitfalls
     from npudoctor.knowledge.tables.stacks import Stacks
@@ -95,6 +96,14 @@ def hccl() -> Hccl:
 
 
 @cache
+def install() -> Install:
+    """The packages of driver, firmware, CANN and frameworks: names, order, commands, ways back."""
+    from npudoctor.knowledge.tables import install as table
+
+    return table.load()
+
+
+@cache
 def layout() -> Layout:
     """Where CANN, driver, device nodes, logs and caches lie, and what a container needs of them."""
     from npudoctor.knowledge.tables import layout as table
@@ -119,6 +128,7 @@ __all__ = [
     "errors",
     "hardware",
     "hccl",
+    "install",
     "layout",
     "pitfalls",
     "stacks",

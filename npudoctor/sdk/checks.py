@@ -28,7 +28,8 @@ class Options:
     `python` is the interpreter to inspect, None to detect it. `role` is auto, full or driver-only. `settings` holds
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
     tool. `frameworks` are those that the node is checked for, installed or not (`check --for`).
-    `managed` are paths that the site manages itself.
+    `managed` are paths that the site manages itself. `packages` are the package files in the folders that the person
+    named, read before the run (`StagedPackages`); None where none was named.
     """
 
     expect_idle: bool = False
@@ -39,6 +40,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     frameworks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
+    packages: Any = None
 
 
 @record(frozen=True)
