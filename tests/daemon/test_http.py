@@ -20,6 +20,7 @@ from npudoctor.daemon import listening
 from npudoctor.daemon.listening import CannotListen, Listening, tcp_socket, unix_socket
 from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import api
+from tests.security.served import wait_for
 
 from .conftest import Watch, spoken_to
 
@@ -212,13 +213,11 @@ def test_a_loop_that_stands_still_is_noticed(watch: Watch, tmp_path: Path, monke
     server = Listening([(unix_socket(str(tmp_path / "s.sock"), None), api(watch("seed-910b1").board))])
     server.start()
     assert server.answers()
-    server._loop.call_soon_threadsafe(time.sleep, 1.0)
-    time.sleep(0.1)
-    server.answers()
-    time.sleep(0.4)
-    assert not server.answers()
-    time.sleep(0.8)
-    assert server.answers()
+    go_on = threading.Event()
+    server._loop.call_soon_threadsafe(go_on.wait, 600)
+    wait_for(lambda: not server.answers())
+    go_on.set()
+    wait_for(server.answers)
     server.close()
     assert not server.answers()
 

@@ -241,8 +241,10 @@ def orphan(node: Machine, user: str = "") -> int:
     """A worker whose launcher is gone; its pid."""
     started = f"setsid {sys.executable} -c 'import time; time.sleep(300)' --local-rank=1 >/dev/null 2>&1 & echo $!"
     done = node.run("sh", "-c", started, user=user)
-    time.sleep(0.2)
-    return int(done.stdout)
+    pid, until = int(done.stdout), time.monotonic() + 60
+    while b"python" not in Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0] and time.monotonic() < until:
+        time.sleep(0.02)  # it is still the shell, or setsid
+    return pid
 
 
 def alive(pid: int) -> bool:

@@ -132,7 +132,7 @@ def test_masking_a_text_four_times_as_long_takes_about_four_times_as_long(unit: 
         return time.process_time() - began
 
     size = 1 << 16
-    assert took(4 * size) < max(8 * min(took(size) for _ in range(3)), 0.1)
+    assert min(took(4 * size) for _ in range(3)) < max(8 * min(took(size) for _ in range(3)), 0.1)
 
 
 @pytest.mark.slow
