@@ -366,6 +366,8 @@ class _Run:
         named = {name for name in self.selection.names if name in self.catalog.checks}
         order = [*(result.check for result in self.catalog.broken), *(check.id for check in self.chosen)]
         results = tuple(self.results[id] for id in order)
+        if self.selection.names and all(result.status is Status.SKIPPED for result in results):
+            named = set(order)  # a group was requested, and nothing of it was judged
         verdict, exit_code = judge(results, fail_on=self.selection.fail_on, named=named)
         role, service = self._known(Role), self._known(Service)
         return Report(

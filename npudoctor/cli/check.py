@@ -1,7 +1,8 @@
 """Diagnose a node: run the checks, name the causes, and what to fix first.
 
 examples:
-  npudoctor check                              everything in the standard profile
+  npudoctor check                              everything in the standard profile, on one page
+  npudoctor check -v                           every check by itself; -vv with all evidence
   npudoctor check npu hccl.ports-free          one group and one check
   npudoctor check --json --fail-on warning     for scripts: check the exit code
   npudoctor check --python ~/env/bin/python    inspect another Python
@@ -69,7 +70,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="also write metrics for node_exporter's textfile collector (*.prom)",
     )
-    shape.add_argument("-v", "--verbose", action="store_true", help="list every skipped check and all evidence")
+    shape.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="list every check; -vv every skipped check and all evidence, too",
+    )
+    shape.add_argument("-q", "--quiet", action="store_true", help="one line: the verdict and the first problem")
     node.add_arguments(parser)
 
 
@@ -227,7 +235,11 @@ def _render(report: Report, args: argparse.Namespace) -> str:
         from npudoctor.report import markdown
 
         return markdown.render(report)
-    from npudoctor.report import text
+    from npudoctor.report import page, text
 
     look = text.look_of(sys.stdout, no_color=args.no_color)
-    return text.render(report, look=look, verbose=args.verbose, node=node.words_of(args))
+    if args.quiet:
+        return page.line(report, look=look)
+    if not args.verbose:
+        return page.render(report, look=look, node=node.words_of(args))
+    return text.render(report, look=look, verbose=args.verbose > 1, node=node.words_of(args))

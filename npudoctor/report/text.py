@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TextIO
@@ -76,6 +76,11 @@ class Look:
     color: bool = False
     unicode: bool = True
 
+    @property
+    def glyphs(self) -> Mapping[str, str]:
+        """The mark of each status and severity."""
+        return GLYPHS if self.unicode else ASCII_GLYPHS
+
     def console(self, out: TextIO) -> Console:
         """A console that writes to `out` within the terminal's abilities, without automatic markup."""
         return Console(
@@ -104,32 +109,21 @@ def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
 
 def render(report: Report, *, look: Look | None = None, verbose: bool = False, node: str = "") -> str:
     """The whole report; `node` are the options that name the node, for the commands that are shown."""
-    return _Page(look or Look(), verbose, f" {node}" if node else "").render(report)
+    return _List(look or Look(), node, verbose=verbose).render(report)
 
 
-class _Page:
-    def __init__(self, look: Look, verbose: bool, node: str) -> None:
+class Printer:
+    """Prints marked and wrapped paragraphs; `node` are the options that name the node."""
+
+    def __init__(self, look: Look, node: str) -> None:
         self._look = look
-        self._on_node = node
-        self._opened: frozenset[str] = frozenset()
-        self._verbose = verbose
-        self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
+        self._on_node = f" {node}" if node else ""
+        self._glyphs = look.glyphs
         self._dot = " · " if look.unicode else " | "
         self._out = io.StringIO()
         self._console = look.console(self._out)
 
-    def render(self, report: Report) -> str:
-        self._headline(report)
-        self._node(report)
-        self._broken([result for result in report.results if _is_broken(result, cause.action_threshold(report))])
-        for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
-            self._group(group, list(results))
-        self._closing(report)
-        return self._out.getvalue()
-
-    # Lines
-
-    def _line(self, lead: str, text: str | Text, *, style: str = "", hang: int | None = None) -> None:
+    def _line(self, lead: str | Text, text: str | Text, *, style: str = "", hang: int | None = None) -> None:
         """One paragraph, wrapped below its own beginning."""
         body = text if isinstance(text, Text) else Text(text, style=style)
         hang = len(lead) if hang is None else hang
@@ -138,10 +132,80 @@ class _Page:
         pieces = body.wrap(self._console, max(self._look.width - hang, 12))
         for number, piece in enumerate(pieces):
             piece.rstrip()
-            self._console.print(Text(lead if number == 0 else " " * hang) + piece, soft_wrap=True)
+            start = lead if number == 0 else " " * hang
+            self._console.print((start if isinstance(start, Text) else Text(start)) + piece, soft_wrap=True)
 
     def _mark(self, kind: str) -> Text:
         return Text(self._glyphs[kind], style=STYLES[kind])
+
+    def _command(self, lead: str, command: str) -> None:
+        """A command to copy, never wrapped."""
+        self._console.print(Text(f"{lead}$ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+
+    def _closing(self, report: Report) -> None:
+        """How the checks ended, and what to do first."""
+        text = f"{self._counted(report)} in {report.duration_s:.1f} s."
+        if left := unchecked(report):
+            text += f" Not checked: {left}."
+        advice, command = self._next_step(report)
+        self._line("", f"{text} {advice}")
+        if command:
+            self._command("  ", command)
+
+    def _counted(self, report: Report) -> str:
+        counted = report.summary
+        words = [f"{counted['ok']} ok"]
+        for key, plural in (
+            ("warning", "warnings"),
+            ("error", "errors"),
+            ("skipped", "skipped"),
+            ("silenced", "silenced"),
+            ("crashed", "crashed"),
+        ):
+            if counted[key]:
+                words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
+        return ", ".join(words)
+
+    def _next_step(self, report: Report) -> tuple[str, str | None]:
+        """What to do first, and the command for it, on a line of its own so that it can be copied."""
+        first = cause.primary(report)
+        if first is None:
+            return "Nothing to fix.", None
+        result, _ = first
+        worst = max(
+            cause.actionable(result, cause.action_threshold(report)),
+            key=lambda finding: finding.severity.rank,
+            default=None,
+        )
+        if worst is None:
+            return f"Start with {result.blocked_by or result.check}.", None
+        if worst.fix:
+            return f"Start with {result.check}:", self._fix(worst.fix)
+        if worst.commands and len(worst.commands[0]) <= LONG_COMMAND:
+            return f"Start with {result.check}:", worst.commands[0]
+        return f"Start with {result.check}: {worst.hint or worst.summary}", None
+
+    def _fix(self, offer: FixOffer) -> str:
+        return f"npudoctor fix {offer.id}{self._on_node}"
+
+
+class _List(Printer):
+    """Every check by itself."""
+
+    def __init__(self, look: Look, node: str, *, verbose: bool) -> None:
+        super().__init__(look, node)
+        self._opened: frozenset[str] = frozenset()
+        self._verbose = verbose
+
+    def render(self, report: Report) -> str:
+        self._headline(report)
+        self._node(report)
+        self._broken([result for result in report.results if _is_broken(result, cause.action_threshold(report))])
+        for group, results in groupby(report.results, key=lambda result: result.check.partition(".")[0]):
+            self._group(group, list(results))
+        self._console.print()
+        self._closing(report)
+        return self._out.getvalue()
 
     # Parts
 
@@ -202,7 +266,7 @@ class _Page:
         hidden: dict[str, list[Result]] = {}
         for result in results:
             if result.status in _QUIET and not self._verbose:
-                hidden.setdefault(_why(result), []).append(result)
+                hidden.setdefault(why_quiet(result), []).append(result)
             else:
                 shown.append(result)
         shown += [alike[0] for alike in hidden.values() if len(alike) == 1]
@@ -212,7 +276,7 @@ class _Page:
             self._result(result, width)
         for alike in hidden.values():
             if len(alike) > 1:
-                said = Text(f" {len(alike)} {_kind(alike[0])}{_why(alike[0])}", style="dim")
+                said = Text(f" {len(alike)} {_kind(alike[0])}{why_quiet(alike[0])}", style="dim")
                 self._line("  ", self._mark("skipped") + said, hang=4)
 
     def _result(self, result: Result, width: int) -> None:
@@ -220,7 +284,7 @@ class _Page:
         broken = result.status in (Status.WARNING, Status.ERROR, Status.CRASHED)
         name = Text(result.check, style="bold" if broken else "dim" if result.status in _QUIET else "")
         if result.status in _QUIET:
-            about = Text(f"{_kind(result)}{_why(result)}", style="dim")
+            about = Text(f"{_kind(result)}{why_quiet(result)}", style="dim")
         elif result.status is Status.CRASHED:
             about = Text(f"could not determine: {result.reason}", style=STYLES["crashed"])
         else:
@@ -254,7 +318,7 @@ class _Page:
             rest = alike[1 + len(others[:MOST_HEADLINES]) :]
             if rest:
                 self._line(
-                    "    ", Text(f"… and {len(rest)} more of this kind: {_subjects(rest)} (--verbose)", style="dim")
+                    "    ", Text(f"… and {len(rest)} more of this kind: {subjects_line(rest)} (-vv)", style="dim")
                 )
 
     def _summary(self, finding: Finding) -> None:
@@ -274,12 +338,12 @@ class _Page:
         if finding.hint:
             self._line("      ", Text("do        ", style="cyan") + Text(finding.hint), hang=16)
         for command in finding.commands:
-            self._console.print(Text("                $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
+            self._command("                ", command)
         shown = finding.evidence if self._verbose else finding.evidence[:MOST_EVIDENCE]
         for evidence in shown:
-            self._line("      ", Text("evidence  ", style="cyan") + Text(_evidence(evidence)), hang=16)
+            self._line("      ", Text("evidence  ", style="cyan") + Text(evidence_line(evidence)), hang=16)
         if len(shown) < len(finding.evidence):
-            more = f"… and {len(finding.evidence) - len(shown)} more (--verbose)"
+            more = f"… and {len(finding.evidence) - len(shown)} more (-vv)"
             self._line("                ", Text(more, style="dim"))
         if finding.fix:
             self._line(
@@ -290,50 +354,6 @@ class _Page:
         for link in finding.links if self._verbose else ():
             self._line("      ", Text("link      ", style="cyan") + Text(link), hang=16)
 
-    def _closing(self, report: Report) -> None:
-        self._console.print()
-        counted = report.summary
-        words = [f"{counted['ok']} ok"]
-        for key, plural in (
-            ("warning", "warnings"),
-            ("error", "errors"),
-            ("skipped", "skipped"),
-            ("silenced", "silenced"),
-            ("crashed", "crashed"),
-        ):
-            if counted[key]:
-                words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
-        text = f"{', '.join(words)} in {report.duration_s:.1f} s."
-        unchecked = _unchecked(report)
-        if unchecked:
-            text += f" Not checked: {unchecked}."
-        advice, command = self._next_step(report)
-        self._line("", f"{text} {advice}")
-        if command:
-            self._console.print(Text("  $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
-
-    def _next_step(self, report: Report) -> tuple[str, str | None]:
-        """What to do first, and the command for it, on a line of its own so that it can be copied."""
-        first = cause.primary(report)
-        if first is None:
-            return "Nothing to fix.", None
-        result, _ = first
-        worst = max(
-            cause.actionable(result, cause.action_threshold(report)),
-            key=lambda finding: finding.severity.rank,
-            default=None,
-        )
-        if worst is None:
-            return f"Start with {result.blocked_by or result.check}.", None
-        if worst.fix:
-            return f"Start with {result.check}:", self._fix(worst.fix)
-        if worst.commands and len(worst.commands[0]) <= LONG_COMMAND:
-            return f"Start with {result.check}:", worst.commands[0]
-        return f"Start with {result.check}: {worst.hint or worst.summary}", None
-
-    def _fix(self, offer: FixOffer) -> str:
-        return f"npudoctor fix {offer.id}{self._on_node}"
-
 
 def _is_broken(result: Result, least: Severity) -> bool:
     return result.status is Status.CRASHED or bool(cause.actionable(result, least))
@@ -343,14 +363,15 @@ def _kind(result: Result) -> str:
     return "skipped: " if result.status is Status.SKIPPED else ""
 
 
-def _why(result: Result) -> str:
+def why_quiet(result: Result) -> str:
+    """Why a check was skipped or silenced."""
     if result.status is Status.SILENCED:
         found = len([finding for finding in result.findings if finding.severity > Severity.INFO])
         return f"{result.silenced} ({found} {'finding' if found == 1 else 'findings'})"
     return f"see {result.blocked_by}" if result.skip is Skip.BLOCKED else result.reason or ""
 
 
-def _unchecked(report: Report) -> str:
+def unchecked(report: Report) -> str:
     """How many checks lacked privileges, and how many the recording; they are reported, but fail nothing."""
     kinds = {"no-right": "for lack of privileges", "not-recorded": "not in this recording"}
     counts = {
@@ -359,14 +380,15 @@ def _unchecked(report: Report) -> str:
     return ", ".join(f"{number} {kinds[key]}" for key, number in counts.items() if number)
 
 
-def _subjects(findings: Sequence[Finding]) -> str:
+def subjects_line(findings: Sequence[Finding]) -> str:
     """The subjects of several findings, each once, as many as a line holds."""
     subjects = list(dict.fromkeys(finding.subject for finding in findings))
     more = f", … ({len(subjects)} in all)" if len(subjects) > MOST_HEADLINES else ""
     return ", ".join(subjects[:MOST_HEADLINES]) + more
 
 
-def _evidence(evidence: Evidence) -> str:
+def evidence_line(evidence: Evidence) -> str:
+    """A piece of evidence in one line."""
     parts = [evidence.source]
     if evidence.actual is not None:
         parts.append(f"actual {evidence.actual or 'nothing'}")

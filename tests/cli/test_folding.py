@@ -1,4 +1,4 @@
-"""The text report folds many findings of one kind and long lists; --verbose prints all."""
+"""The text report folds many findings of one kind and long lists; -vv prints all."""
 
 from collections.abc import Iterator
 

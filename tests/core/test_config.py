@@ -106,7 +106,7 @@ def test_names_of_a_plug_in_are_known_and_its_threshold_reaches_it(
     assert result["silenced"] == {"reason": "later", "until": "9999-12-31"}
     assert main(["list", *common]) == 0
     assert "[silenced until 9999-12-31: later]" in capsys.readouterr().out
-    assert main(["check", "site.cards", "-v", "--simulate", "bare-host", *common]) == 0
+    assert main(["check", "site.cards", "-vv", "--simulate", "bare-host", *common]) == 0
     text = capsys.readouterr().out
     assert "silenced until 9999-12-31: later (1 finding)" in text and "at most 16" in text
 

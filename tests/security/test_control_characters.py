@@ -104,7 +104,7 @@ def test_a_json_document_says_the_same_as_before() -> None:
 
 @pytest.mark.parametrize("shape", FORMATS)
 def test_no_report_shows_a_control_character(node: Path, shape: str) -> None:
-    code, out, err = run("check", "--replay", str(node), "--format", shape, "-v")
+    code, out, err = run("check", "--replay", str(node), "--format", shape, "-vv")
     assert code in (0, 1, 2, 3)
     assert_clean(out + err)
     if shape in ("json", "jsonl"):
@@ -120,7 +120,7 @@ def _documents(out: str, shape: str) -> Iterator[Any]:
 
 
 def test_the_payload_is_shown_escaped_and_not_lost(node: Path) -> None:
-    _, out, _ = run("check", "--replay", str(node), "-v")
+    _, out, _ = run("check", "--replay", str(node), "-vv")
     assert "\\x1b]52;c;UFdO\\x1b" in out.replace("\n", "")
 
 

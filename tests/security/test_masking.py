@@ -259,7 +259,14 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
 def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
     """A recording by hand with the credentials still in it, over every output of the command line."""
     _write_by_hand(files, folder)
-    commands = [["check"], ["check", "-v"], ["facts"], ["facts", "--json"], ["fix", "--all-safe", "--dry-run"]]
+    commands = [
+        ["check"],
+        ["check", "-v"],
+        ["check", "-vv"],
+        ["facts"],
+        ["facts", "--json"],
+        ["fix", "--all-safe", "--dry-run"],
+    ]
     formats = ("json", "junit", "html", "markdown", "nagios", "npd")
     for words in [*commands, *(["check", "--format", name] for name in formats)]:
         out = io.StringIO()
@@ -364,7 +371,7 @@ def test_arguments_of_two_users_and_variables_are_in_no_output_of_this_machine(t
         outputs = {
             " ".join(words): npudoctor(*words, env=environ)
             for words in (
-                *(("facts", "--json"), ("facts",), ("check", "-v"), ("check", "--format", "html")),
+                *(("facts", "--json"), ("facts",), ("check", "-vv"), ("check", "--format", "html")),
                 *(("check", "--json"), ("record", str(archive))),
             )
         }

@@ -1,0 +1,274 @@
+"""A report as one page of text: the verdict, the problems in short, one line per group, and the next command.
+
+Each problem keeps its headline with its subject and check, one piece of evidence, and its fix, its first command or
+what to do. Two of them fit on 24 rows of 80 columns; where there is room they are shown with all their commands.
+`npudoctor.report.text` has the whole list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.text import Text
+
+from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
+from npudoctor.report import cause
+from npudoctor.report.text import (
+    LONG_COMMAND,
+    NARROW,
+    STYLES,
+    Look,
+    Printer,
+    evidence_line,
+    subjects_line,
+    unchecked,
+    why_quiet,
+)
+
+ROWS = 24
+"""A page of more rows is printed with fewer commands of each problem."""
+
+MOST_IN_FULL = 6
+"""So many problems have evidence and a command; the others have their headline."""
+
+MOST_ROWS = 2
+"""A piece of evidence or an advice of more rows is passed over for a shorter one."""
+
+LONGEST_LINE = 4096
+"""Bytes of the verdict in one line; no summary of a check has so many."""
+
+_LABEL = 10
+_WORST = (Status.ERROR, Status.CRASHED, Status.WARNING, Status.OK, Status.SILENCED, Status.SKIPPED)
+_NAMED = 3
+
+
+def render(report: Report, *, look: Look | None = None, node: str = "") -> str:
+    """The page; `node` are the options that name the node, for the commands that are shown."""
+    look = look or Look()
+    pages = []
+    for whole, airy in ((True, True), (False, True), (False, False)):
+        pages.append(_Page(look, node, whole=whole, airy=airy).render(report))
+        if sum(max(1, -(-len(row) // look.width)) for row in pages[-1].splitlines()) <= ROWS:
+            return pages[-1]
+    return pages[1]
+
+
+def line(report: Report, *, look: Look | None = None) -> str:
+    """The verdict in one line: the first problem and how many more there are."""
+    return f"{(look or Look()).glyphs[_kind(report)]} {cause.one_line(report, room=LONGEST_LINE)}\n"
+
+
+def _kind(report: Report) -> str:
+    return "undetermined" if report.verdict is Verdict.UNDETERMINED else report.verdict.value
+
+
+class _Page(Printer):
+    """`whole`: with all commands of a problem; `airy`: with a blank line between the parts."""
+
+    def __init__(self, look: Look, node: str, *, whole: bool, airy: bool) -> None:
+        super().__init__(look, node)
+        self._airy = airy
+        self._whole = whole
+
+    def render(self, report: Report) -> str:
+        problems = _problems(report)
+        self._headline(report, sum(map(len, problems)))
+        self._node(report)
+        self._blank()
+        for number, alike in enumerate(problems):
+            self._problem(alike, in_full=number < MOST_IN_FULL)
+        unknown = self._without_result(report, told=not problems)
+        if problems or unknown:
+            self._blank()
+        self._groups(report.results)
+        self._blank()
+        self._closing(report)
+        return self._out.getvalue()
+
+    def _blank(self) -> None:
+        if self._airy:
+            self._console.print()
+
+    def _headline(self, report: Report, problems: int) -> None:
+        unknown = sum(1 for result in report.results if result.leaves_undetermined)
+        first = cause.primary(report)
+        if first is None:
+            said = cause.all_clear(report)
+        elif problems:
+            said = f"{problems} problem{'s' * (problems != 1)} found"
+            if unknown:
+                said += f", {unknown} check{'s' * (unknown != 1)} without a result"
+        else:
+            said = f"{first[1]} ({first[0].check})"
+        self._line("", self._mark(_kind(report)) + Text(f" {said}", style="bold"), hang=2)
+
+    def _node(self, report: Report) -> None:
+        """What was examined, in one row where possible: what is as usual is left out."""
+        host = report.host
+        parts = (
+            host.hostname,
+            f"{host.container} container" if host.container else None,
+            host.python_line,
+            f"environment of {report.environment}" if report.environment != "process" else None,
+            f"profile {report.profile}" if report.profile != "standard" else None,
+            f"role {report.role}" if report.role not in ("full", "auto") else None,
+            "in service" if report.in_service else None,
+        )
+        self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
+
+    # Problems
+
+    def _problem(self, alike: Sequence[tuple[Result, Finding]], *, in_full: bool) -> None:
+        """Findings of one kind: the first in short, and the subjects of the others."""
+        result, finding = alike[0]
+        head = Text(f" {cause.with_subject(finding)} ", style="bold") + Text(f"({result.check})", style="dim")
+        self._line("", self._mark(finding.severity.value) + head, hang=2)
+        if len(alike) > 1:
+            more = f"and {len(alike) - 1} more of this kind: {subjects_line([one for _, one in alike[1:]])}"
+            self._line("  ", Text(more, style="dim"))
+        if not in_full:
+            return
+        if finding.evidence:
+            self._labelled("evidence", self._shortest(finding.evidence, finding.summary))
+        if finding.fix:
+            self._command("  ", self._fix(finding.fix))
+            return
+        if self._whole:
+            if finding.hint:
+                self._labelled("do", self._in_short(finding.hint))
+            for command in finding.commands:
+                self._command("  ", command)
+        elif finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
+            self._command("  ", _one_of(finding.commands))
+        elif finding.hint:
+            self._labelled("do", self._in_short(finding.hint))
+
+    def _without_result(self, report: Report, *, told: bool) -> int:
+        """The checks without a result that no finding reports, by their reason; how many reasons.
+
+        `told` says that the headline has the first of them.
+        """
+        reasons: dict[str, list[str]] = {}
+        for result in report.results:
+            if result.leaves_undetermined and (told or not result.reported_by):
+                reasons.setdefault(result.reason or "", []).append(result.check)
+        for number, (reason, checks) in enumerate(reasons.items()):
+            if told and number == 0 and len(checks) == 1:
+                continue
+            more = f" and {len(checks) - _NAMED} more" if len(checks) > _NAMED else ""
+            head = Text(f" could not determine: {reason} ", style=STYLES["crashed"])
+            names = Text(f"({', '.join(checks[:_NAMED])}{more})", style="dim")
+            self._line("", self._mark("undetermined") + head + names, hang=2)
+        return len(reasons)
+
+    def _labelled(self, label: str, text: str) -> None:
+        self._line(Text(f"  {label.ljust(_LABEL)}", style="cyan"), text)
+
+    def _rows(self, text: str) -> int:
+        return len(Text(text).wrap(self._console, max(self._look.width - 2 - _LABEL, 12)))
+
+    def _shortest(self, evidence: Sequence[Evidence], summary: str) -> str:
+        """The first piece of evidence that takes few rows, if need be without what was expected or the summary says."""
+        lines = [evidence_line(one) for one in evidence]
+        lines += [evidence_line(one.model_copy(update={"expected": None})) for one in evidence if one.actual]
+        lines += [one.source for one in evidence if one.actual and one.actual in summary]
+        return min(lines, key=lambda one: max(MOST_ROWS, self._rows(one)))
+
+    def _in_short(self, text: str) -> str:
+        """The text, or as many of its first sentences as take few rows."""
+        first, *others = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text)
+        for one in others:
+            if self._rows(f"{first} {one}") > MOST_ROWS:
+                break
+            first += f" {one}"
+        return first
+
+    # Groups
+
+    def _groups(self, results: Sequence[Result]) -> None:
+        """One row per group; groups without a result share one where the reason is the same or none matters."""
+        rows: list[tuple[str, str, str]] = []
+        skipped: dict[str, list[tuple[str, int, str]]] = {}
+        for group, these in groupby(results, key=lambda result: result.check.partition(".")[0]):
+            members = list(these)
+            if any(result.status is not Status.SKIPPED for result in members):
+                rows.append((group, *_counts(members)))
+                continue
+            reasons = {why_quiet(result) for result in members}
+            behind = {result.blocked_by for result in members}
+            key = f"see {behind.pop()}" if len(behind) == 1 and None not in behind else ""
+            why = reasons.pop() if len(reasons) == 1 else "do not apply here"
+            skipped.setdefault(key, []).append((group, len(members), why))
+        for alike in skipped.values():
+            why = alike[0][2] if len({why for _, _, why in alike}) == 1 else "do not apply here"
+            rows.append(
+                (
+                    ", ".join(group for group, _, _ in alike),
+                    "skipped",
+                    f"{sum(count for _, count, _ in alike)} skipped: {why}",
+                )
+            )
+        width = max((len(group) for group, _, _ in rows if "," not in group), default=0)
+        for group, kind, said in rows:
+            lead = self._mark(kind) + Text(f" {group.ljust(width)}  ")
+            if len(lead) + len(said) <= self._look.width or self._look.width >= NARROW:
+                self._line(lead, Text(said, style="dim"), hang=min(len(lead), width + 4))
+            else:
+                self._line("", lead, hang=2)
+                self._line("  ", Text(said, style="dim"))
+
+    # The end
+
+    def _closing(self, report: Report) -> None:
+        text = f"{self._counted(report)} in {report.duration_s:.1f} s."
+        if left := unchecked(report):
+            text += f" Not checked: {left}."
+        first = cause.primary(report)
+        if first is None:
+            self._line("", f"{text} -v lists all checks. Nothing to fix.")
+            return
+        _, command = self._next_step(report)
+        self._line("", f"{text} -v lists all checks{'' if self._whole else ' and commands'}. Next:")
+        self._command("  ", command or f"npudoctor explain {first[0].blocked_by or first[0].check}")
+
+
+def _one_of(commands: Sequence[str]) -> str:
+    """The first command, with a comment that says how many there are."""
+    if len(commands) == 1:
+        return commands[0]
+    return f"{commands[0]}{';' if '  # ' in commands[0] else '  #'} 1 of {len(commands)}"
+
+
+def _problems(report: Report) -> list[list[tuple[Result, Finding]]]:
+    """The findings to act on, those of one kind together; the most severe first."""
+    least = cause.action_threshold(report)
+    found = [(result, one) for result in report.results for one in cause.actionable(result, least)]
+    found.sort(key=lambda pair: -pair[1].severity.rank)
+    kinds: dict[tuple[str, str, Severity], list[tuple[Result, Finding]]] = {}
+    for number, pair in enumerate(found):
+        result, finding = pair
+        kinds.setdefault((result.check, finding.code or str(number), finding.severity), []).append(pair)
+    return list(kinds.values())
+
+
+def _counts(results: Sequence[Result]) -> tuple[str, str]:
+    """The mark of a group, and how its checks ended, the worst first."""
+    return _worst(results).value, ", ".join(_parts(results))
+
+
+def _worst(results: Sequence[Result]) -> Status:
+    ended = {result.status for result in results}
+    return next(status for status in _WORST if status in ended)
+
+
+def _parts(results: Sequence[Result]) -> Iterator[str]:
+    ended = [result.status for result in results]
+    for status in _WORST:
+        if number := ended.count(status):
+            plural = status in (Status.ERROR, Status.WARNING) and number != 1
+            yield f"{number} {status.value}{'s' * plural}"
+    notes = sum(1 for result in results for one in result.open_findings if one.severity is Severity.INFO)
+    if notes:
+        yield f"{notes} note{'s' * (notes != 1)}"
