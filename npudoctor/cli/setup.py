@@ -4,13 +4,16 @@
   npudoctor setup --yes                      for provisioning; idempotent
   npudoctor setup --yes --json               one document: changes and remaining findings
   npudoctor setup --allow python.install-pair    also a fix that needs confirmation
+  npudoctor setup --packages /repo --for bare --dry-run    plan driver, firmware, CANN and wheels from a folder
 
 Checks use the environment of a fresh login shell, because jobs will have that.
 
 --timeout limits each check of the node. A fix has no limit but those of the tools that it runs: an interrupted fix
 has to be undone first, which the next call does.
 
-exit codes: 0 healthy, 1 manual action required, 5 some applied, 6 rolled back, 7 refused.
+With --packages only the plan is printed (docs/setup.md); this release installs no driver, firmware or CANN.
+
+exit codes: 0 healthy (or a complete plan), 1 manual action required, 5 some applied, 6 rolled back, 7 refused.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import shlex
 from typing import Any
 
 from npudoctor import engine, plugins
-from npudoctor.cli import fixing, node
+from npudoctor.cli import fixing, node, setup_plan
 from npudoctor.cli.fix import safe
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.findings import Finding, Report, Severity
@@ -50,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=node.seconds, metavar="S", help="examine for S seconds at most each time (default: 300)"
     )
     fixing.add_state(parser)
+    setup_plan.configure(parser)
     node.add_arguments(parser)
 
 
@@ -146,6 +150,8 @@ class Setup:
 
 def run(args: argparse.Namespace) -> int:
     """Set the node up; the exit code tells what remains."""
+    if setup_plan.asked(args):
+        return setup_plan.run(args)
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if unknown := [id for id in args.allow if id not in catalog.fixes]:

@@ -16,7 +16,8 @@ class Component:
     `published` is the vendor's name with places for hdk, ops, version, arch. `seconds_seen` are the shortest and the
     longest installation of which a log is known, `disk_mb` the room in MB that the vendor asks for; None: not known.
     `reboot` is a clause, empty where none is needed. `first`, `upgrade` and `undo_first` are commands with places for
-    file, root (of CANN), prefix, arch, version. A component without `undo_first` has no way back of its own.
+    file, root (of CANN), prefix, arch, version; `undo_before_8_5` is that of CANN up to 8.3 where it differs. A
+    component without `undo_first` has no way back of its own.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Component:
     first: str | None = None
     upgrade: str | None = None
     undo_first: str | None = None
+    undo_before_8_5: str | None = None
     uncertain: tuple[str, ...] = ()
 
 

@@ -1,0 +1,90 @@
+"""`npudoctor setup --packages`: it plans, and changes nothing."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.packages import build
+
+from .conftest import Command
+
+DRIVER = "Ascend-hdk-910b-npu-driver_25.5.2_linux-aarch64.run"
+
+
+def test_the_plan_is_a_table_on_stdout(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert "firmware.install (firmware)  7.7.0.6.236 → 7.8.0.7.220" in ran.out
+    assert "NO WAY BACK: firmware, driver" in ran.out
+    assert hashlib.sha256((tmp_path / DRIVER).read_bytes()).hexdigest() in ran.out
+    assert ran.out.endswith("nothing was changed\n")
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_the_json_of_a_plan(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--json")
+    assert ran.json["schema"] == "npudoctor.setup-plan/1"
+    assert ran.json["complete"] is True
+    assert [step["id"] for step in ran.json["steps"]][:3] == ["firmware.install", "driver.install", "cann.install"]
+    assert "kernel-devel-" in " ".join(ran.json["system_packages"])
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",), ("--yes", "--json"), ("--allow", "python.install-pair", "--yes")])
+def test_without_dry_run_it_refuses_in_one_line(npudoctor: Command, tmp_path: Path, more: tuple[str, ...]) -> None:
+    build.a2_release(tmp_path)
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", *more)
+    assert (ran.code, ran.out) == (7, "")
+    assert ran.err == (
+        "npudoctor: refused: setup --packages plans only in this release; add --dry-run. Nothing was changed\n"
+    )
+
+
+def test_a_wrong_checksum_file_makes_the_plan_incomplete(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    words = ("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    digest = hashlib.sha256((tmp_path / DRIVER).read_bytes()).hexdigest()
+    (tmp_path / f"{DRIVER}.sha256").write_text(f"{digest}  {DRIVER}\n")
+    ran = npudoctor(*words)
+    assert ran.code == 0
+    assert "(as in its checksum file)" in ran.out
+    (tmp_path / f"{DRIVER}.sha256").write_text(f"{'0' * 64}  {DRIVER}\n")
+    ran = npudoctor(*words)
+    assert ran.code == 1
+    assert "NOT as in its checksum file" in ran.out
+
+
+def test_two_sets_are_a_choice_and_expect_makes_it(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    build.driver(tmp_path, DRIVER.replace("25.5.2", "25.5.0"), "25.5.0")
+    words = ("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    ran = npudoctor(*words)
+    assert ran.code == 1
+    assert "2 matching sets; choose one:" in ran.out
+    assert "--expect driver=25.5.0,firmware=7.8.0.7.220,cann=8.5.0" in ran.out
+    ran = npudoctor(*words, "--expect", "driver=25.5.0")
+    assert ran.code == 0
+    assert "25.2.0 → 25.5.0" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--only", "drivers"), "--only drivers: expected some of"),
+        (("--expect", "driver"), "--expect driver: expected PART=VERSION"),
+        (("--expect", "kernel=1"), "--expect kernel=1: expected PART=VERSION"),
+    ],
+)
+def test_wrong_options_are_one_line(npudoctor: Command, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--dry-run", *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_options_of_the_plan_require_a_folder(npudoctor: Command) -> None:
+    ran = npudoctor("setup", "--for", "bare", "--dry-run", "--simulate", "new-node")
+    assert (ran.code, ran.err) == (2, "npudoctor: --for requires --packages FOLDER\n")
