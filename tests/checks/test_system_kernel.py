@@ -126,7 +126,13 @@ def test_the_mode_of_huge_pages_is_read_or_refused(text: str) -> None:
         assert f"[{cpu_tuning.parse_huge_pages(text)}]" in text
 
 
-@given(st.lists(st.sampled_from(["127.0.1.1 node-1", "10.0.0.7 node-1.example node-1", "# 10.0.0.1 node-1", "", "x"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["127.0.1.1 node-1", "10.0.0.7 node-1.example node-1", "# 10.0.0.1 node-1", "", "x", "x node-1"]
+        )
+    )
+)
 def test_the_first_line_of_a_name_counts(lines: list[str]) -> None:
     found = hostname.parse("\n".join(lines), "node-1")
     wanted = next((number for number, line in enumerate(lines, 1) if line[:1].isdecimal()), None)

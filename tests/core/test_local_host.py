@@ -295,3 +295,38 @@ def test_an_interface_that_knows_no_ethtool_leaves_the_others_known(monkeypatch:
     assert found.keys() == usual.keys()
     assert (found["lo"]["up"], found["lo"]["addresses"]) == (True, usual["lo"]["addresses"])
     assert [row for name, row in found.items() if name != "lo"] == [row for name, row in usual.items() if name != "lo"]
+
+
+def test_an_interface_with_a_strange_name_or_mask_leaves_the_others_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+    from types import SimpleNamespace
+
+    import psutil
+
+    from npudoctor.host.live import measures
+
+    def address(text: str, mask: str | None, family: int = socket.AF_INET) -> SimpleNamespace:
+        return SimpleNamespace(family=family, address=text, netmask=mask)
+
+    rows = {
+        "od\udcffd": [address("10.0.0.7", "none"), address("00:11", None, socket.AF_PACKET)],
+        "eth7": [address("10.0.1.7", "255.255.255.0"), address("fe80::7%eth7", "ffff:ffff::", socket.AF_INET6)],
+    }
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: rows)
+    found = {row["name"]: row["addresses"] for row in measures._interfaces(LocalHost())}
+    assert found == {"od\udcffd": ["10.0.0.7"], "eth7": ["10.0.1.7/24", "fe80::7/32"]}
+
+
+def test_a_kernel_without_numa_leaves_the_cards_on_the_bus_known(tmp_path: Path) -> None:
+    from npudoctor.host.live import measures
+
+    for slot, vendor in (("0000:01:00.0", "0x19e5"), ("0000:02:00.0", "0x8086"), ("0000:c1:00.0", "0x19e5")):
+        folder = tmp_path / "sys/bus/pci/devices" / slot
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "device").write_text("0xd802\n")
+    (folder / "numa_node").write_text("3\n")
+    found = measures._pci(LocalHost(root=str(tmp_path)))
+    assert [(row["slot"], row["numa_node"], row["driver"]) for row in found] == [
+        ("0000:01:00.0", -1, None), ("0000:c1:00.0", 3, None),
+    ]  # fmt: skip

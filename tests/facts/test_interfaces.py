@@ -50,9 +50,10 @@ def test_loopback_and_interfaces_of_containers_are_told_apart() -> None:
     assert [one.name for one in found.interfaces if one.virtual] == ["docker0", "veth12", "cali9"]
 
 
-def test_an_address_that_is_none_is_not_understood() -> None:
-    with pytest.raises(ParseError, match="eth0"):
-        interfaces.parse([{"name": "eth0", "addresses": ["10.0.0/33"]}])
+def test_an_address_that_is_none_costs_no_other_address_and_no_other_interface() -> None:
+    found = interfaces.parse([{"name": "eth0", "addresses": ["10.0.0/33", "10.0.0.5/24", ""]}, *ROWS])
+    assert [one.name for one in found.interfaces] == ["eth0", *(row["name"] for row in ROWS)]
+    assert [str(one) for one in found.interfaces[0].addresses] == ["10.0.0.5/24"]
 
 
 def test_without_the_measurement_the_interfaces_are_unknown() -> None:

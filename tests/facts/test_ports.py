@@ -149,3 +149,9 @@ def test_any_text_is_a_table_of_sockets_or_a_parse_error(text: str) -> None:
     except ParseError:
         return
     assert len(found) <= len(text.splitlines())
+
+
+def test_a_socket_in_a_state_that_a_newer_kernel_has_costs_no_other_socket() -> None:
+    rows = "0: 0100007F:EA60 00000000:0000 0D rest\n1: 0100007F:EA61 00000000:0000 0A rest\n"
+    found = ports.parse_proc_net_tcp(rows)
+    assert [(one.port, one.status) for one in found] == [(60000, "0D"), (60001, "LISTEN")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.facts.network.interfaces import Address, parse_address
 from npudoctor.records import record
-from npudoctor.sdk import Host, ParseError, probe
+from npudoctor.sdk import Host, probe
 
 PATH = "/etc/hosts"
 
@@ -20,14 +20,15 @@ class OwnName:
 
 
 def parse(text: str, name: str) -> OwnName:
-    """Read /etc/hosts for one name, long or short; the first line counts, as in the resolver."""
+    """Read /etc/hosts for one name, long or short; the first line counts, as in the resolver, which passes over lines
+    that do not start with an address."""
     wanted = {name.lower(), name.lower().partition(".")[0]}
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.partition("#")[0].split()
         if len(fields) > 1 and wanted.intersection(field.lower() for field in fields[1:]):
             address = parse_address(fields[0])
             if address is None:
-                raise ParseError("line does not start with an address", line_number=number, line=line)
+                continue
             return OwnName(name=name, address=address, line_number=number)
     return OwnName(name=name)
 

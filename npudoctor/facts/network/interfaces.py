@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, ip_address, ip_interface
@@ -76,18 +77,21 @@ def parse_address(text: str) -> Address | None:
 
 
 def parse(rows: Iterable[Mapping[str, Any]]) -> Interfaces:
-    """Read the `interfaces` of a recording; a speed of 0 is one that the driver does not tell."""
+    """Read the `interfaces` of a recording; a speed of 0 is one that the driver does not tell.
+
+    An address that is none is left out: the other addresses and interfaces stay known.
+    """
     found = []
     for row in rows:
-        try:
-            addresses = tuple(ip_interface(str(text)) for text in row.get("addresses") or ())
-        except ValueError as problem:
-            raise ParseError(f"invalid address on interface {row.get('name')}: {problem}") from problem
+        addresses = []
+        for text in row.get("addresses") or ():
+            with contextlib.suppress(ValueError):
+                addresses.append(ip_interface(str(text)))
         found.append(
             Interface(
                 name=str(row.get("name")),
                 up=bool(row.get("up")),
-                addresses=addresses,
+                addresses=tuple(addresses),
                 speed_mbps=row.get("speed_mbps") or None,
                 mtu=row.get("mtu") or None,
             )

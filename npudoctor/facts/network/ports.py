@@ -164,10 +164,9 @@ def parse_proc_net_tcp(text: str) -> tuple[Socket, ...]:
             continue
         try:
             address, port = fields[1].split(":")
-            found.append(
-                Socket(protocol="tcp", address=_address(address), port=int(port, 16), status=_STATES[fields[3].upper()])
-            )
-        except (ValueError, KeyError) as problem:
+            status = _STATES.get(fields[3].upper(), fields[3])
+            found.append(Socket(protocol="tcp", address=_address(address), port=int(port, 16), status=status))
+        except ValueError as problem:
             raise ParseError("not a row of /proc/net/tcp", line_number=number, line=line) from problem
     return tuple(found)
 

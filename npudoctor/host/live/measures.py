@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -117,24 +118,29 @@ def _mounts(host: LocalHost) -> list[dict[str, Any]]:
 
 
 def _interfaces(_: LocalHost) -> list[dict[str, Any]]:
-    import ipaddress
-    import socket
-
     import psutil
 
     rows = []
     for name, addresses in psutil.net_if_addrs().items():
-        known = []
-        for one in addresses:
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                address = one.address.partition("%")[0]
-                mask = one.netmask or ""
-                bits = bin(int(ipaddress.ip_address(mask))).count("1") if mask else None
-                known.append(f"{address}/{bits}" if bits is not None else address)
+        known = [text for one in addresses if (text := _address_of(one)) is not None]
         up, mtu, speed = _state_of(name)
         up = bool(known) if up is None else up
         rows.append({"name": name, "up": up, "addresses": known, "speed_mbps": speed, "mtu": mtu})
     return rows
+
+
+def _address_of(one: Any) -> str | None:
+    """An IP address with the bits of its mask, as far as it has one; None for addresses of other kinds."""
+    import ipaddress
+    import socket
+
+    if one.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    address = str(one.address).partition("%")[0]
+    try:
+        return f"{address}/{bin(int(ipaddress.ip_address(one.netmask))).count('1')}" if one.netmask else address
+    except ValueError:
+        return address
 
 
 _GET_FLAGS, _GET_MTU = 0x8913, 0x8921
@@ -156,7 +162,7 @@ def _state_of(name: str) -> tuple[bool | None, int, int]:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for question in found:
             with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(asked.fileno(), question, struct.pack("16s24x", name.encode()[:15]))
+                answer = fcntl.ioctl(asked.fileno(), question, struct.pack("16s24x", os.fsencode(name)[:15]))
                 kind = "H" if question == _GET_FLAGS else "i"
                 found[question] = struct.unpack_from(kind, answer, 16)[0]
     speed = 0
@@ -207,18 +213,23 @@ def _pci(host: LocalHost) -> list[dict[str, Any]]:
         with contextlib.suppress(Unavailable):
             if host.read(f"{folder}/{slot}/vendor").strip() != HUAWEI:
                 continue
-            node = host.read(f"{folder}/{slot}/numa_node").strip()
-            driver = host.read_link(f"{folder}/{slot}/driver")
-            rows.append(
-                {
-                    "slot": slot,
-                    "vendor": HUAWEI,
-                    "device": host.read(f"{folder}/{slot}/device").strip(),
-                    "numa_node": int(node) if node.lstrip("-").isdigit() else -1,
-                    "driver": driver.rpartition("/")[2] if driver else None,
-                }
-            )
+            rows.append({"slot": slot, "vendor": HUAWEI, **_pci_device(host, f"{folder}/{slot}")})
     return rows
+
+
+def _pci_device(host: LocalHost, folder: str) -> dict[str, Any]:
+    """What is known of one device; a kernel without NUMA has no numa_node."""
+    node, driver = "", None
+    device = host.read(f"{folder}/device").strip()
+    with contextlib.suppress(Unavailable):
+        node = host.read(f"{folder}/numa_node").strip()
+    with contextlib.suppress(Unavailable):
+        driver = host.read_link(f"{folder}/driver")
+    return {
+        "device": device,
+        "numa_node": int(node) if re.fullmatch(r"-?[0-9]{1,9}", node) else -1,
+        "driver": driver.rpartition("/")[2] if driver else None,
+    }
 
 
 def _container(host: LocalHost) -> dict[str, str] | None:
