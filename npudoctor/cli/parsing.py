@@ -31,6 +31,7 @@ COMMANDS = {
     "daemon": ("npudoctor.cli.daemon", "run continuously; read-only HTTP API and metrics"),
     "demo": ("npudoctor.cli.demo", "diagnose a simulated, newly installed node"),
     "service": ("npudoctor.cli.service", "install or remove the daemon as a systemd service"),
+    "self": ("npudoctor.cli.self_uninstall", "uninstall: remove services and state of npudoctor"),
     "sim": ("npudoctor.cli.sim", "list simulated nodes, or write them to a folder"),
     "schema": ("npudoctor.cli.schema", "print the JSON Schema of the report"),
     "completion": ("npudoctor.cli.completion", "print a completion script for your shell"),

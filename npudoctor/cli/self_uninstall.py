@@ -1,0 +1,154 @@
+"""Remove what npudoctor keeps on this node: its services, units, history and state.
+
+It shows all of it and asks first. What fixes changed on the node stays changed: undo it before, with `npudoctor undo`,
+because the journal that undo reads is removed too. The configuration of a site stays. The last line tells how to remove
+the program itself.
+
+examples:
+  npudoctor self uninstall --dry-run     show what would be removed
+  npudoctor self uninstall               show, confirm, remove
+  npudoctor self uninstall --yes         without confirmation
+
+exit codes: 0 removed, or nothing to remove, 6 a service could not be removed, 7 refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from npudoctor.cli import fixing, node, service
+from npudoctor.cli.output import say, write
+from npudoctor.control_characters import visible
+from npudoctor.fixer import journal, runner
+from npudoctor.host import MutableHost, Refused, Unavailable
+from npudoctor.records import record
+
+UNIT_FOLDER = "/etc/systemd/system"
+UNITS = ("npudoctor.service", "npudoctor-setup.service")
+CONFIGURATIONS = ("/etc/npudoctor", "~/.config/npudoctor")
+UNPACKED = ("/var/cache/npudoctor", "~/.cache/npudoctor")
+"""Where the archive in one file unpacks itself, for root and for a user."""
+
+
+@record(frozen=True, kw_only=True)
+class Kept:
+    """What npudoctor has on a node: `units` and `folders` to remove; `applied`, runs of fixes that stay in force."""
+
+    units: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    applied: tuple[str, ...] = ()
+    configurations: tuple[str, ...] = ()
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor self`."""
+    parser.add_argument("action", choices=("uninstall",), help="action")
+    parser.add_argument("--dry-run", action="store_true", help="show only, change nothing")
+    parser.add_argument("--yes", action="store_true", help="remove without confirmation")
+    node.add_config(parser)
+    parser.set_defaults(environment="process", expect_idle=None, plugin=[], form=None)
+    parser.set_defaults(**dict.fromkeys(("replay", "simulate", "root", "python", "role", "state")))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show, confirm, remove."""
+    config = node.load_config(args)
+    with node.opened(args, config) as host:
+        try:
+            changeable = fixing.changeable(host)
+            kept = found(changeable)
+        except Refused as why:
+            say(f"npudoctor: refused: {why.reason}")
+            return fixing.REFUSED
+        write(shown(kept))
+        if args.dry_run or not (kept.units or kept.folders):
+            write(_program())
+            return 0
+        if not args.yes and not (answer := fixing.confirm("Remove these now?")):
+            say("refused" if answer is False else "refused: not a terminal. To remove without confirmation: --yes")
+            return fixing.REFUSED
+        if kept.units and (code := _remove_services(args)):
+            return code
+        try:
+            for folder in kept.folders:
+                remove_folder(changeable, folder)
+        except (Refused, Unavailable, OSError) as why:
+            say(f"npudoctor: {folder} was not removed: {getattr(why, 'reason', why)}")
+            return fixing.REFUSED
+    write(f"removed {len(kept.units) + len(kept.folders)} items\n" + _program())
+    return 0
+
+
+def found(host: MutableHost) -> Kept:
+    """What this user's npudoctor has on the node; for root the services too."""
+    root = host.user.uid == 0
+    home = journal.home_of(host)
+    folders = [journal.state_folder(host), UNPACKED[0] if root else UNPACKED[1].replace("~", home)]
+    if root:
+        folders.insert(1, f"{home}/.local/state/npudoctor")
+    units = [f"{UNIT_FOLDER}/{name}" for name in UNITS] if root else []
+    settings = [path.replace("~", home) for path in CONFIGURATIONS]
+    runs = runner.history(host)
+    return Kept(
+        units=tuple(path for path in units if host.link_stat(path) is not None),
+        folders=tuple(path for path in dict.fromkeys(folders) if _is_folder(host, path)),
+        applied=tuple(f"{run['id']}  {run['title']}" for run in runs if _in_force(run)),
+        configurations=tuple(path for path in settings if _is_folder(host, path)),
+    )
+
+
+def _in_force(run: Mapping[str, Any]) -> bool:
+    """Whether a run changed the node and was not undone; the services are listed as units."""
+    return run["status"] == "applied" and not str(run["fix"]).startswith("service.")
+
+
+def _is_folder(host: MutableHost, path: str) -> bool:
+    stat = host.link_stat(path)
+    return stat is not None and stat.kind == "dir"
+
+
+def shown(kept: Kept) -> str:
+    """What is removed, and what stays, as lines."""
+    lines = [f"  remove  {visible(path)} (service, stopped and disabled)" for path in kept.units]
+    lines += [f"  remove  {visible(path)}" for path in kept.folders]
+    lines = lines or ["  nothing to remove: no service, no state of this user"]
+    lines += [f"  keep    {visible(path)} (configuration)" for path in kept.configurations]
+    lines += [f"  keep    {visible(run)} (a change; undo it before: npudoctor undo)" for run in kept.applied]
+    return "\n".join(lines) + "\n"
+
+
+def _remove_services(args: argparse.Namespace) -> int:
+    args.action, args.yes = "remove", True
+    for name in ("command", "setup", "network", "fixes"):
+        setattr(args, name, None)
+    return service.run(args)
+
+
+def remove_folder(host: MutableHost, folder: str) -> None:
+    """Remove a folder with all that is in it; links in it are removed and not followed."""
+    for name in host.list_dir(folder):
+        path = f"{folder}/{name}"
+        if _is_folder(host, path):
+            remove_folder(host, path)
+        else:
+            host.remove(path)
+    host.remove_folder(folder)
+
+
+def _program() -> str:
+    """How to remove the program, by how it was installed."""
+    place = sys.prefix
+    if place == "/opt/npudoctor" and os.path.exists("/var/lib/dpkg/info/npudoctor.list"):
+        command = "apt-get remove npudoctor"
+    elif place == "/opt/npudoctor" and os.path.islink("/usr/bin/npudoctor"):
+        command = "rpm -e npudoctor"
+    elif os.path.exists(os.path.join(place, "sbom.cdx.json")):
+        command = f"rm -r {shlex.quote(place)}"
+    else:
+        command = f"{shlex.quote(sys.executable)} -m pip uninstall npudoctor"
+    return f"to remove the program:\n  $ {command}\n"
