@@ -23,6 +23,7 @@ COMMANDS = {
     "facts": ("npudoctor.cli.facts", "print collected facts, or why a fact is unknown"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
     "record": ("npudoctor.cli.record", "record this node for offline diagnosis"),
+    "validate": ("npudoctor.cli.validate", "compare npudoctor with this node's tools, for the project"),
     "knowledge": ("npudoctor.cli.knowledge", "print knowledge tables, or find matching releases"),
     "compare": ("npudoctor.cli.compare", "compare nodes and name the outliers"),
     "node": ("npudoctor.cli.node_digest", "describe this node in one line, for fleet"),

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             if args.redact
             else args.target or f"npudoctor-{host.about.hostname.replace('/', '_') or 'node'}.tar.gz"
         )
-        place = _place_for(target, force=args.force)
+        place = place_for(target, force=args.force)
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config), deadline_s=limit_s)
         events = engine.run(catalog, recorder, selection, facts=catalog.probes)
@@ -86,10 +86,10 @@ def run(args: argparse.Namespace) -> int:
     files = bundle_writer.files_of(kept)
     if args.redact:
         files, _ = redaction.redacted(files)
-    _write(files, place, force=args.force)
+    write_files(files, place, force=args.force)
     say(_account(kept, left_out, target, verbose=args.verbose), end="")
     if args.redact:
-        say(_to_read(files), end="")
+        say(to_review(files), end="")
     write(_replaying(args, target) + "\n")
     return 0
 
@@ -100,7 +100,7 @@ give_up = node.give_up
 # The target
 
 
-def _place_for(target: str, *, force: bool) -> str:
+def place_for(target: str, *, force: bool) -> str:
     """The path to write; raises UsageError, before the node is read, where it cannot be written."""
     place = os.path.abspath(target)
     try:
@@ -112,7 +112,7 @@ def _place_for(target: str, *, force: bool) -> str:
     if found is not None and stat.S_ISLNK(found.st_mode):
         if found.st_uid != os.geteuid():
             raise UsageError(f"{target} is a symbolic link of another user; give a path that does not exist")
-        return _place_for(os.path.realpath(place), force=force)
+        return place_for(os.path.realpath(place), force=force)
     if found is not None:
         _must_be_replaceable(target, found, force=force)
     folder = os.path.dirname(place)
@@ -141,7 +141,8 @@ def _is_archive(target: str) -> bool:
     return target.endswith(ARCHIVES)
 
 
-def _write(files: dict[str, bytes], place: str, *, force: bool) -> None:
+def write_files(files: dict[str, bytes], place: str, *, force: bool) -> None:
+    """Write a recording as an archive or a folder; raises UsageError where that is not possible."""
     written = (content for name, content in files.items() if name.endswith(".json") and not name.startswith("root/"))
     if (
         len(files) > MAX_ENTRIES
@@ -191,7 +192,7 @@ def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, ve
     return "\n".join(map(visible, lines)) + "\n"
 
 
-def _to_read(files: Mapping[str, bytes]) -> str:
+def to_review(files: Mapping[str, bytes]) -> str:
     """Files and outputs with free text, which no program can redact reliably."""
     found = redaction.left_to_read(files)
     lines = ["Host and user names, addresses and serial numbers are replaced by pseudonyms. Review before sending:"]
