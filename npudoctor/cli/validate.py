@@ -2,12 +2,12 @@
 
 It runs every check and fact of the standard profile, reads the output of each vendor tool with npudoctor's parsers,
 compares the sources of the chips, takes the time of each tool, and writes one redacted archive with a readable page in
-front (README.md). The archive is a recording too. Nothing on the node changes; only --smoke opens NPUs.
+front (README.txt). The archive is a recording too. Nothing on the node changes; only --smoke opens NPUs.
 
 examples:
   npudoctor validate                     into npudoctor-validation.tar.gz
   npudoctor validate --smoke a2.tar.gz   also a smoke run on the idle NPUs
-  tar -xOf npudoctor-validation.tar.gz node/README.md    the page
+  tar -xOf npudoctor-validation.tar.gz node/README.txt    the page
   npudoctor validate --simulate healthy-a3 try.tar.gz
 
 exit codes: 0 every row passed, was measured or not run, 1 a row differs.
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     for row in rows:
         write(visible(f"{_MARKS[row.status]} {row.id:<28} {row.actual}") + "\n")
     say(record.to_review(files), end="")
-    write(f"Read node/README.md in {visible(target)}, then send the archive to the project.\n")
+    write(f"Read node/README.txt in {visible(target)}, then send the archive to the project.\n")
     return 1 if any(row.status == validation_rows.DIFFERS for row in rows) else 0
 
 
@@ -105,7 +105,7 @@ def _redacted(
     }
     review = redaction.left_to_read(files)
     said = {
-        "README.md": validation_rows.page(done.report, rows, times, review).encode(),
+        "README.txt": validation_rows.page(done.report, rows, times, review).encode(),
         "validation.json": json.dumps(data).encode(),
     }
     redacted, _ = redaction.redacted({**files, **said})

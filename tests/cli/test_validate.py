@@ -37,8 +37,8 @@ def rows_of(archive: Path) -> dict[str, dict[str, Any]]:
 
 def test_the_page_is_the_first_file_and_has_every_row(archive: Path) -> None:
     with tarfile.open(archive) as tar:
-        assert tar.getnames()[0] == "node/README.md"
-    page = member(archive, "README.md").decode()
+        assert tar.getnames()[0] == "node/README.txt"
+    page = member(archive, "README.txt").decode()
     assert all(f"| {id} |" in page for id in rows_of(archive))
 
 
