@@ -72,9 +72,20 @@ class PluginRefused(Exception):
 
 def load(files: Sequence[str] = (), *, folder: str = FOLDER) -> Catalog:
     """The catalogue of this installation, of `folder`, and of `files` (a folder counts for the files in it)."""
+    return _load(_sources(files, folder))
+
+
+def load_kind(group: str, builtin: str, files: Sequence[str] = ()) -> Catalog:
+    """The catalogue of another kind of checks: of the package `builtin`, of a group of entry points, and of files."""
+    ours = _Source(builtin, builtin, functools.partial(_of_point, EntryPoint(builtin, builtin, group)), True)
+    others = [_of_plugin(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)]
+    return _load([ours, *others, *_given(files)])
+
+
+def _load(sources: Iterable[_Source]) -> Catalog:
     found: list[object] = []
     broken: list[Result] = []
-    for source in _sources(files, folder):
+    for source in sources:
         try:
             found += [item for module in source.load() for item in _items(module)]
         except PluginRefused as problem:
@@ -147,12 +158,17 @@ def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
     if not any(_is_ours(point) for point in points):  # importlib.metadata passes over a folder that cannot be opened
         raise BuiltinBroken(f"no entry point of npudoctor was found in the group {ENTRY_POINTS}")
-    for point in points:
-        ours = _is_ours(point)
-        load = functools.partial(_of_point if ours else _in_time(_of_point), point)
-        yield _Source(point.name, point.value, load, ours)
-    given = [*files, *([folder] if os.path.isdir(folder) else [])]
-    for path in dict.fromkeys(file for one in given for file in _python_files(one)):
+    yield from map(_of_plugin, points)
+    yield from _given([*files, *([folder] if os.path.isdir(folder) else [])])
+
+
+def _of_plugin(point: EntryPoint) -> _Source:
+    ours = _is_ours(point)
+    return _Source(point.name, point.value, functools.partial(_of_point if ours else _in_time(_of_point), point), ours)
+
+
+def _given(files: Sequence[str]) -> Iterator[_Source]:
+    for path in dict.fromkeys(file for one in files for file in _python_files(one)):
         name = os.path.basename(path).removesuffix(".py")
         yield _Source(name, path, functools.partial(_in_time(_of_file), path))
 

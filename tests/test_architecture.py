@@ -66,6 +66,7 @@ ONLY_IN = {
     "aiohttp": ("npudoctor/web/",),
     "starlette": ("npudoctor/daemon/",),
     "uvicorn": ("npudoctor/daemon/",),
+    "ClusterShell": ("npudoctor/fleet/engines/clustershell.py", "npudoctor/fleet/targets.py"),
     "torch": ("npudoctor/smoke/worker.py", "npudoctor/in_target/"),
     "torch_npu": ("npudoctor/smoke/worker.py", "npudoctor/in_target/"),
     "subprocess": (
@@ -75,6 +76,7 @@ ONLY_IN = {
             "npudoctor/smoke/",
             "npudoctor/in_target/",
         ),
+        "npudoctor/fleet/engines/processes.py",  # srun, and simulated nodes
         "npudoctor/daemon/child.py",  # npudoctor itself, in a process that can be killed
     ),
 }
@@ -186,6 +188,7 @@ def test_a_check_as_json_loads_neither_the_terminal_nor_the_daemon_nor_torch() -
     code = "from npudoctor.cli import main\nmain(['check', '--json', '--profile', 'quick', '--simulate', 'seed-910b1'])"
     loaded = loaded_by(code)
     assert "npudoctor.engine" in loaded
+    assert not any(name.startswith("npudoctor.fleet") for name in loaded)
     assert not loaded & {"textual", "rich", "starlette", "uvicorn", "torch", "torch_npu", "asyncio"}
 
 

@@ -76,7 +76,7 @@ def test_the_metadata_names_licence_and_authors(wheel: zipfile.ZipFile) -> None:
     assert told["Author"] == "npudoctor contributors"
     assert (told["License"], told["License-File"]) == ("Apache-2.0", "LICENSE")
     assert "Typing :: Typed" in told.get_all("Classifier", [])
-    assert set(told.get_all("Provides-Extra", [])) == {"daemon", "web", "npu", "test"}, "tools are groups"
+    assert set(told.get_all("Provides-Extra", [])) == {"daemon", "fleet", "web", "npu", "test"}, "tools are groups"
 
 
 def test_the_newest_section_of_the_changelog_is_this_version() -> None:

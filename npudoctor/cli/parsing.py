@@ -27,6 +27,7 @@ COMMANDS = {
     "knowledge": ("npudoctor.cli.knowledge", "print knowledge tables, or find matching releases"),
     "compare": ("npudoctor.cli.compare", "compare nodes and name the outliers"),
     "node": ("npudoctor.cli.node_digest", "describe this node in one line, for fleet"),
+    "fleet": ("npudoctor.cli.fleet", "check many nodes and say what is wrong across them"),
     "parse": ("npudoctor.cli.parse", "parse a tool's output and print it as JSON"),
     "healthcheck": ("npudoctor.cli.healthcheck", "one-line health status for containers, exit 0 or 1"),
     "daemon": ("npudoctor.cli.daemon", "run continuously; read-only HTTP API and metrics"),

@@ -48,6 +48,8 @@ class Node:
 
 
 FINDINGS = "findings"
+FIRMWARE = "firmware of the cards"
+"""The title of the firmware that runs; other rooms name it by this."""
 
 _INDIVIDUAL = re.compile(
     r"(?:^|_)(?:pids?|ppid|temp|power|free|available|used|usage|util|pct|seconds?|time|mtime|since|date|serial|sn|uuid"

@@ -180,7 +180,7 @@ def _identity(host: Host, said: _Facts) -> Identity:
         cgroup=cgroup.rpartition(":")[2] if cgroup else None,
         container=said["node.container"].runtime if said["node.container"] else None,
         source=host.about.source,
-        product=f"{len(chips.chips)} × {', '.join(names)}" if names else "no NPU",
+        product=", ".join(names) or "no NPU",
         visible={name: number for name, number in visible.items() if number is not None},
         addresses=tuple(
             str(own.ip)

@@ -7,7 +7,7 @@ from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --text: #1d242c; --muted: #5a656f; --line: #d5dad6; --paper: #fbfbf9; --box: #f1f2ef;
   --error: #c0272d; --warning: #8f5f00; --ok: #2f7d4f; }
 @media (prefers-color-scheme: dark) { :root { --text: #d8dee6; --muted: #8b98a8; --line: #2c3744; --paper: #11151b;
@@ -34,21 +34,22 @@ def render(report: Report) -> str:
     lines = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>npudoctor: {name}: {verdict}</title><style>{_STYLE}</style></head><body>",
+        f"<title>npudoctor: {name}: {verdict}</title><style>{STYLE}</style></head><body>",
         f'<h1>{name}: <span class="{verdict}">{verdict}</span></h1>',
         f'<p class="muted">{escape(" · ".join(fact for fact in facts if fact))}</p>',
     ]
     for result in report.results:
         for finding in result.findings:
             if finding.severity > Severity.INFO and not result.silenced:
-                lines += _finding(result, finding)
+                lines += finding_lines(result, finding)
     lines.append("<h2>Checks</h2><table><tr><th>check<th>status<th>remark</tr>")
-    lines += map(_row, report.results)
+    lines += map(row, report.results)
     lines.append(f'</table><p class="muted">{escape(about)}</p></body></html>')
     return "\n".join(lines) + "\n"
 
 
-def _finding(result: Result, finding: Finding) -> Iterator[str]:
+def finding_lines(result: Result, finding: Finding) -> Iterator[str]:
+    """One finding in full."""
     severity = finding.severity.value
     yield f'<h2><span class="{severity}">{severity}</span> {escape(finding.summary)}</h2>'
     yield f'<p class="muted"><code>{escape(result.check)}</code> on {escape(finding.where or finding.subject)}</p>'
@@ -69,7 +70,8 @@ def _text(text: str | None) -> str:
     return "" if text is None else text or "nothing"
 
 
-def _row(result: Result) -> str:
+def row(result: Result) -> str:
+    """One check as a row of a table."""
     said = "; ".join(finding.summary for finding in result.findings)
     remark = str(result.silenced or "") or result.reason or said or result.title
     status = result.status.value

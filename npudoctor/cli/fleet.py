@@ -1,0 +1,345 @@
+"""Check many nodes and say what is wrong across them. Nothing is changed on any node.
+
+examples:
+  npudoctor fleet check -w 'n[0001-0128]'          over your own ssh and ssh_config
+  npudoctor fleet check --slurm -p train           by srun, on the nodes of a partition
+  npudoctor fleet check --drop /shared/answers     answers that something else gathered
+  npudoctor fleet check --run RUN                  resume: only nodes without an answer are asked
+  npudoctor fleet merge RUN --format html          the same verdict again, without a node
+  npudoctor fleet lists RUN hostfile               nodes to use; see also slurm-drain, rank-table
+  npudoctor fleet script                           one command to run by hand where nothing else is allowed
+  npudoctor fleet sim 64 DIR --faults drift=3,dead=1   a simulated cluster, for merge
+
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 a node did not answer (see --allow-missing) or a
+check crashed, 4 internal error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from npudoctor.cli import node
+from npudoctor.cli.output import UsageError, say, write
+from npudoctor.cli.parsing import add_common
+from npudoctor.findings import Severity
+from npudoctor.records import replace
+from npudoctor.sdk import PROFILES
+from npudoctor.selection import Selection
+
+if TYPE_CHECKING:
+    from npudoctor.fleet.engines import Engine, Plan
+    from npudoctor.fleet.merge import Fleet
+    from npudoctor.fleet.store import Run
+    from npudoctor.fleet.verdict import FleetReport
+
+FORMATS = ("text", "json", "markdown", "html", "junit")
+ENGINES = ("auto", "clustershell", "slurm", "local")
+LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "rank-table")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|script|sim")
+    check = actions.add_parser("check", help="ask nodes and merge their answers", allow_abbrev=False)
+    _add_targets(check)
+    _add_asking(check)
+    merge = actions.add_parser("merge", help="merge a run again, or files with answers", allow_abbrev=False)
+    merge.add_argument("paths", nargs="+", metavar="RUN|FILE", help="a run folder, or files and folders with answers")
+    lists = actions.add_parser("lists", help="print a list for another program", allow_abbrev=False)
+    lists.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
+    lists.add_argument("list", choices=LISTS, metavar="LIST", help=f"which list: {', '.join(LISTS)}")
+    for action in (check, merge, lists):
+        _add_judging(action)
+    script = actions.add_parser("script", help="print one command to run on a node by hand", allow_abbrev=False)
+    _add_remote(script)
+    sim = actions.add_parser("sim", help="write the answers of a simulated cluster", allow_abbrev=False)
+    sim.add_argument("count", type=_count, metavar="N", help="number of nodes")
+    sim.add_argument("folder", metavar="DIR", help="a new or empty folder")
+    sim.add_argument("--faults", default="", metavar="NAME=N,...", help="faults to plant; an unknown one lists all")
+    sim.add_argument("--seed", type=int, default=0, metavar="N", help="another seed is another cluster (default: 0)")
+    for action in actions.choices.values():
+        add_common(action)
+    sim.add_argument("--simulate", default=None, metavar="SCENARIO", help="the node that all are copies of")
+
+
+def _add_targets(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("nodes")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("-w", dest="names", metavar="NAMES", help="names such as n[0001-0128],login1 or @group")
+    which.add_argument("--hostfile", metavar="FILE", help="one host a line, as mpirun has it")
+    which.add_argument("--inventory", metavar="FILE", help="an Ansible inventory, INI or YAML")
+    which.add_argument("--rank-table", metavar="FILE", help="the servers of a rank table")
+    which.add_argument("--slurm", action="store_true", help="the nodes that Slurm has (implies --engine slurm)")
+    group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
+    group.add_argument("--drop", metavar="DIR", help="read answers from a folder instead of asking")
+    group.add_argument("--simulate", metavar="SCENARIO", help="simulated nodes: a scenario, or a folder with NAME.toml")
+
+
+def _add_remote(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--timeout", type=node.seconds, default=120.0, metavar="S", help="seconds for each node")
+    parser.add_argument("--profile", choices=PROFILES, help="checks to run (default: standard, in service quick)")
+    parser.add_argument(
+        "--remote-command", default="npudoctor", metavar="PATH", help="npudoctor on the nodes (default: npudoctor)"
+    )
+    parser.add_argument("--sudo", action="store_true", help="run it by sudo -n; requires an absolute --remote-command")
+
+
+def _add_asking(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("asking")
+    group.add_argument("--engine", choices=ENGINES, default="auto", help="how nodes are asked (default: auto)")
+    group.add_argument("--fanout", type=_count, default=64, metavar="N", help="nodes asked at once (default: 64)")
+    group.add_argument("--run", dest="run_folder", metavar="DIR", help="run folder; one that exists is resumed")
+    group.add_argument("--ssh-config", metavar="FILE", help="use this ssh_config instead of your own")
+    _add_remote(group)
+
+
+def _add_judging(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("verdict")
+    group.add_argument("--golden", metavar="NODE|FILE", help="the node that the others must equal")
+    group.add_argument("--baseline", metavar="FILE", help="versions before and after an upgrade (TOML)")
+    group.add_argument("--allow-missing", type=int, default=0, metavar="N", help="nodes that may be without an answer")
+    group.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 at this severity or above")
+    group.add_argument("--skip", nargs="+", action="extend", default=[], metavar="ID", help="skip these checks")
+    node.add_plugin(group)
+    shape = parser.add_argument_group("output")
+    shape.add_argument("--format", choices=FORMATS, default="text", help="report format (default: text)")
+    shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    shape.add_argument("-v", "--verbose", action="store_true", help="list every finding and all nodes")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 100,000, found {text!r}")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action."""
+    from npudoctor.fleet import gather, targets
+    from npudoctor.host import Refused
+
+    actions = {"check": _check, "merge": _merge, "lists": _lists, "script": _script, "sim": _sim}
+    try:
+        return actions[args.action](args)
+    except (targets.BadTargets, gather.BadInput) as problem:
+        raise UsageError(str(problem)) from problem
+    except Refused as problem:
+        raise UsageError(problem.reason) from problem
+    except OSError as problem:
+        raise UsageError(f"{problem.filename or ''}: {problem.strerror or problem}".removeprefix(": ")) from problem
+
+
+def _check(args: argparse.Namespace) -> int:
+    from npudoctor.fleet import gather
+    from npudoctor.fleet.store import Run
+
+    if args.drop:
+        fleet = gather.of_files([args.drop], _named(args))
+        return _show(args, fleet, engine="drop")
+    folder = args.run_folder or _new_folder()
+    run = Run(folder)
+    names = _named(args) or run.expected()
+    if not names and args.slurm:
+        from npudoctor.fleet.engines import slurm
+
+        names = slurm.nodes(args.partition)
+    if not names:
+        raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table, --slurm, --drop or --run")
+    if (before := run.expected()) and before != names:
+        raise UsageError(f"--run {folder}: its nodes are others than the named ones; choose a new folder")
+    run.begin(names)
+    plan, (called, engine) = _plan(args, names), _engine(args)
+    say(f"npudoctor: {len(names)} nodes by {called}; run folder {folder}")
+    try:
+        gather.ask(run, plan, engine, progress=_progress)
+    except KeyboardInterrupt:
+        say(f"npudoctor: interrupted; resume: npudoctor fleet check --run {folder}")
+        raise
+    return _show(args, gather.of_run(run), run=run, engine=called)
+
+
+def _named(args: argparse.Namespace) -> list[str]:
+    from npudoctor.fleet import targets
+
+    if args.names:
+        return targets.expand(args.names)
+    for kind in ("hostfile", "inventory", "rank-table"):
+        if path := getattr(args, kind.replace("-", "_")):
+            return targets.of_file(kind, path)
+    return []
+
+
+def _new_folder() -> str:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "npudoctor", "fleet", time.strftime("%Y-%m-%dT%H-%M-%S") + f"-{os.getpid()}")
+
+
+def _plan(args: argparse.Namespace, names: list[str]) -> Plan:
+    from npudoctor.fleet.engines import Plan
+
+    if args.sudo and not args.remote_command.startswith("/"):
+        raise UsageError("--sudo requires an absolute path on the nodes: --remote-command /PATH/npudoctor")
+    return Plan(
+        names=tuple(names),
+        command=tuple(args.remote_command.split()),
+        words=("--profile", args.profile) if args.profile else (),
+        timeout_s=args.timeout,
+        fanout=getattr(args, "fanout", 1),
+        sudo=args.sudo,
+        partition=getattr(args, "partition", None),
+        scenario=getattr(args, "simulate", None),
+        ssh_config=getattr(args, "ssh_config", None),
+    )
+
+
+def _engine(args: argparse.Namespace) -> tuple[str, Engine]:
+    """The engine and its name; simulated nodes are processes of this machine."""
+    called = args.engine
+    if called == "auto":
+        in_slurm = args.slurm or "SLURM_JOB_ID" in os.environ
+        called = "local" if args.simulate else "slurm" if in_slurm else "clustershell"
+    if called == "local":
+        from npudoctor.fleet.engines import local
+
+        if not args.simulate:
+            raise UsageError("--engine local runs simulated nodes: add --simulate SCENARIO")
+        return called, local.ask
+    if called == "slurm":
+        from npudoctor.fleet.engines import slurm
+
+        return called, slurm.ask
+    try:
+        from npudoctor.fleet.engines import clustershell
+    except ImportError as problem:
+        raise UsageError("asking over ssh requires ClusterShell: pip install 'npudoctor[fleet]'") from problem
+    return called, clustershell.ask
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        sys.stderr.write(f"\r\x1b[K{done}/{total} nodes" if done < total else "\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _merge(args: argparse.Namespace) -> int:
+    fleet, run = _stored(args)
+    return _show(args, fleet, run=run)
+
+
+def _stored(args: argparse.Namespace) -> tuple[Fleet, Run | None]:
+    from npudoctor.fleet import gather
+    from npudoctor.fleet.store import Run
+
+    if missing := next((path for path in args.paths if not os.path.exists(path)), None):
+        raise UsageError(f"{missing} does not exist")
+    run = Run(args.paths[0]) if len(args.paths) == 1 else None
+    if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
+        return gather.of_run(run), run
+    fleet = gather.of_files(args.paths, run.expected() if run is not None else ())
+    if not fleet.names:
+        raise UsageError(f"{args.paths[0]}: no answers in it")
+    return fleet, None
+
+
+def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tuple[FleetReport, Fleet]:
+    from npudoctor.fleet import gather, verdict
+
+    fleet = replace(
+        fleet,
+        golden=gather.golden_of(fleet, args.golden) if args.golden else None,
+        baseline=gather.baseline_of(args.baseline) if args.baseline else {},
+        allow_missing=args.allow_missing,
+    )
+    selection = Selection(skip=tuple(args.skip), fail_on=Severity(args.fail_on) if args.fail_on else Severity.ERROR)
+    from npudoctor.selection import UnknownName
+
+    try:
+        return verdict.judged(fleet, selection, args.plugin, **about), fleet
+    except UnknownName as problem:
+        raise UsageError(str(problem)) from problem
+
+
+def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, engine: str | None = None) -> int:
+    report, _ = _judged(args, fleet, run=run.folder if run else None, engine=engine)
+    if run is not None:
+        from npudoctor.fleet import html
+
+        run.write("fleet.json", report.model_dump_json(by_alias=True, indent=1) + "\n")
+        run.write("report.html", html.render(report))
+    write(_rendered(report, args), colored=args.format == "text")
+    return report.exit_code
+
+
+def _rendered(report: FleetReport, args: argparse.Namespace) -> str:
+    if args.format == "html":
+        from npudoctor.fleet import html
+
+        return html.render(report)
+    if args.format == "json":
+        return report.model_dump_json(by_alias=True, indent=2) + "\n"
+    if args.format == "text":
+        from npudoctor.fleet import page
+        from npudoctor.report import text
+
+        return page.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose)
+    import importlib
+
+    return str(importlib.import_module(f"npudoctor.report.{args.format}").render(report.report))
+
+
+def _lists(args: argparse.Namespace) -> int:
+    from npudoctor.fleet import lists
+
+    fleet, run = _stored(args)
+    report, fleet = _judged(args, fleet, run=run.folder if run else None)
+    write(lists.render(args.list, report, fleet))
+    return 0
+
+
+def _script(args: argparse.Namespace) -> int:
+    plan = _plan(args, [])
+    say("Run this on each node, carry the line that it prints into a file, then: npudoctor fleet merge FILE...")
+    write(f"{plan.line}\n")
+    return 0
+
+
+def _sim(args: argparse.Namespace) -> int:
+    from npudoctor.fleet import line, sim
+    from npudoctor.fleet.outcomes import Outcome
+    from npudoctor.fleet.store import Run
+    from npudoctor.sim import ScenarioError
+
+    faults: dict[str, int] = {}
+    for part in filter(None, args.faults.split(",")):
+        name, _, number = part.partition("=")
+        if name not in sim.FAULTS:
+            raise UsageError(f"unknown fault {name!r}; known are {', '.join(sorted(sim.FAULTS))}")
+        faults[name] = _positive(number or "1", part)
+    if os.path.isdir(args.folder) and os.listdir(args.folder):
+        raise UsageError(f"{args.folder} must be a new or empty folder")
+    try:
+        names, digests, planted = sim.fleet(args.count, faults, seed=args.seed, scenario=args.simulate or sim.SCENARIO)
+    except ScenarioError as problem:
+        raise UsageError(str(problem)) from problem
+    run = Run(args.folder)
+    run.begin(names)
+    for place, name in enumerate(names):
+        if digest := digests.get(name):
+            run.keep(Outcome(node=name, kind="answered"), line.packed(digest))
+        else:
+            run.keep(sim.outcome(name, place), None)
+    for fault, where in planted.items():
+        say(f"{fault}: {', '.join(where)}")
+    write(f"npudoctor fleet merge {args.folder}\n")
+    return 0
+
+
+def _positive(number: str, part: str) -> int:
+    try:
+        return _count(number)
+    except argparse.ArgumentTypeError as problem:
+        raise UsageError(f"--faults {part}: {problem}") from problem

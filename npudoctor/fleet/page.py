@@ -1,0 +1,120 @@
+"""The verdict on a fleet as one page of text: the count, the cause across nodes, what is wrong, groups, next step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from npudoctor.findings import Finding, Result, Severity, Status, Verdict
+from npudoctor.fleet.targets import fold
+from npudoctor.fleet.verdict import FleetReport, NodeRow
+from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
+
+MOST_FINDINGS = 12
+"""So many kinds of findings are printed in full; the others are counted."""
+WIDEST_LIST = 60
+
+
+def found(report: FleetReport, least: Severity = Severity.WARNING) -> list[tuple[Result, Finding]]:
+    """The findings from this severity on, the most severe first, those across nodes before those of single nodes."""
+    rows = [(result, one) for result in report.report.results for one in result.open_findings if one.severity >= least]
+    return sorted(rows, key=lambda row: -row[1].severity.rank)
+
+
+def headline(report: FleetReport) -> str:
+    """One line: how many answered, how many have errors, how many differ."""
+    unhealthy = [row.name for row in report.nodes if row.verdict is Verdict.ERROR]
+    unlike = [row.name for row in report.nodes if row.unlike]
+    parts = [f"{report.answered:,} of {report.expected:,} nodes answered"]
+    if unhealthy:
+        parts.append(f"{_nodes(len(unhealthy))} with errors of {'its' if len(unhealthy) == 1 else 'their'} own")
+    if unlike:
+        parts.append(f"{_nodes(len(unlike))} unlike others")
+    if not unhealthy and not unlike:
+        parts.append("no differences found" if report.answered else "nothing to compare")
+    return ", ".join(parts)
+
+
+def _nodes(number: int) -> str:
+    return f"{number:,} node{'' if number == 1 else 's'}"
+
+
+def letter(row: NodeRow) -> str:
+    """One character for a node: . ok, w warnings, E errors, ~ unlike others, ? not answered, - not asked."""
+    if row.verdict is None:
+        return "-" if row.outcome == "scheduler" else "?"
+    if row.verdict is Verdict.ERROR:
+        return "E"
+    if row.unlike:
+        return "~"
+    return {Verdict.WARNING: "w", Verdict.UNDETERMINED: "u"}.get(row.verdict, ".")
+
+
+def render(report: FleetReport, *, look: Look | None = None, verbose: bool = False) -> str:
+    """The page."""
+    look = look or Look()
+    out = io.StringIO()
+    console = look.console(out)
+    glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
+
+    def line(lead: str, text: str, style: str = "") -> None:
+        for place, piece in enumerate(Text(text, style=style).wrap(console, max(look.width - len(lead), 20))):
+            piece.rstrip()
+            console.print(Text(lead if place == 0 else " " * len(lead)) + piece, soft_wrap=True)
+
+    line(f"{glyphs[report.verdict.value]} ", headline(report), "bold")
+    for cause in report.causes[:3]:
+        line("  cause     ", cause, "bold")
+    rows = found(report)
+    for result, one in rows if verbose else rows[:MOST_FINDINGS]:
+        console.print()
+        head = f"{glyphs[one.severity.value]} "
+        line(head, f"{one.summary}  ({result.check})", STYLES[one.severity.value])
+        line("  on        ", _list_of(one, verbose))
+        if one.hint:
+            line("  do        ", one.hint)
+        for each in one.evidence[: None if verbose else 3]:
+            line("  also      ", f"{each.source}: {each.actual}" + (f", not {each.expected}" if each.expected else ""))
+    if len(rows) > MOST_FINDINGS and not verbose:
+        line("", f"… and {len(rows) - MOST_FINDINGS} more (--verbose)")
+    for result in report.report.results:
+        if result.status is Status.CRASHED:
+            line(f"{glyphs['crashed']} ", f"could not determine {result.check}: {result.reason}", STYLES["crashed"])
+    for text in _groups(report):
+        line("  ", text)
+    for result, one in [row for row in found(report, Severity.INFO) if row[1].severity is Severity.INFO]:
+        if verbose or result.check != "fleet.other":
+            line(f"{glyphs['info']} ", f"{one.summary}  ({result.check}; {_list_of(one, verbose)})", "dim")
+    console.print()
+    line("", _closing(report, rows))
+    return out.getvalue()
+
+
+def _list_of(finding: Finding, verbose: bool) -> str:
+    text = finding.subject
+    nodes = finding.params.get("nodes", ())
+    if verbose or len(text) <= WIDEST_LIST:
+        return text
+    head = text[:WIDEST_LIST]
+    return f"{head.rpartition(',')[0] or head},… ({len(nodes)} nodes)"
+
+
+def _groups(report: FleetReport) -> Iterator[str]:
+    if report.groups:
+        yield ""
+    for group in report.groups:
+        names = {"driver version": "driver", "package torch": "torch", "package torch-npu": "torch_npu"}
+        told = ", ".join(f"{names.get(title, title)} {value}" for title, value in group.software.items())
+        yield f"{_nodes(group.nodes)} {group.name}: {told}"
+
+
+def _closing(report: FleetReport, rows: Sequence[tuple[Result, Finding]]) -> str:
+    not_asked = fold(row.name for row in report.nodes if row.verdict is None and row.outcome != "scheduler")
+    text = f"Not answered: {not_asked if len(not_asked) < 200 else not_asked[:200] + '…'}. " if not_asked else ""
+    run = f" Merged again by: npudoctor fleet merge {report.run}" if report.run else ""
+    if not rows:
+        return f"{text}Nothing to fix.{run}"
+    result, first = rows[0]
+    return f"{text}Start with {result.check}: {first.hint or first.summary}{run}"

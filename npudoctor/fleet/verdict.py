@@ -1,0 +1,239 @@
+"""The verdict on a fleet: the checks across nodes, the nodes' own findings by kind, and what nodes in trouble share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pydantic import Field
+
+from npudoctor import __version__, engine, plugins
+from npudoctor.findings import Finding, Line, Model, Report, Result, Severity, Verdict, count, judge, status_of
+from npudoctor.fleet import targets
+from npudoctor.fleet.merge import Fleet, Member
+from npudoctor.fleet.outcomes import Outcome
+from npudoctor.host.recording.canned import FakeHost
+from npudoctor.plugins import Catalog
+from npudoctor.records import replace
+from npudoctor.sdk import Probe
+from npudoctor.selection import Selection
+
+CHECKS = "npudoctor.fleet.checks"
+PLUGINS = "npudoctor.fleet"
+"""The entry points of plug-ins with checks across nodes."""
+FEWEST_FOR_A_CAUSE = 3
+ALIKE = 0.9
+"""So much of the nodes in trouble, and of those that share something, must be the same nodes."""
+
+
+class NodeRow(Model):
+    """One expected node: what became of it, and its own verdict. `group` is what it is compared with."""
+
+    name: Line
+    outcome: Line
+    detail: Line | None = None
+    verdict: Verdict | None = None
+    exit_code: int | None = None
+    group: Line | None = None
+    profile: Line | None = None
+    in_service: bool | None = None
+    user: Line | None = None
+    environment: Line | None = None
+    findings: int = 0
+    unlike: bool = False
+
+
+class GroupRow(Model):
+    """Nodes of equal hardware, with what most of them have."""
+
+    name: Line
+    nodes: int
+    names: Line
+    software: dict[Line, Line] = Field(default_factory=dict)
+
+
+class FleetReport(Model):
+    """The whole of one run: `npudoctor.fleet/1`. `causes` are what nodes in trouble share, the most telling first."""
+
+    schema_: str = Field(default="npudoctor.fleet/1", alias="schema")
+    run: Line | None = None
+    engine: Line | None = None
+    expected: int
+    answered: int
+    verdict: Verdict
+    exit_code: int
+    causes: tuple[Line, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()
+    report: Report
+
+
+def catalog_of(fleet: Fleet, files: Sequence[str] = ()) -> Catalog:
+    """The checks across nodes, built-in, of entry points and of files, with the probe of this fleet."""
+    found = plugins.load_kind(PLUGINS, CHECKS, files)
+    probe = Probe(lambda: fleet, Fleet)
+    probe.function.__annotations__["return"] = Fleet
+    return replace(found, probes={**found.probes, Fleet: probe})
+
+
+def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **about: str | None) -> FleetReport:
+    """Run the checks across nodes, and fold the nodes' own findings into the same report."""
+    for event in engine.run(catalog_of(fleet, files), FakeHost(), selection, workers=1):
+        if isinstance(event, engine.Done):
+            across = event.report
+    results = (*across.results, *_own(fleet.members))
+    verdict, code = judge(results, fail_on=selection.fail_on)
+    if code == 0 and len(fleet.missing) > fleet.allow_missing:
+        verdict, code = Verdict.UNDETERMINED, 3
+    report = across.model_copy(
+        update={
+            "tool_version": __version__,
+            "host": across.host.model_copy(
+                update={"hostname": f"{len(fleet.members)} of {len(fleet.names)} nodes answered", "machine": None}
+            ),
+            "verdict": verdict,
+            "exit_code": code,
+            "environment": "each node",
+            "summary": count(results),
+            "results": results,
+        }
+    )
+    return FleetReport(
+        expected=len(fleet.names),
+        answered=len(fleet.members),
+        verdict=verdict,
+        exit_code=code,
+        causes=tuple(dict.fromkeys(causes(fleet, report))),
+        groups=tuple(_groups(fleet)),
+        nodes=tuple(_rows(fleet, across)),
+        report=report,
+        **about,
+    )
+
+
+def _own(members: Sequence[Member]) -> Iterator[Result]:
+    """The nodes' own findings: one result a check, one finding for all nodes where it says the same but for numbers."""
+    rows: dict[str, dict[tuple[str, str, Severity], list[tuple[str, Finding]]]] = {}
+    titles: dict[str, str] = {}
+    for member in members:
+        for check, title, finding in member.findings:
+            titles[check] = title
+            kind = (finding.code or "", re.sub(r"\d+", "N", finding.summary), finding.severity)
+            rows.setdefault(check, {}).setdefault(kind, []).append((member.name, finding))
+    for check in sorted(rows, key=lambda one: (-max(kind[2].rank for kind in rows[one]), one)):
+        found = []
+        for same in sorted(rows[check].values(), key=lambda one: -len(one)):
+            names = list(dict.fromkeys(name for name, _ in same))
+            first = same[0][1]
+            params = {**first.params, "nodes": names, "count": len(names)}
+            summary = first.summary if len(names) == 1 else f"{first.summary} (and alike on {len(names) - 1} more)"
+            if len({finding.summary for _, finding in same}) == 1:
+                summary = first.summary
+            where = f"{first.where}: " if first.where else ""
+            found.append(
+                first.model_copy(
+                    update={
+                        "summary": f"{where}{summary}",
+                        "subject": targets.fold(names),
+                        "subjects": (),
+                        "params": params,
+                    }
+                )
+            )
+        yield Result(check=check, title=titles[check], status=status_of(found), findings=tuple(found))
+
+
+def _rows(fleet: Fleet, across: Report) -> Iterator[NodeRow]:
+    by_name = {member.name: member for member in fleet.members}
+    unlike = {
+        name
+        for result in across.results
+        for finding in result.open_findings
+        if finding.severity > Severity.INFO and result.check != "fleet.answered"
+        for name in finding.params.get("nodes", ())
+        if not (finding.code or "").endswith("/tie")
+    }
+    for name in fleet.names:
+        member = by_name.get(name)
+        outcome = fleet.outcomes.get(name) or Outcome(node=name, kind="silent")
+        row = NodeRow(name=name, outcome=outcome.kind, detail=outcome.detail)
+        if member is not None:
+            row = row.model_copy(
+                update={
+                    "verdict": member.verdict,
+                    "exit_code": member.exit_code,
+                    "group": member.group,
+                    "profile": member.profile,
+                    "in_service": member.in_service,
+                    "user": member.identity.user,
+                    "environment": member.environment,
+                    "findings": len(member.findings),
+                    "unlike": name in unlike,
+                }
+            )
+        yield row
+
+
+_SHOWN = ("driver version", "CANN", "package torch", "package torch-npu", "operating system")
+
+
+def _groups(fleet: Fleet) -> Iterator[GroupRow]:
+    for name, members in fleet.groups.items():
+        software = {}
+        for title in _SHOWN:
+            said = [
+                ", ".join(value)
+                for member in members
+                for feature, value in member.node.features.items()
+                if feature.title == title
+            ]
+            if said:
+                usual = max(sorted(set(said)), key=said.count)
+                others = len(set(said)) - 1
+                software[title] = usual + (f" (and {others} other)" if others else "")
+        yield GroupRow(
+            name=name, nodes=len(members), names=targets.fold(one.name for one in members), software=software
+        )
+
+
+# Causes across nodes
+
+
+def causes(fleet: Fleet, report: Report) -> Iterator[str]:
+    """What the nodes of a finding share and the other nodes lack: a switch, a rack, an image."""
+    shared, everyone = _shared(fleet), {member.name for member in fleet.members}
+    for result in report.results:
+        for finding in result.open_findings:
+            nodes = set(finding.params.get("nodes", ()))
+            if finding.severity is Severity.INFO or len(nodes) < FEWEST_FOR_A_CAUSE or nodes >= everyone:
+                continue
+            if (finding.code or "").endswith("/tie"):
+                continue
+            for what, having in shared:
+                both = len(nodes & having)
+                if both >= ALIKE * max(len(nodes), len(having)) and not having >= everyone:
+                    titled = finding.params.get("title")
+                    if titled and str(titled) in what:
+                        continue
+                    yield f"{what} is shared by {both} of the {len(nodes)} nodes with: {finding.summary}"
+                    break
+
+
+def _shared(fleet: Fleet) -> list[tuple[str, set[str]]]:
+    """What some nodes share, the physical things first: (what, the nodes)."""
+    switches: dict[str, set[str]] = {}
+    prefixes: dict[str, set[str]] = {}
+    software: dict[str, set[str]] = {}
+    for name in fleet.names:
+        parts = re.findall(r"[A-Za-z]+\d+", name.partition(".")[0])
+        for end in range(1, len(parts)):
+            head = name[: name.index(parts[end - 1]) + len(parts[end - 1])]
+            prefixes.setdefault(f"The prefix {head}", set()).add(name)
+    for member in fleet.members:
+        for npu in member.identity.npus.values():
+            if npu.switch:
+                switches.setdefault(f"Switch {npu.switch}", set()).add(member.name)
+        for feature, value in member.node.features.items():
+            if feature.title in (*_SHOWN, "kernel", "BIOS version", "server model"):
+                software.setdefault(f"{feature.title} {', '.join(value)}", set()).add(member.name)
+    return [*switches.items(), *prefixes.items(), *software.items()]

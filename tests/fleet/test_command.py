@@ -1,0 +1,148 @@
+"""`npudoctor fleet` as a user types it: a cluster of simulated nodes from the question to the lists."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from npudoctor.cli import main
+from npudoctor.facts.network import rank_table
+from npudoctor.fleet.verdict import FleetReport
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["fleet", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    folder = str(tmp_path / "a cluster")
+    code, _, err = said(capsys, "sim", "40", folder, "--faults", "drift=2,dead=2,dup-ip=2,sick=1")
+    assert code == 0 and "drift: " in err
+    return folder
+
+
+def test_simulated_nodes_are_asked_as_processes_and_merged_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    words = ("check", "-w", "n[1-2]", "--simulate", "bare-host", "--run", run)
+    code, first, err = said(capsys, *words)
+    assert "2 of 2 nodes answered" in first and "by local" in err
+    assert said(capsys, "merge", run)[:2] == (code, first)
+    assert json.loads(Path(run, "fleet.json").read_text())["schema"] == "npudoctor.fleet/1"
+    assert said(capsys, "check", "--run", run, "--simulate", "bare-host")[1] == first
+    code, _, err = said(capsys, *words[:2], "n[1-3]", *words[3:])
+    assert code == 2 and "choose a new folder" in err
+
+
+def test_a_page_names_what_is_wrong_and_the_next_step(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page, _ = said(capsys, "merge", cluster)
+    assert code == 1
+    assert page.startswith("✖ 38 of 40 nodes answered")
+    for words in ("driver version: 24.1.0 on 2 nodes", "is used 2 times", "NPU 2 reports Alarm", "Not answered: "):
+        assert words in page
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+def test_json_junit_and_markdown_hold_the_same_findings(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = said(capsys, "merge", cluster, "--json")
+    report = FleetReport.model_validate_json(text)
+    assert (code, report.exit_code, report.answered, report.expected) == (1, 1, 38, 40)
+    failing = {result.check for result in report.report.results if result.status.value == "error"}
+    assert failing == {"fleet.versions", "fleet.card-addresses", "npu.health"}
+    suites = JUnitXml.fromstring(said(capsys, "merge", cluster, "--format", "junit")[1].encode())
+    assert {case.name for suite in suites for case in suite if case.result} >= failing
+    markdown = said(capsys, "merge", cluster, "--format", "markdown")[1]
+    assert all(check in markdown for check in failing)
+
+
+def test_the_html_page_loads_nothing_and_escapes_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    main(["node", "--simulate", "sick-cards", "--name", "<script>x</script>", "--to", str(folder)])
+    capsys.readouterr()
+    html = said(capsys, "check", "--drop", str(folder), "--format", "html")[1]
+    tags: list[tuple[str, dict[str, str | None]]] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: tags.append((tag, dict(attrs)))  # type: ignore[method-assign]
+    parser.feed(html)
+    assert {"h1", "details", "table"} <= {tag for tag, _ in tags}
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in tags}
+    assert not any(name in ("src", "href") for _, attrs in tags for name in attrs)
+
+
+def test_lists_are_read_by_others(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+    good = said(capsys, "lists", cluster, "nodelist")[1].split()
+    assert len(good) == 40 - 2 - 2 - 2 - 1
+    assert said(capsys, "lists", cluster, "hostfile")[1].splitlines() == [f"{name} slots=8" for name in good]
+    table = rank_table.parse(said(capsys, "lists", cluster, "rank-table")[1])
+    assert table.ranks == tuple(range(8 * len(good)))
+    exclude = said(capsys, "lists", cluster, "slurm-exclude")[1]
+    assert exclude.startswith("--exclude=") and not any(name in exclude.split("[") for name in good)
+    drain = said(capsys, "lists", cluster, "slurm-drain")[1]
+    assert all("State=DRAIN" in line and "npudoctor-fleet " in line for line in drain.splitlines())
+    assert "kubectl taint nodes" in said(capsys, "lists", cluster, "k8s-taints")[1]
+
+
+def test_a_golden_node_and_a_baseline_are_options(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    baseline = tmp_path / "baseline.toml"
+    baseline.write_text('driver = { from = "24.1.rc1", to = "24.1.0" }\n[groups."910B1"]\n"driver package" = 1\n')
+    assert said(capsys, "merge", cluster, "--baseline", str(baseline))[0] == 2
+    versions = '{ from = "24.1.rc1", to = "24.1.0" }'
+    baseline.write_text(f'driver = {versions}\n"driver package" = {versions}\n')
+    page = said(capsys, "merge", cluster, "--baseline", str(baseline))[1]
+    assert "Upgrade of 910B1 (aarch64): 2 of 38 nodes done" in page and "driver version: " not in page
+    assert said(capsys, "merge", cluster, "--golden", "nothing")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["check"], "no nodes named"),
+        (["check", "-w", "n[1-"], "missing"),
+        (["check", "-w", "n1", "--sudo"], "absolute path"),
+        (["check", "-w", "n1", "--engine", "local"], "--simulate"),
+        (["check", "--hostfile", "/none"], "/none"),
+        (["merge", "/none"], "does not exist"),
+        (["sim", "0", "/tmp/x"], "expected a number"),
+        (["sim", "4", "/tmp/x", "--faults", "frogs=1"], "known are"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, *words)
+    assert (code, out) == (2, "")
+    assert reason in err and err.count("\n") == 1
+
+
+def test_an_empty_folder_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "merge", str(tmp_path))
+    assert code == 2 and "no answers" in err
+
+
+def test_the_script_is_one_command_whose_line_is_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, command, _ = said(capsys, "script", "--timeout", "60")
+    assert code == 0 and command.count("\n") == 1
+    assert command.startswith("timeout -k 5 60 npudoctor node --line")
+    main(["node", "--line", "--simulate", "bare-host", "--name", "far"])
+    file = tmp_path / "carried.txt"
+    file.write_text(f"$ {command}\n{capsys.readouterr().out}\n$ exit\n")
+    assert "1 of 1 nodes answered" in said(capsys, "merge", str(file))[1]
+
+
+def test_ssh_without_clustershell_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['ClusterShell'] = None\n"
+        "from npudoctor.cli import main\n"
+        f"sys.exit(main(['fleet', 'check', '-w', 'n1', '--engine', 'clustershell', '--run', {str(tmp_path / 'r')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "npudoctor[fleet]" in done.stderr) == (2, True)
