@@ -148,6 +148,8 @@ def _unreserved(
     united = kernel.reserved | ports.possible
     commands: tuple[str, ...] = _reserve(united, files if container is None else None)
     hint = None
+    if container is None and certain and ports.possible != ports.certain:
+        hint = messages.RESERVE_FOR_LATER_CANN.text(ports=ports.possible, certain=ports.certain)
     if container is not None and own_network:
         change = start_again(
             container,

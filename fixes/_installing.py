@@ -40,6 +40,7 @@ def steps(host: Host, python: PythonEnvironment, wanted: Sequence[str], offline:
     front = [uv, "pip", "install", "--python", python.executable] if uv else _pip(python, "install")
     installer = (*front, "--no-deps", *source, *pins)
     _room(host, python, [name for name, old, _ in changes if old])
+    yield Note(messages.RESOLVED_FIRST.text())
     yield KeepPackages(python=python.executable, installer=installer, changes=changes, archive="")
 
 

@@ -58,6 +58,7 @@ REMOVE_LINE = Sentence("to remove that line:\n{text}")
 # hccl.reserve-ports
 
 LAST_AT_BOOT = Sentence("{path} is applied last at boot, so its line is changed too.")
+FOR_LATER_CANN = Sentence("{certain} for this CANN release; {more} for later ones, which use more ports.")
 PORTS_UNKNOWN = Sentence("HCCL's ports are not known; set them with --set ports=60000-60031")
 KERNEL_CHOOSES = Sentence("the kernel chooses HCCL's ports: {source}")
 BAD_PORTS = Sentence("{where}: {problem}")
@@ -86,6 +87,9 @@ NO_PAIR_KNOWN = Sentence("no known torch and torch_npu pair for this CANN")
 NO_CPU_BUILD = Sentence(
     "CPU build of torch {version} not found: on x86-64 it is on PyTorch's own CPU index. Add that index, or a mirror "
     "of it, to pip's configuration ({problem})"
+)
+RESOLVED_FIRST = Sentence(
+    "All dependencies are resolved already and listed below; --no-deps makes the installer change nothing else."
 )
 NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
 NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")

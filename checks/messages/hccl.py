@@ -100,6 +100,9 @@ UNRESERVED_FOR_LATER_CANN = Sentence(
     "The kernel may hand out these ports to outgoing connections; the next job then cannot bind them (EJ0003, EI0019). "
     "The documents of this CANN release name 16 ports; those of later releases name 32."
 )
+RESERVE_FOR_LATER_CANN = Sentence(
+    "Reserve {ports}, now and for the next boot: this CANN release uses {certain}, later releases use all of them."
+)
 RESERVE_AT_START = Sentence(
     "This container has its own network: reserve them when it starts (in a pod: securityContext.sysctls)."
 )

@@ -158,6 +158,8 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     name = f"{ended.fix}: " if ended.fix else ""
     what = {Outcome.ROLLED_BACK: "rolled back: ", Outcome.REFUSED: "refused: "}.get(ended.outcome, "")
     say(f"{marks.get(ended.outcome, '✖')} {name}{what}{ended.reason}")
+    if ended.verification.text:
+        say(f"  {ended.verification.text}")
     if ended.instead is not None:
         say(f"  $ {command_for(ended.instead, words)}")
     if ended.outcome is Outcome.APPLIED and "--simulate" in words:

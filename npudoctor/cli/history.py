@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from npudoctor import plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import say, write, write_json
 from npudoctor.control_characters import all_visible, visible_lines
-from npudoctor.fixer import runner
+from npudoctor.fixer import progress, runner
 from npudoctor.host import Refused
 
 
@@ -23,7 +24,9 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     with node.opened(args, config) as host:
         try:
-            runs = runner.history(fixing.changeable(host), state=args.state)
+            node_host = fixing.changeable(host)
+            resolves = progress.resolving(plugins.load(args.plugin).fixes)
+            runs = progress.of_runs(runner.history(node_host, state=args.state), resolves, node_host)
         except Refused as why:
             say(f"npudoctor: refused: {why.reason}")
             return fixing.REFUSED
@@ -32,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for one in all_visible(runs):
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
-        if one["reason"]:
-            write(f"    {one['reason']}\n")
+        if said := progress.said(one) or one["reason"]:
+            write(f"    {said}\n")
     if not runs:
         write("no changes by npudoctor\n")
     return 0

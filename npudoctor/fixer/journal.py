@@ -35,7 +35,7 @@ _ENTRY = re.compile(r"\d{3}\.json")
 
 @record(frozen=True, kw_only=True)
 class RunRecord:
-    """What a journal says of a run: `params` as JSON, times in UTC."""
+    """What a journal says of a run: `params` as JSON, times in UTC, `aims` the findings as check and subject."""
 
     id: str
     fix: str
@@ -46,15 +46,22 @@ class RunRecord:
     effect: str
     preview: tuple[str, ...]
     reversible: bool = True
+    aims: tuple[tuple[str, str], ...] = ()
 
 
 @record(frozen=True, kw_only=True)
 class Status:
-    """How far a run is, since when, and why."""
+    """How far a run is, since when, and why; `turned` are the checks that failed before and passed after.
+
+    `rechecked` is the number of checks that were run again, `seconds` how long that took.
+    """
 
     status: str
     at: str
     reason: str = ""
+    turned: tuple[str, ...] = ()
+    rechecked: int = 0
+    seconds: float = 0.0
 
 
 @record(frozen=True)
@@ -141,9 +148,10 @@ class Journal:
         back = None if inverse is None else serialise.write_step(inverse)
         self._write(run, f"{number:03}.json", {"step": serialise.write_step(step), "inverse": back})
 
-    def mark(self, run: str, status: str, reason: str = "") -> None:
-        """Say how far a run is."""
-        self._write(run, "status.json", serialise.written(Status(status=status, at=now(), reason=reason)))
+    def mark(self, run: str, status: str, reason: str = "", **verification: Any) -> None:
+        """Say how far a run is; `verification` are the fields of Status about the checks that were run again."""
+        said = Status(status=status, at=now(), reason=reason, **verification)
+        self._write(run, "status.json", serialise.written(said))
 
     def archive(self, run: str, name: str) -> str:
         """Where a run may keep files."""

@@ -55,6 +55,20 @@ VERIFIED_AT_LOGIN = Sentence("applied and verified in a fresh login shell; open 
 CHECK_CRASHED = Sentence("{check} crashed: {problem}")
 UNDO_FAILED = Sentence("{reason}; undoing it failed: {problem}")
 
+CHECKS_TURNED = Sentence("✖ → ✔ {checks}; {count} {count:check|checks} run again in {seconds:.1f} s")
+CHECKS_RAN = Sentence("{count} {count:check|checks} run again in {seconds:.1f} s; none was failing before")
+
+# how far a problem is
+
+OPEN = Sentence("open")
+PREVIEWED = Sentence("previewed; nothing changed yet")
+IN_FORCE_UNVERIFIED = Sentence("applied by {fix}; in force now, and no check verifies it")
+AFTER_LOGIN = Sentence("fixed by {fix}; in force after the next login")
+AFTER_REBOOT = Sentence("fixed by {fix}; in force after a reboot")
+IN_FORCE = Sentence("applied by {fix}; in force since the last boot")
+IN_FORCE_VERIFIED = Sentence("fixed by {fix}; in force now and verified")
+VERIFIED_FOR_LOGIN = Sentence("fixed by {fix}; verified for the next login: open a new shell to use it")
+
 # undoing
 
 NOTHING_TO_UNDO = Sentence("no applied fix left to undo")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -33,7 +33,7 @@ from npudoctor.host import MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
 from npudoctor.records import record, replace
 from npudoctor.sdk import Effect, Options
-from npudoctor.steps import Step, StepFailed
+from npudoctor.steps import Step, StepFailed, output_to
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import Run
 
@@ -90,10 +90,29 @@ class Undoing:
 
 
 @record(frozen=True, kw_only=True)
+class Verification:
+    """The checks that were run again: which failed before and passed after, how many, and how long they took."""
+
+    turned: tuple[str, ...] = ()
+    rechecked: int = 0
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What a person is told; empty where nothing was run again."""
+        if not self.rechecked:
+            return ""
+        if not self.turned:
+            return messages.CHECKS_RAN.text(count=self.rechecked, seconds=self.seconds)
+        return messages.CHECKS_TURNED.text(checks=self.turned, count=self.rechecked, seconds=self.seconds)
+
+
+@record(frozen=True, kw_only=True)
 class Ended:
     """The last event. `reason` is a full clause, `remaining` what is not resolved, `reversible` whether `undo` works.
 
     `instead` is what would work: `sudo` where root could do it, a flag that is missing, or a whole command.
+    `verification` names the checks that were run again after an applied fix.
     """
 
     outcome: Outcome
@@ -103,6 +122,7 @@ class Ended:
     instead: str | None = None
     remaining: tuple[Finding, ...] = ()
     reversible: bool = True
+    verification: Verification = Verification()
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
@@ -117,8 +137,12 @@ def apply(
     *,
     irreversible: bool = False,
     state: str | None = None,
+    stream: Callable[[str], None] | None = None,
 ) -> Iterator[Event]:
-    """Apply a plan that a person has seen and confirmed; `irreversible` is their word for steps without a way back."""
+    """Apply a plan that a person has seen and confirmed; `irreversible` is their word for steps without a way back.
+
+    `stream` gets the output of the commands of its steps as it comes.
+    """
     fix = planned.fix
     if stands := standing_against(planned, irreversible=irreversible):
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=stands.reason, instead=stands.instead)
@@ -134,7 +158,7 @@ def apply(
             again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
             if again.digest != planned.digest:
                 raise Refused(messages.NODE_CHANGED.text())
-            yield from _Run(catalog, host, planned, options, journal).events()
+            yield from _Run(catalog, host, planned, options, journal, stream).events()
     except (Refused, OSError) as why:
         reason = why.reason if isinstance(why, Refused) else messages.JOURNAL_NOT_WRITABLE.text(problem=why)
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason)
@@ -159,7 +183,13 @@ def locked(journal: Journal) -> contextlib.AbstractContextManager[None]:
 
 class _Run:
     def __init__(
-        self, catalog: Catalog, host: MutableHost, planned: FixPlan, options: Options, journal: Journal
+        self,
+        catalog: Catalog,
+        host: MutableHost,
+        planned: FixPlan,
+        options: Options,
+        journal: Journal,
+        stream: Callable[[str], None] | None,
     ) -> None:
         self.catalog = catalog
         self.host = host
@@ -167,6 +197,8 @@ class _Run:
         self.options = options
         self.journal = journal
         self.id = journal.unused(planned.fix.id)
+        self.verification = Verification()
+        self.stream = stream
 
     def events(self) -> Iterator[Event]:
         """Apply, prove, keep or undo."""
@@ -177,11 +209,12 @@ class _Run:
                 step = self._placed(one.step, number)
                 self.journal.note(self.id, number, step, step.inverse(self.host))
                 yield StepBegun(number + 1, one.preview)
-                step.apply(self.host)
+                with output_to(self.stream):
+                    step.apply(self.host)
                 yield StepDone(number + 1)
             remaining, told = yield from self._prove()
             if not remaining:
-                self.journal.mark(self.id, APPLIED, told)
+                self.journal.mark(self.id, APPLIED, told, **serialise.written(self.verification))
         except _FAILURES as problem:
             yield from self._roll_back(_reason(problem))
             return
@@ -194,7 +227,14 @@ class _Run:
             yield from self._roll_back(messages.STILL_THERE.text(problem=first), remaining)
             return
         back = any(one.inverse for one in self.plan.steps)
-        yield Ended(outcome=Outcome.APPLIED, fix=self.plan.fix.id, run=self.id, reason=told, reversible=back)
+        yield Ended(
+            outcome=Outcome.APPLIED,
+            fix=self.plan.fix.id,
+            run=self.id,
+            reason=told,
+            reversible=back,
+            verification=self.verification,
+        )
 
     def _placed(self, step: Step, number: int) -> Step:
         """What keeps files keeps them in the folder of the run."""
@@ -215,6 +255,7 @@ class _Run:
                 effect=fix.effect.value,
                 preview=tuple(one.preview for one in self.plan.steps),
                 reversible=not self.plan.irreversible,
+                aims=tuple((aim.check, aim.subject) for aim in self.plan.aims),
             )
         )
 
@@ -239,6 +280,11 @@ class _Run:
                 return (), messages.NO_LOGIN.text(problem=why.reason)
             told = messages.VERIFIED_AT_LOGIN.text()
         report, _ = plan.judged(self.catalog, host, checks, self.options)
+        self.verification = Verification(
+            turned=tuple(one.check for one in report.results if self._is_better(one)),
+            rechecked=len(report.results),
+            seconds=report.duration_s,
+        )
         aimed = {(aim.check, aim.subject) for aim in aims}
         left = [
             finding
@@ -247,6 +293,13 @@ class _Run:
         ]
         worse = [result for result in report.results if fix.effect is Effect.NOW and self._is_worse(result)]
         return (*left, *(finding for result in worse for finding in _as_findings(result))), told
+
+    def _is_better(self, result: Result) -> bool:
+        return result.status is Status.OK and self.plan.before.get(result.check) in (
+            Status.WARNING,
+            Status.ERROR,
+            Status.CRASHED,
+        )
 
     def _is_worse(self, result: Result) -> bool:
         before = self.plan.before.get(result.check)
@@ -311,6 +364,16 @@ def undo(
         yield Ended(outcome=Outcome.REFUSED, fix=fix, run=run, reason=why.reason, instead=why.instead)
     except _FAILURES as problem:
         yield Ended(outcome=Outcome.STUCK, fix=fix, run=run, reason=_reason(problem), instead="npudoctor fix --recover")
+
+
+def undo_preview(host: MutableHost, run: str, *, state: str | None = None) -> tuple[str, ...]:
+    """What undoing an applied run would change, in the order in which it is done; raises Refused where it cannot be."""
+    journal = Journal(host, state)
+    _applied(journal, run)
+    inverses = [entry.inverse for entry in reversed(journal.entries(run)) if entry.inverse is not None]
+    _must_be_undoable(journal, run, force=False)
+    fresh = host.fresh()
+    return tuple(one.preview(fresh) for one in inverses if not one.holds(fresh))
 
 
 def _applied(journal: Journal, run: str | None) -> str:

@@ -7,11 +7,16 @@ them into its journal, so their fields are plain values.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
 
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.records import record
 from npudoctor.steps import messages
+
+_output: ContextVar[Callable[[str], None] | None] = ContextVar("output", default=None)
 
 
 class StepFailed(Exception):
@@ -67,11 +72,21 @@ class Note:
     unproved: str = ""
 
 
+@contextlib.contextmanager
+def output_to(stream: Callable[[str], None] | None) -> Iterator[None]:
+    """Hand what the commands of a step print to `stream` as it comes."""
+    token = _output.set(stream)
+    try:
+        yield
+    finally:
+        _output.reset(token)
+
+
 def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
     """Run a command that changes the node; what it printed. Raises StepFailed unless it ends with 0 in time."""
     import shlex
 
-    done = host.run_streaming(argv, timeout=timeout_s)
+    done = host.run_streaming(argv, timeout=timeout_s, stream=_output.get())
     if done.timed_out:
         raise StepFailed(messages.TIMED_OUT.text(command=shlex.join(argv), seconds=timeout_s))
     if done.returncode != 0:
@@ -89,4 +104,4 @@ def access_to(host: Host, path: str) -> str:
         return ""
 
 
-__all__ = ["Note", "Obstacle", "Step", "StepFailed", "access_to", "streamed"]
+__all__ = ["Note", "Obstacle", "Step", "StepFailed", "access_to", "output_to", "streamed"]

@@ -20,7 +20,7 @@ from npudoctor.tui.keyboard import Keyboard
 from npudoctor.tui.model import settings
 from npudoctor.tui.model.diagnosis import Diagnosis
 from npudoctor.tui.model.node import NodeLine
-from npudoctor.tui.model.session import Node, Session
+from npudoctor.tui.model.session import Node, NoLogin, Session
 
 SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
 LABELS = {name: {"Cards": "NPUs"}.get(name, name) for name in SCREENS}
@@ -54,6 +54,7 @@ class DoctorApp(Keyboard):
             for number, name in enumerate(SCREENS, 1)
         ),
         Binding("r", "rerun", "Re-check"),
+        Binding("e", "next_login", "Next login"),
         Binding("w", "save", "Save"),
         Binding("t", "next_theme", "Theme", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -67,6 +68,7 @@ class DoctorApp(Keyboard):
         self.diagnosis = Diagnosis()
         self.node_line = NodeLine()
         self.planning = False
+        self.changed_node = False
         self.changed: Signal[None] = Signal(self, "diagnosis changed")
         for theme in themes.themes():
             self.register_theme(theme)
@@ -88,8 +90,20 @@ class DoctorApp(Keyboard):
         self.call_after_refresh(self.set_timer, 0.01, self.action_rerun)
 
     async def action_quit(self) -> None:
-        """Leave."""
-        self.leave(0)
+        """Leave; where a run is in progress, ask first."""
+        if not self.in_progress:
+            self.leave(0)
+            return
+        from npudoctor.tui.screens.leave import Leave
+
+        if not isinstance(self.screen, Leave):
+            self.push_screen(Leave(self.in_progress))
+
+    @property
+    def in_progress(self) -> str:
+        """What leaving would stop: a change, or a smoke run; empty where nothing is lost."""
+        screens = {screen for stack in self._screen_stacks.values() for screen in stack}
+        return next((said for screen in screens if (said := getattr(screen, "in_progress", ""))), "")
 
     # The run
 
@@ -99,17 +113,53 @@ class DoctorApp(Keyboard):
             self.diagnosis.running = True
             self.beside(self._run)
 
+    def action_next_login(self) -> None:
+        """Judge the environment of the next login, or that of this process again."""
+        if not self.diagnosis.running:
+            self.judge(at_login=not self.session.at_login)
+
+    def judge(self, *, at_login: bool) -> None:
+        """Run the checks in the environment of the next login, or in that of this process."""
+        if at_login != self.session.at_login:
+            self.diagnosis.forget_smoke()
+        self.session.at_login = at_login
+        self.action_rerun()
+
     def _run(self) -> None:
+        from functools import partial
+
+        try:
+            self._run_checks()
+        except NoLogin as why:
+            said = f"the environment of the next login is unknown: {visible(str(why))}"
+            self.tell(partial(self.notify, said, severity="warning", markup=False))
+            self._run_checks()
+
+    def _run_checks(self) -> None:
+        from functools import partial
+
         from npudoctor.tui.model import node, running
 
         self.tell(self.diagnosis.begin, running.checks(self.session))
+        changes, booted_at = self.session.changes()
+        with self.session.judging():  # raises NoLogin before a check runs
+            at_login = self.session.at_login
+        self.tell(partial(self.diagnosis.know, changes, booted_at, at_login=at_login))
         with self.session.looking() as host:
             about = host.about
-        line = NodeLine(hostname=visible(about.hostname), badge=visible(node.badge(about.source, about.recorded_at)))
+        badge = node.badge(about.source, about.recorded_at, at_login=at_login)
+        line = NodeLine(hostname=visible(about.hostname), badge=visible(badge))
         self.tell(self._show_node, line)
         for event in self.session.run():
             self.tell(self.diagnosis.take, event)
         self.tell(self._ended)
+
+    def after_change(self, resolves: Iterable[str], *, next_login: bool) -> None:
+        """Re-check a changed node, where the fix needs it in the environment of the next login."""
+        self.changed_node = True
+        self.diagnosis.forget_smoke()
+        self.diagnosis.previewed.difference_update(resolves)
+        self.judge(at_login=self.session.at_login or next_login)
 
     def _show_node(self, line: NodeLine) -> None:
         if not self.node_line.chain:

@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, OptionList
 
 from npudoctor import sim
 from npudoctor.facts.node.chips import NodeChip
+from npudoctor.sdk import Effect
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import cards, detail, fixing, node, smoking
 from npudoctor.tui.model.cards import ChipRow, Reading
@@ -27,6 +28,7 @@ from npudoctor.tui.widgets.check_list import CheckList
 from npudoctor.tui.widgets.grid_view import GridView
 from npudoctor.tui.widgets.page import Page
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
+from tests.tui.test_views import fixed
 
 SHORT = ("Overview", "NPUs", "Topo", "Environ", "Smoke", "History")
 
@@ -52,6 +54,9 @@ def test_a_newcomer_needs_at_most_six_keys_for_each_fix_until_nothing_is_left_to
                     await until(pilot, lambda: app.screen.query_one("#close", Button).has_focus)
             await settled(app, pilot)
             pressed[mended] = keys
+        assert app.diagnosis.headline().state is State.OK
+        await press(pilot, "e")
+        await settled(app, pilot)
         assert app.diagnosis.headline().state is State.WAITING
         await until(pilot, lambda: "open a" in text(app) and "new shell" in text(app))
 
@@ -61,14 +66,14 @@ def test_a_newcomer_needs_at_most_six_keys_for_each_fix_until_nothing_is_left_to
 
 def test_what_waits_for_a_login_is_no_failure() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        app.diagnosis.expect("cann.environment", "new-login")
+        app.diagnosis.know([fixed(app.diagnosis, "cann.environment", Effect.NEW_LOGIN)], None, at_login=False)
         app.changed.publish(None)
         await pilot.pause()
         row = app.diagnosis.row("cann.environment")
         assert row.state is State.WAITING and not row.state.broken
         await until(pilot, lambda: "FIXED" in text(app))
         assert app.diagnosis.headline().check == "python.pairing"
-        app.diagnosis.expect("cann.environment", "reboot")
+        app.diagnosis.know([fixed(app.diagnosis, "cann.environment", Effect.REBOOT)], None, at_login=False)
         blocks = detail.blocks(app.diagnosis, "cann.environment")
         assert any("after a reboot" in block.text for block in blocks)
 

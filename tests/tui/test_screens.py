@@ -15,9 +15,10 @@ from npudoctor.sdk import Finding, check
 from npudoctor.selection import Selection
 from npudoctor.tui import plain, themes
 from npudoctor.tui.app import SCREENS, DoctorApp
-from npudoctor.tui.model import fixing, smoking
+from npudoctor.tui.model import copying, fixing, smoking
 from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.model.session import CannotOpen, Node
+from npudoctor.tui.screens.copy import Copy
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.overview import Overview
 from npudoctor.tui.widgets.check_list import CheckList
@@ -121,12 +122,34 @@ def test_enter_on_a_skipped_check_goes_to_its_cause() -> None:
 
 def test_c_copies_the_commands_for_the_terminal_to_keep() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
+        app.screen.query_one(CheckList).choose("python.pairing")
         await press(pilot, "c")
-        await until(
-            pilot, lambda: app.clipboard.splitlines()[0] == "source /usr/local/Ascend/ascend-toolkit/set_env.sh"
-        )
+        await until(pilot, lambda: "torch==2.6.0" in app.clipboard and "\n" not in app.clipboard)
 
     play("new-node", acts)
+
+
+def test_of_several_commands_c_asks_which_and_capital_c_copies_the_text() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        app.screen.query_one(CheckList).choose("hccl.ports-reserved")
+        await press(pilot, "c")
+        await until(pilot, lambda: isinstance(app.screen, Copy) and "these 2 in this order" in text(app))
+        await press(pilot, "down", "enter")
+        await until(pilot, lambda: app.clipboard.startswith("echo '") and "\n" not in app.clipboard)
+        await press(pilot, "c", "down", "down", "enter")
+        await until(pilot, lambda: app.clipboard.startswith("sudo sysctl") and len(app.clipboard.splitlines()) == 2)
+        await press(pilot, "C")
+        await until(pilot, lambda: "EJ0003" in app.clipboard and "actual    nothing" in app.clipboard)
+
+    play("new-node", acts)
+
+
+def test_the_command_for_docker_can_be_copied_from_the_preview() -> None:
+    notes = (fixing.Line(fixing.Kind.NOTE, "with plain Docker:\ndocker run \\\n  --device /dev/davinci0"),)
+    job = fixing.Job(title="x", lines=notes, command=("npudoctor", "fix", "x.y"))
+    command, docker, whole = copying.of_job(job, notes)
+    assert (command.text, docker.text) == ("npudoctor fix x.y", "docker run \\\n  --device /dev/davinci0")
+    assert "with plain Docker" in whole.text and "3 lines" in whole.label
 
 
 def test_a_click_on_a_command_copies_it_alone() -> None:
@@ -203,7 +226,7 @@ def test_escape_leaves_the_node_as_it_is() -> None:
         await until(pilot, lambda: isinstance(app.screen, FixDialog))
         await press(pilot, "escape")
         await until(pilot, lambda: isinstance(app.screen, Overview))
-        assert fixing.history(app.session) == []
+        assert app.session.history() == []
 
     play("new-node", acts)
 

@@ -9,6 +9,8 @@ import pytest
 
 from npudoctor import engine
 from npudoctor.findings import Finding, Result, Severity, Status
+from npudoctor.fixer.progress import Change
+from npudoctor.sdk import Effect
 from npudoctor.tui.model import cards, clock, detail, fixing, node, running, saving, settings, topology
 from npudoctor.tui.model import environment as variables
 from npudoctor.tui.model.diagnosis import BROKEN, WAITING, Diagnosis, Shown, State
@@ -22,6 +24,12 @@ def looked_at(scenario: str, names: tuple[str, ...] = FEW) -> tuple[Session, Dia
     for event in session.run():
         diagnosis.take(event)
     return session, diagnosis
+
+
+def fixed(diagnosis: Diagnosis, check: str, effect: Effect) -> Change:
+    """An applied run for the present findings of a check."""
+    aims = frozenset((check, finding.subject) for finding in diagnosis.results[check].findings)
+    return Change(run="1", fix="env.profile", effect=effect, at="2026-11-21T12:00:00+00:00", aims=aims)
 
 
 def test_before_a_result_every_check_waits_for_its_turn() -> None:
@@ -72,9 +80,9 @@ def test_the_filter_takes_words_of_id_title_and_summary() -> None:
 
 def test_a_fix_in_force_after_a_new_login_is_no_failure_and_no_ok() -> None:
     _, diagnosis = looked_at("new-node")
-    diagnosis.expect("cann.environment", "new-login")
+    diagnosis.know([fixed(diagnosis, "cann.environment", Effect.NEW_LOGIN)], None, at_login=False)
     row = diagnosis.row("cann.environment")
-    assert (row.state, row.summary) == (State.WAITING, "fixed; effective after next login")
+    assert (row.state, row.summary) == (State.WAITING, "fixed by env.profile; in force after the next login")
     broken, waiting = diagnosis.sections(Shown())[:2]
     assert (broken.name, waiting.name) == (BROKEN, WAITING)
     assert [row.check for row in waiting.rows] == ["cann.environment"]
@@ -223,7 +231,7 @@ def test_a_recording_can_be_replayed(tmp_path: Path) -> None:
     for event in again.run():
         seen.take(event)
     assert seen.headline() == diagnosis.headline()
-    assert fixing.history(again) == []
+    assert again.history() == []
     assert fixing.propose(again, seen, ()).obstacle == fixing.RECORDED
 
 
@@ -233,29 +241,29 @@ def test_a_fix_is_proposed_in_full_and_changes_nothing_before_it_is_carried_out(
     assert job.ready and job.word is None
     assert job.command[-2:] == ("--simulate", "new-node")
     assert any(line.kind is fixing.Kind.PLUS and "60000-60031" in line.text for line in job.lines)
-    assert fixing.history(session) == []
+    assert session.history() == []
     told = list(fixing.carry_out(session, job))
     assert told[-1].kind is fixing.Kind.DONE
-    (run,) = fixing.history(session)
+    (run,) = session.history()
     assert run["status"] == "applied"
-    undone = list(fixing.carry_out(session, fixing.undoing(run)))
+    undone = list(fixing.carry_out(session, fixing.undoing(session, run)))
     assert undone[-1].text.startswith("undone")
-    assert fixing.undoing(fixing.history(session)[0]).obstacle == "already undone"
+    assert fixing.undoing(session, session.history()[0]).obstacle == "already undone"
 
 
 def test_what_a_crash_has_cut_off_is_undone_before_anything_else() -> None:
     session, diagnosis = looked_at("new-node")
     list(fixing.carry_out(session, fixing.propose(session, diagnosis, ("hccl.ports-reserved",))))
-    (run,) = fixing.history(session)
+    (run,) = session.history()
     with session.looking() as found:
         host: Any = found
         path = f"/var/lib/npudoctor/runs/{run['id']}/status.json"
         host.write_file(path, host.read(path).replace("applied", "applying", 1).encode())
     job = fixing.propose(session, diagnosis, ("python.pairing",))
     assert job.ready and job.recovers and "npudoctor fix --recover" in job.command_line
-    assert fixing.undoing(fixing.history(session)[0]) == job
+    assert fixing.undoing(session, session.history()[0]) == job
     assert list(fixing.carry_out(session, job))[-1].kind is fixing.Kind.DONE
-    assert fixing.history(session)[0]["status"] == "rolled-back"
+    assert session.history()[0]["status"] == "rolled-back"
     assert not fixing.propose(session, diagnosis, ("python.pairing",)).recovers
 
 

@@ -42,9 +42,9 @@ class Block:
 
 GAP = Block(Kind.GAP)
 _WAITING = {
-    "new-login": "The fix was applied and verified in a fresh login shell. Running processes, including this one, keep "
-    "their old environment variables: open a new shell, and start the job there.",
-    "reboot": "The fix was applied. It takes effect after a reboot and cannot be verified before.",
+    "after-login": "The fix was applied and verified in a fresh login shell. Running processes, including this one, "
+    "keep their old environment variables: open a new shell, and start the job there. Press e to judge the next login.",
+    "after-reboot": "The fix was applied. It takes effect after a reboot and cannot be verified before.",
 }
 
 
@@ -54,9 +54,10 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
     if row.state in (State.PENDING, State.RUNNING) or result is None:
         return [Block(Kind.TITLE, row.title, row.state), Block(Kind.ABOUT, f"{id} · {row.summary}")]
     found: list[Block] = []
-    if row.state is State.WAITING:
+    progress = diagnosis.progress_of(id)
+    if row.state is State.WAITING and progress is not None:
         found = [Block(Kind.TITLE, row.summary, row.state), Block(Kind.ABOUT, id), GAP]
-        found += [Block(Kind.TEXT, _WAITING[diagnosis.waiting[id]]), GAP, Block(Kind.HEADING, "Was")]
+        found += [Block(Kind.TEXT, _WAITING[progress.stage.value]), GAP, Block(Kind.HEADING, "Was")]
         return [*found, *(Block(Kind.TEXT, about(finding)) for finding in worth(result))]
     for finding in [*worth(result), *(one for one in result.findings if one.severity.value == "info")]:
         found += [*([GAP, GAP] if found and found[-1] is not GAP else []), *_finding(finding, id)]
@@ -64,6 +65,8 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
         found += [Block(Kind.TITLE, result.title, row.state), Block(Kind.ABOUT, _about(result))]
         unjudged = list(_unjudged(result))
         found += [GAP, *unjudged] if unjudged else []
+    if progress is not None and progress.stage.value != "open":
+        found.insert(2, Block(Kind.ABOUT, progress.text))
     why = diagnosis.check(id)
     if why is not None and why.why and not worth(result):
         found += [GAP, Block(Kind.HEADING, "Why it matters"), Block(Kind.TEXT, _flowing(why.why))]

@@ -12,7 +12,9 @@ from npudoctor.records import record
 if TYPE_CHECKING:
     from npudoctor.engine import Event
     from npudoctor.findings import Finding, Report, Result
+    from npudoctor.fixer.progress import Change, Progress
     from npudoctor.sdk import Check
+    from npudoctor.smoke.events import SmokeReport
 
 BROKEN = "Problems"
 """The heading of all checks to act on."""
@@ -37,6 +39,9 @@ class State(str, Enum):
         """Whether the check needs action."""
         return self in (State.WARNING, State.ERROR, State.CRASHED)
 
+
+_INCOMPLETE = 3
+"""The exit code of a smoke run that did not test every NPU that it should."""
 
 _URGENCY = {State.ERROR: 0, State.CRASHED: 1, State.WARNING: 2, State.WAITING: 3}
 
@@ -70,12 +75,17 @@ class Section:
 
 @record(frozen=True, kw_only=True)
 class Headline:
-    """The verdict in one line. `check` is the cause; `more` counts the other findings."""
+    """The verdict in one line. `check` is the cause; `more` counts the other findings; `next` is the next step.
+
+    `short` replaces the text where it has no room.
+    """
 
     state: State
     text: str
     check: str | None = None
     more: int = 0
+    next: str = ""
+    short: str = ""
 
 
 @record(frozen=True, kw_only=True)
@@ -103,7 +113,12 @@ class Diagnosis:
         self.results: dict[str, Result] = {}
         self.report: Report | None = None
         self.running = False
-        self.waiting: dict[str, str] = {}
+        self.changes: tuple[Change, ...] = ()
+        self.noted: tuple[Change, ...] = ()
+        self.booted_at: str | None = None
+        self.at_login = False
+        self.previewed: set[str] = set()
+        self.smoke: SmokeReport | None = None
         self._checks: dict[str, Check] = {}
         self._begun: set[str] = set()
         self._ended: set[str] = set()
@@ -124,15 +139,21 @@ class Diagnosis:
             result: Result = event.result  # type: ignore[union-attr]
             self.results[result.check] = result
             self._ended.add(result.check)
-            if result.status.value == "ok":
-                self.waiting.pop(result.check, None)
         elif name == "Done":
             self.report = event.report  # type: ignore[union-attr]
             self.running = False
 
-    def expect(self, check: str, when: str) -> None:
-        """Mark a check as fixed, effective after `when`: `new-login` or `reboot`."""
-        self.waiting[check] = when
+    def know(self, changes: Sequence[Change], booted_at: str | None, *, at_login: bool) -> None:
+        """Take the applied runs of the journal, and which environment is judged."""
+        self.changes, self.booted_at, self.at_login = tuple(changes), booted_at, at_login
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Keep changes whose journal this user cannot read: those that sudo made for this session."""
+        self.noted = (*self.noted, *changes)
+
+    def forget_smoke(self) -> None:
+        """Drop the smoke run of a node that has been changed since, or of another environment."""
+        self.smoke = None
 
     # Queries
 
@@ -158,9 +179,8 @@ class Diagnosis:
         if result is None:
             return Row(check=id, title=title, state=State.PENDING, summary="not run yet")
         state = State(result.status.value)
-        if state.broken and id in self.waiting:
-            when = "reboot" if self.waiting[id] == "reboot" else "next login"
-            return Row(check=id, title=title, state=State.WAITING, summary=f"fixed; effective after {when}")
+        if state.broken and (progress := self.progress_of(id)) is not None and progress.stage.waits:
+            return Row(check=id, title=title, state=State.WAITING, summary=progress.text)
         return Row(
             check=id,
             title=title,
@@ -169,6 +189,21 @@ class Diagnosis:
             blocked_by=result.blocked_by,
             noted=state is State.OK and bool(result.findings),
             fixable=any(finding.fix for finding in worth(result)),
+        )
+
+    def progress_of(self, id: str) -> Progress | None:
+        """How far the problem of a check is; None where it has none and nothing was changed for it."""
+        result = self.results.get(id)
+        if result is None:
+            return None
+        from npudoctor.fixer import progress  # late: the first frame does not need it
+
+        return progress.of_check(
+            result,
+            (*self.noted, *self.changes),
+            at_login=self.at_login,
+            booted_at=self.booted_at,
+            previewed=id in self.previewed,
         )
 
     def sections(self, shown: Shown) -> list[Section]:
@@ -203,9 +238,25 @@ class Diagnosis:
             reason = undetermined.reason if undetermined else "some checks have no result"
             check = undetermined.check if undetermined else None
             return Headline(state=State.CRASHED, text=f"could not determine: {reason}", check=check)
+        return self._all_clear(self.report)
+
+    def _all_clear(self, report: Report) -> Headline:
         from npudoctor.report.cause import all_clear  # late: the first frame does not need it
 
-        return Headline(state=State.OK, text=all_clear(self.report))
+        if self.smoke is None:
+            return Headline(state=State.OK, text=all_clear(report), next="5, then g: smoke run")
+        from npudoctor.report.smoke import headline
+
+        said = f"smoke {headline(self.smoke)}"
+        if self.smoke.exit_code != 0:
+            state = State.CRASHED if self.smoke.exit_code == _INCOMPLETE else State.ERROR
+            return Headline(state=state, text=f"no problems found, but {said}")
+        total, skipped = len(report.results), report.summary.get("skipped", 0)
+        return Headline(
+            state=State.OK,
+            text=f"Node ready: no problems ({total} checks, {skipped} not applicable), {said}",
+            short=f"Node ready: no problems, {said}",
+        )
 
     def counts(self) -> Mapping[State, int]:
         """The number of checks in each state."""

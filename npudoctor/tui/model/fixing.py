@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.control_characters import all_visible, visible, visible_lines
-from npudoctor.records import record
+from npudoctor.records import record, replace
 from npudoctor.tui.model import clock
 
 if TYPE_CHECKING:
     from npudoctor.fixer.plan import FixPlan
+    from npudoctor.fixer.progress import Change
     from npudoctor.host import MutableHost
     from npudoctor.tui.model.diagnosis import Diagnosis
     from npudoctor.tui.model.session import Session
@@ -65,7 +66,7 @@ class Job:
     plans: tuple[Any, ...] = ()
     undoes: str | None = None
     recovers: bool = False
-    mends: tuple[str, ...] = ()
+    resolves: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -91,22 +92,45 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
 
     catalog, options = session.node.catalog, session.node.selection.options
     offered = {
-        finding.fix.id: result.check
-        for result in diagnosis.results.values()
-        for finding in result.findings
-        if finding.fix and finding.fix.id in catalog.fixes and (not checks or result.check in checks)
+        finding.fix.id: check
+        for check in reversed(list(catalog.checks))  # the first check that offers a fix decides its place
+        if check in diagnosis.results and (not checks or check in checks)
+        for finding in diagnosis.results[check].findings
+        if finding.fix and finding.fix.id in catalog.fixes
     }
-    ids = [id for id in offered if checks or catalog.fixes[id].risk is Risk.SAFE]
+    ids = [
+        id
+        for id in sorted(offered, key=lambda one: list(catalog.checks).index(offered[one]))
+        if checks or catalog.fixes[id].risk is Risk.SAFE
+    ]
     plans: list[FixPlan] = []
-    if cut_off := [run for run in history(session) if run["status"] in CUT_OFF]:
+    try:
+        runs = session.history()
+    except Refused as why:
+        return Job(title=ids[0] if ids else "fix", obstacle=visible(why.reason))
+    if cut_off := [run for run in runs if run["status"] in CUT_OFF]:
         return recovering(cut_off)
-    with session.looking() as host:
+    with session.judging() as host:
         for id in ids:
             try:
                 plans.append(plan.make(catalog, host, plan.Request(id), options))
             except Refused as why:
                 return Job(title=id, obstacle=visible(why.reason))
-    return job_of(plans, recorded=session.source == "bundle", words=session.node.words)
+    made = job_of(plans, recorded=session.source == "bundle", words=session.node.words)
+    if checks:
+        return made
+    asking = [id for id in offered if id not in ids]
+    return replace(made, lines=_visible([*_together(ids, asking), *made.lines]))
+
+
+def _together(ids: Sequence[str], asking: Sequence[str]) -> Iterator[Line]:
+    """What several fixes at once do, and which of those offered they leave out."""
+    if ids:
+        yield Line(Kind.NOTE, f"Applied together, each can be undone alone: {', '.join(ids)}")
+    if asking:
+        yield Line(Kind.NOTE, f"Not applied, each needs its own confirmation (f on its problem): {', '.join(asking)}")
+    if ids:
+        yield Line(Kind.SAME)
 
 
 def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[str] = ()) -> Job:
@@ -127,7 +151,7 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
         sudo=sudo,
         word=next((one.fix.id for one in plans if one.irreversible), None),
         plans=tuple(needed),
-        mends=tuple(aim.check for one in plans for aim in one.aims),
+        resolves=tuple(aim.check for one in plans for aim in one.aims),
     )
 
 
@@ -144,9 +168,13 @@ def _preview(planned: FixPlan, *, first: bool) -> Iterator[Line]:
         yield Line(Kind.NOTE, note)
     if planned.empty:
         yield Line(Kind.DONE, "already applied; nothing to change")
+    yield from _steps_of([one.preview for one in planned.steps])
+
+
+def _steps_of(previews: Sequence[str]) -> Iterator[Line]:
     gap = True
-    for number, one in enumerate(planned.steps, 1):
-        head, said = f"Step {number} of {len(planned.steps)}", list(diff(one.preview))
+    for number, preview in enumerate(previews, 1):
+        head, said = f"Step {number} of {len(previews)}", list(diff(preview))
         short = len(said) == 1 and said[0].kind is Kind.SAME
         if gap or not short:
             yield Line(Kind.SAME)
@@ -171,20 +199,30 @@ def diff(text: str) -> Iterator[Line]:
             yield Line(Kind.SAME, line)
 
 
-def carry_out(session: Session, job: Job, *, irreversible: bool = False) -> Iterator[Line]:
-    """Apply the confirmed change, and report each step."""
+def carry_out(
+    session: Session, job: Job, *, irreversible: bool = False, stream: Callable[[str], None] | None = None
+) -> Iterator[Line]:
+    """Apply the confirmed change, and report each step; `stream` gets the output of its commands as it comes."""
     from npudoctor.fixer import runner
+    from npudoctor.fixer.journal import state_folder
 
     session.must_allow_changes()
     catalog, options = session.node.catalog, session.node.selection.options
-    with session.looking() as found:
+    with session.looking() as own, session.judging() as found:
         host = cast("MutableHost", found)  # recordings were refused before
+        state = state_folder(own)  # a login may name another folder
         if job.recovers:
-            yield from map(_line_of, runner.recover(host))
+            yield from map(_line_of, runner.recover(host, state=state))
         if job.undoes:
-            yield from map(_line_of, runner.undo(host, job.undoes))
+            yield from map(_line_of, runner.undo(host, job.undoes, state=state))
         for planned in job.plans:
-            yield from map(_line_of, runner.apply(catalog, host, planned, options, irreversible=irreversible))
+            events = runner.apply(
+                catalog, host, planned, options, irreversible=irreversible, state=state, stream=stream
+            )
+            for event in events:
+                if isinstance(event, runner.Ended) and event.verification.text:
+                    yield _visible([Line(Kind.PROOF, event.verification.text)])[0]
+                yield _line_of(event)
 
 
 def _visible(lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -224,34 +262,68 @@ def _short(preview: str) -> str:
 # Afterwards
 
 
-def history(session: Session) -> list[Mapping[str, Any]]:
-    """Every run of the journal, newest first; none on a recorded node."""
+def changes_of(job: Job) -> tuple[Change, ...]:
+    """What a job has changed, for a journal that this user cannot read."""
+    from npudoctor.fixer.journal import now
+    from npudoctor.fixer.progress import Change
+
+    return tuple(
+        Change(
+            run="sudo",
+            fix=planned.fix.id,
+            effect=planned.fix.effect,
+            at=now(),
+            aims=frozenset((aim.check, aim.subject) for aim in planned.aims),
+        )
+        for planned in job.plans
+    )
+
+
+def history(session: Session) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Every run, newest first, and why there are none where the journal cannot be read or trusted."""
+    from npudoctor.host import Refused
+
+    try:
+        return tuple(session.history()), ""
+    except Refused as why:
+        return (), visible(why.reason)
+
+
+def told_of(run: Mapping[str, Any]) -> list[str]:
+    """What is known of a run: its stage, or why it ended, and what was verified."""
+    from npudoctor.fixer import progress, runner
+
+    names = ("turned", "rechecked", "seconds")
+    verified = runner.Verification(**{name: run[name] for name in names if name in run})
+    said = progress.said(run) or str(run.get("reason") or "")
+    return [visible(text) for text in (said, verified.text) if text]
+
+
+def undoing(session: Session, run: Mapping[str, Any]) -> Job:
+    """The confirmation for undoing a run: what the undo changes, newest step first."""
     from npudoctor.fixer import runner
-
-    with session.looking() as host:
-        if session.source == "bundle":
-            return []
-        return list(reversed(runner.history(cast("MutableHost", host))))
-
-
-def undoing(run: Mapping[str, Any]) -> Job:
-    """The confirmation for undoing a run."""
     from npudoctor.fixer.journal import CUT_OFF
+    from npudoctor.host import Refused, Unavailable
+    from npudoctor.steps import StepFailed
 
     if run["status"] in CUT_OFF:
         return recovering([run])
-    lines = [Line(Kind.TITLE, str(run["title"])), Line(Kind.ABOUT, f"{run['id']} · by {run['by']}"), Line(Kind.SAME)]
-    lines.append(Line(Kind.NOTE, "All of its changes are undone:"))
-    for preview in run["preview"]:
-        lines += diff(preview)
-    stands = None if run["status"] == "applied" else f"already {run['status']}"
-    if stands is None and not run.get("reversible", True):
-        stands = "cannot be undone"
+    lines = [Line(Kind.TITLE, f"Undo: {run['title']}"), Line(Kind.ABOUT, f"{run['id']} · by {run['by']}")]
+    obstacle = None if run["status"] == "applied" else f"already {run['status']}"
+    if obstacle is None:
+        try:
+            with session.looking() as host:
+                previews = runner.undo_preview(cast("MutableHost", host), str(run["id"]))
+            lines += _steps_of(previews)
+        except Refused as why:
+            obstacle = why.reason
+        except (Unavailable, StepFailed, OSError) as why:
+            obstacle = str(why)
     return Job(
         title=f"Undo {run['fix']}",
         verb="Undo",
         lines=_visible(lines),
-        obstacle=stands,
+        obstacle=obstacle and visible_lines(obstacle),
         undoes=str(run["id"]),
         command=("npudoctor", "undo", str(run["id"])),
     )

@@ -45,11 +45,12 @@ _JUDGES = (
 )
 
 
-def badge(source: str, recorded_at: str | None) -> str:
-    """The badge of a node that is not this machine."""
-    if source == "simulated":
-        return "SIMULATED"
-    return f"RECORDED {recorded_at[:10]}" if source == "bundle" and recorded_at else "RECORDED" * (source == "bundle")
+def badge(source: str, recorded_at: str | None, *, at_login: bool = False) -> str:
+    """The badge of a node that is not this machine, and of an environment that is not this process's."""
+    node = "SIMULATED" * (source == "simulated")
+    if source == "bundle":
+        node = f"RECORDED {recorded_at[:10]}" if recorded_at else "RECORDED"
+    return " · ".join(part for part in (node, "NEXT LOGIN" * at_login) if part)
 
 
 def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
@@ -76,7 +77,7 @@ def line(session: Session, diagnosis: Diagnosis) -> NodeLine:
         hostname=about.hostname or "this node",
         cards=_cards(cards),
         system=tuple(part for part in system if part),
-        badge=badge(about.source, about.recorded_at),
+        badge=badge(about.source, about.recorded_at, at_login=session.at_login),
         chain=chain(session, diagnosis),
         state=state,
     )

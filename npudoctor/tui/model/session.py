@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor.injection import is_of
 from npudoctor.records import record, replace
@@ -14,7 +14,8 @@ from npudoctor.records import record, replace
 if TYPE_CHECKING:
     from npudoctor.engine import Event
     from npudoctor.findings import Result
-    from npudoctor.host import Host
+    from npudoctor.fixer.progress import Change
+    from npudoctor.host import Host, MutableHost
     from npudoctor.plugins import Catalog
     from npudoctor.selection import Selection
 
@@ -40,11 +41,16 @@ class ReadOnly(Exception):
     """A change was refused in a read-only session; the text says how it was started."""
 
 
+class NoLogin(Exception):
+    """The environment of the next login is unknown; the text says why. The session judges that of this process."""
+
+
 class Session:
     """Loads late, so that the first frame does not wait for it; every method but `close` may take seconds.
 
     A live node is opened anew for each run, because a host answers each command once; others stay open.
     `read_only` says why this session changes nothing, writes no file and starts no job; None where it is not read-only.
+    `at_login` says that the environment of the next login is judged, and used by fixes and smoke runs.
     """
 
     def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
@@ -56,6 +62,7 @@ class Session:
         self._open = contextlib.ExitStack()
         self._busy: set[Host] = set()
         self._closed = False
+        self.at_login = False
         self.facts: dict[type, Any] = {}
 
     @property
@@ -91,6 +98,34 @@ class Session:
             finally:
                 self._busy.discard(host)
 
+    @contextlib.contextmanager
+    def judging(self) -> Iterator[Host]:
+        """The opened node in the environment that is judged; raises NoLogin where that of a login is unknown."""
+        from npudoctor.host import MutableHost, Unavailable
+
+        problem = "a recording has the environment variables of one moment"
+        with self.looking() as host:
+            if not self.at_login:
+                yield host
+                return
+            try:
+                if host.about.source == "bundle" or not isinstance(host, MutableHost):
+                    raise Unavailable(problem)
+                there = host.after_login()
+                _ = there.environ
+            except (Unavailable, ValueError) as why:
+                self.at_login = False
+                raise NoLogin(str(getattr(why, "reason", why))) from why
+            self._busy.add(there)
+            try:
+                if self._closed:
+                    there.close()
+                yield there
+            finally:
+                self._busy.discard(there)
+                if there.about.source == "live":
+                    there.close()
+
     def must_allow_changes(self) -> None:
         """Raise ReadOnly in a read-only session; called before every change, write or start."""
         if self.read_only:
@@ -100,7 +135,7 @@ class Session:
         """Run the checks, and keep their facts."""
         from npudoctor import engine
 
-        with self.looking() as host:
+        with self.judging() as host:
             for event in engine.run(self.node.catalog, host, self.node.selection):
                 if isinstance(event, engine.Done):
                     self.facts = {probe.provides: value for probe, value in event.facts.items()}
@@ -111,7 +146,7 @@ class Session:
         from npudoctor import engine
 
         options, limit_s = self.node.selection.options, self.node.selection.deadline_s
-        with self.looking() as host:
+        with self.judging() as host:
             found = engine.gather(self.node.catalog, host, options, deadline_s=limit_s)
         return {probe.provides: value for probe, value in found.items()}
 
@@ -128,6 +163,32 @@ class Session:
                     facts = {probe.provides: value for probe, value in event.facts.items()}
                     results = event.report.results
         return facts, results
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Every run of the journal, newest first, with its stage; none on a recorded node.
+
+        Raises Refused for a journal that cannot be read or trusted.
+        """
+        from npudoctor.fixer import progress, runner
+
+        with self.looking() as host:
+            if host.about.source == "bundle":
+                return []
+            resolves = progress.resolving(self.node.catalog.fixes)
+            runs = progress.of_runs(runner.history(cast("MutableHost", host)), resolves, host)
+            return list(reversed(runs))
+
+    def changes(self) -> tuple[tuple[Change, ...], str | None]:
+        """The applied runs of the journal, newest last, and when the node was booted, in UTC."""
+        from npudoctor.fixer import progress
+        from npudoctor.host import Refused
+
+        try:
+            applied = progress.changes(self.history(), progress.resolving(self.node.catalog.fixes))
+        except Refused:
+            applied = ()
+        with self.looking() as host:
+            return applied, progress.booted_at(host)
 
     def known(self, fact: type) -> Any:
         """A fact of the last run; None where it is unknown."""

@@ -11,6 +11,7 @@ from npudoctor.records import record, replace
 from npudoctor.tui.model.diagnosis import State, about, worth
 
 if TYPE_CHECKING:
+    from npudoctor.smoke.events import SmokeReport
     from npudoctor.tui.model.session import Session
 
 DEVICES = ("npu", "cpu")
@@ -82,6 +83,7 @@ class SmokeRun:
         self.problems: list[str] = []
         self.headline = ""
         self._prefix = ""
+        self.report: SmokeReport | None = None
         self.state = State.PENDING
 
     @property
@@ -137,7 +139,7 @@ class SmokeRun:
     def _done(self, event: Any) -> None:
         from npudoctor.report import smoke
 
-        report = event.report
+        report = self.report = event.report
         self.state = {"ok": State.OK, "warning": State.WARNING, "error": State.ERROR}.get(
             report.verdict.value, State.CRASHED
         )
@@ -171,7 +173,7 @@ def run(session: Session, choice: Choice, stop: threading.Event) -> Iterator[Any
     from npudoctor.smoke import session as smoke
 
     node = session.node
-    with session.looking() as host:
+    with session.judging() as host:
         live = host.about.source == "live"
         work = smoke.Session(
             catalog=node.catalog,

@@ -32,6 +32,7 @@ class Cards(NodeScreen):
         Binding("plus,equals_sign", "pace(-1)", "Faster", key_display="+"),
         Binding("minus", "pace(1)", "Slower", key_display="-"),
         Binding("p", "pause", "Pause"),
+        Binding("c", "copy_shown", "Copy"),
     ]
 
     def __init__(self) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from textual import on
 from textual.widgets import Input, OptionList
 
-from npudoctor.tui.model import detail
+from npudoctor.tui.model import copying
+from npudoctor.tui.screens.copy import copied, offer
 from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.page import Page
 
 
 class CheckScreen(NodeScreen):
@@ -22,8 +24,6 @@ class CheckScreen(NodeScreen):
         if not super().check_action(action, parameters):
             return False
         result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
-        if action == "copy":
-            return bool(detail.commands(result)) or None
         if action == "filter":
             return not isinstance(self.focused, Input)  # there it is ordinary input
         if action == "fix":
@@ -33,18 +33,13 @@ class CheckScreen(NodeScreen):
         return True
 
     def action_copy(self) -> None:
-        """Put the commands on the clipboard; OSC 52 works through SSH, too."""
-        self._copy(detail.commands(self.doctor.diagnosis.results.get(self.check or "")))
+        """Put a command or the text as shown on the clipboard."""
+        result = self.doctor.diagnosis.results.get(self.check or "")
+        offer(self.doctor, copying.of_check(result, self.query_one(Page).plain))
 
     def action_copy_one(self, command: str) -> None:
         """Put one command on the clipboard."""
-        self._copy([command])
-
-    def _copy(self, commands: list[str]) -> None:
-        if commands:
-            self.app.copy_to_clipboard("\n".join(commands))
-            what = commands[0] if len(commands) == 1 else f"{len(commands)} commands"
-            self.notify(what, title="Copied", timeout=3, markup=False)
+        copied(self.doctor, command)
 
     def action_look_at(self, check: str | None) -> None:
         """Go to a check, on the overview."""

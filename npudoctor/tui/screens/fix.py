@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -13,8 +14,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input
 
-from npudoctor.tui.model import fixing
+from npudoctor.control_characters import visible_lines
+from npudoctor.tui.model import copying, fixing
 from npudoctor.tui.model.fixing import Job, Kind, Line
+from npudoctor.tui.screens.copy import offer
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ _STYLES = {
     Kind.DONE: "bold $success",
     Kind.BAD: "bold $error",
 }
+LINES_OF_OUTPUT = 6
+"""How many lines of a command's output are shown while it runs."""
+
 SLOW_S = 0.7
 """Seconds after which a slow plan is announced."""
 
@@ -40,17 +46,30 @@ _LEADS = {Kind.DONE: "✔ ", Kind.BAD: "✖ ", Kind.PROOF: "… ", Kind.NOTE: "�
 
 
 def open_fix(doctor: DoctorApp, checks: tuple[str, ...]) -> None:
+    """Plan the fixes of these checks, or without checks all safe ones, and ask."""
+    open_job(doctor, lambda: fixing.propose(doctor.session, doctor.diagnosis, checks))
+
+
+def open_job(doctor: DoctorApp, propose: Callable[[], Job]) -> None:
     """Plan in the background, then ask; once, however often the key is pressed meanwhile."""
     if doctor.planning:
         return
     doctor.planning = True
 
     def plan() -> None:
-        doctor.tell(ask, fixing.propose(doctor.session, doctor.diagnosis, checks))
+        try:
+            doctor.tell(ask, propose())
+        except BaseException:
+            doctor.tell(end)
+            raise
+
+    def end() -> None:
+        doctor.planning = False
 
     def ask(job: Job) -> None:
         doctor.planning = False
         if len(doctor.screen_stack) == 1:  # no other dialog was opened meanwhile
+            doctor.diagnosis.previewed.update(job.resolves)
             doctor.push_screen(FixDialog(job))
 
     def say_so() -> None:
@@ -80,7 +99,7 @@ class FixDialog(ModalScreen[None]):
     CSS_PATH = "dialog.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", "Close"),
-        Binding("c", "copy", "Copy command"),
+        Binding("c", "copy", "Copy"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
         Binding("right", "app.focus_next", "Next", show=False),
@@ -91,8 +110,16 @@ class FixDialog(ModalScreen[None]):
     def __init__(self, job: Job) -> None:
         super().__init__()
         self._job = job
+        self._shown: list[Line] = []
         self._told: list[Line] = []
+        self._printed: list[str] = []
+        self._began = 0.0
         self.busy = False
+
+    @property
+    def in_progress(self) -> str:
+        """What leaving would stop."""
+        return "the node is being changed" if self.busy else ""
 
     @property
     def _doctor(self) -> DoctorApp:
@@ -113,8 +140,8 @@ class FixDialog(ModalScreen[None]):
                     yield Button(job.verb, id="go", classes="key", disabled=bool(job.word))
                 if job.sudo and self._doctor.session.source == "live" and not self.app.is_web:
                     yield Button("Run with sudo", id="sudo", classes="key")
-                if job.command:
-                    yield Button("Copy command", id="copy", classes="key")
+                if job.command or job.lines:
+                    yield Button("Copy", id="copy", classes="key")
                 yield Button("Close", id="close", classes="key")
 
     def on_mount(self) -> None:
@@ -125,7 +152,8 @@ class FixDialog(ModalScreen[None]):
             lines.append(Line(Kind.BAD, job.obstacle))
             lines += [Line(Kind.NOTE, job.command_line)] if job.command else []
             lines += [Line(Kind.SAME)] if job.lines else []
-        self.query_one("#lines", Page).show(lines_of([*lines, *job.lines]))
+        self._shown = [*lines, *job.lines]
+        self.query_one("#lines", Page).show(lines_of(self._shown))
         self.query_one("#word" if job.word and job.ready else self._first).focus()
 
     @property
@@ -160,49 +188,67 @@ class FixDialog(ModalScreen[None]):
     def _go(self) -> None:
         if not self.busy:
             self.busy = True
+            self._began = time.monotonic()
+            self.set_interval(1.0, self._tick)
             self.query(".buttons Button").set(disabled=True)
             self._doctor.beside(self._carry_out)
 
     def _carry_out(self) -> None:
         doctor, job = self._doctor, self._job
-        for line in fixing.carry_out(doctor.session, job, irreversible=job.word is not None):
+        for line in fixing.carry_out(doctor.session, job, irreversible=job.word is not None, stream=self._stream):
             doctor.tell(self._tell, line)
         doctor.tell(self._ended)
 
+    def _stream(self, text: str) -> None:
+        """From the thread of the change: what a command prints."""
+        self._doctor.tell(self._print, visible_lines(text))
+
+    def _print(self, text: str) -> None:
+        lines = [line for line in text.splitlines() if line.strip()]
+        self._printed = [*self._printed, *lines][-LINES_OF_OUTPUT:]
+        self._show_progress()
+
     def _tell(self, line: Line) -> None:
         self._told.append(line)
-        self.query_one("#lines", Page).show(lines_of(self._told))
+        self._printed = []
+        self._show_progress()
+
+    def _show_progress(self) -> None:
+        output = [Line(Kind.ABOUT, f"  {line}") for line in self._printed]
+        self.query_one("#lines", Page).show(lines_of([*self._told, *output]))
         self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
         self.call_after_refresh(self._fit)
 
+    def _tick(self) -> None:
+        """Show how long the change has taken."""
+        if self.busy and (spent := int(time.monotonic() - self._began)):
+            self.query_one(".dialog").border_subtitle = f"in progress · {spent} s"
+
     def _ended(self) -> None:
         self.busy = False
+        self.query_one(".dialog").border_subtitle = "esc closes"
         self.query("#go, #sudo, #word, #copy").set(display=False)
         close = self.query_one("#close", Button)
         close.disabled = False
         close.focus()
         doctor, job = self._doctor, self._job
-        for planned in job.plans:
-            if planned.fix.effect.value != "now" and self._told and self._told[-1].kind is Kind.DONE:
-                for aim in planned.aims:
-                    doctor.diagnosis.expect(aim.check, planned.fix.effect.value)
-        if job.undoes or job.recovers:
-            doctor.diagnosis.waiting.clear()
-        doctor.action_rerun()
+        done = bool(self._told) and self._told[-1].kind is Kind.DONE
+        at_login = any(planned.fix.effect.value == "new-login" for planned in job.plans)
+        doctor.after_change(job.resolves, next_login=done and at_login)
 
     @on(Button.Pressed, "#sudo")
     def _sudo(self) -> None:
         with self.app.suspend():
             code = fixing.in_terminal(self._doctor.session, self._job.command)
         self._tell(Line(Kind.DONE if code == 0 else Kind.BAD, f"{self._job.command_line} exited with {code}"))
-        self._doctor.action_rerun()
+        if code == 0:
+            self._doctor.diagnosis.note(fixing.changes_of(self._job))
+        self._doctor.after_change(self._job.resolves, next_login=False)
 
     @on(Button.Pressed, "#copy")
     def action_copy(self) -> None:
-        """Put the command on the clipboard."""
-        if self._job.command:
-            self.app.copy_to_clipboard(self._job.command_line)
-            self.notify(self._job.command_line, title="Copied", timeout=3, markup=False)
+        """Put the command, one of the texts shown, or all of it on the clipboard."""
+        offer(self._doctor, copying.of_job(self._job, [*self._told] or self._shown))
 
     def action_scroll(self, way: int) -> None:
         """Move through the preview."""
@@ -215,4 +261,4 @@ class FixDialog(ModalScreen[None]):
             self.dismiss()
 
 
-__all__ = ["FixDialog", "lines_of", "open_fix"]
+__all__ = ["FixDialog", "lines_of", "open_fix", "open_job"]

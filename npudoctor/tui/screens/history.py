@@ -14,7 +14,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from npudoctor.tui.model import clock, fixing
-from npudoctor.tui.screens.fix import FixDialog, lines_of
+from npudoctor.tui.screens.fix import lines_of, open_job
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
 
@@ -26,10 +26,14 @@ class History(NodeScreen):
 
     CSS_PATH = "history.tcss"
     AUTO_FOCUS = "OptionList"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("u", "undo", "Undo")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "undo", "Undo"),
+        Binding("c", "copy_shown", "Copy"),
+    ]
 
     _runs: tuple[Mapping[str, Any], ...] = ()
     _loaded = False
+    _problem = ""
 
     def body(self) -> ComposeResult:
         """The runs at the left, the changes of one at the right."""
@@ -45,7 +49,7 @@ class History(NodeScreen):
             self.doctor.beside(self._load)
 
     def _load(self) -> None:
-        runs = tuple(fixing.history(self.doctor.session))
+        runs, self._problem = fixing.history(self.doctor.session)
         if runs != self._runs or not self._loaded:
             self.doctor.tell(self._show, runs)
 
@@ -65,11 +69,12 @@ class History(NodeScreen):
         run = self._run
         page = self.query_one("#page", Page)
         if run is None:
-            page.show([Paragraph(Content.styled("No changes by npudoctor on this node.", "$muted"))])
+            why = self._problem or "No changes by npudoctor on this node."
+            page.show([Paragraph(Content.styled(why, "$muted"))])
             return
         about = f"{run['fix']} · {run['status']} · {_when(run)} · by {run['by']}"
         said = [Paragraph(Content.styled(str(run["title"]), "bold")), Paragraph(Content.styled(about, "$muted"))]
-        said += [Paragraph(Content(str(run["reason"])))] if run.get("reason") else []
+        said += [Paragraph(Content(text)) for text in fixing.told_of(run)]
         for preview in run["preview"]:
             said += [Paragraph(Content()), *lines_of(fixing.diff(preview))]
         page.show(said)
@@ -87,13 +92,14 @@ class History(NodeScreen):
     def action_undo(self) -> None:
         """Ask whether to undo this run."""
         if (run := self._run) is not None:
-            self.app.push_screen(FixDialog(fixing.undoing(run)))
+            open_job(self.doctor, lambda: fixing.undoing(self.doctor.session, run))
 
 
 def _line(run: Mapping[str, Any]) -> Content:
     status = str(run["status"])
-    mark = Content.styled(f"{status:<12}", _STYLES.get(status, "bold $error"))
-    return Content.assemble(mark, str(run["fix"]), (f"\n{'':12}{_when(run)}", "$muted"))
+    shown = str(run.get("stage") or status)
+    mark = Content.styled(f"{shown:<13}", _STYLES.get(status, "bold $error"))
+    return Content.assemble(mark, str(run["fix"]), (f"\n{'':13}{_when(run)}", "$muted"))
 
 
 def _when(run: Mapping[str, Any]) -> str:

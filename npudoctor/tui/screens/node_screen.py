@@ -11,9 +11,11 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from npudoctor.records import replace
 from npudoctor.tui.model import clock
 from npudoctor.tui.widgets.key_line import KeyLine
 from npudoctor.tui.widgets.masthead import Masthead, Tabs
+from npudoctor.tui.widgets.page import Page
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp
@@ -25,6 +27,7 @@ class NodeScreen(Screen[None]):
     """A screen about the node; its scrollable text is in its one VerticalScroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("C", "copy_shown", "Copy the text", show=False),
         Binding("space", "page(1)", "Page down", show=False),
         Binding("b", "page(-1)", "Page up", show=False),
     ]
@@ -70,7 +73,10 @@ class NodeScreen(Screen[None]):
             return
         head = self.query_one(Masthead)
         diagnosis = self.doctor.diagnosis
-        head.node, head.headline = self.doctor.node_line, diagnosis.headline()
+        headline = diagnosis.headline()
+        if self.doctor.session.read_only or self.doctor.session.source == "bundle":
+            headline = replace(headline, next="")
+        head.node, head.headline = self.doctor.node_line, headline
         done, total = diagnosis.progress
         report = diagnosis.report
         if diagnosis.running:
@@ -81,6 +87,13 @@ class NodeScreen(Screen[None]):
 
     def follow(self) -> None:
         """Show the state of the run."""
+
+    def action_copy_shown(self) -> None:
+        """Put the text as shown on the clipboard."""
+        from npudoctor.tui.screens.copy import copied
+
+        if pages := self.query(Page):
+            copied(self.doctor, pages.first().plain)
 
     def action_page(self, way: int) -> None:
         """Scroll the text by a page."""

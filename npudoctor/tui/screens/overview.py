@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input
 
 from npudoctor.tui.model import detail
-from npudoctor.tui.model.diagnosis import Shown
+from npudoctor.tui.model.diagnosis import Section, Shown
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
 from npudoctor.tui.widgets.check_list import CheckList
@@ -26,7 +27,7 @@ class Overview(CheckScreen):
     AUTO_FOCUS = "CheckList"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "fix", "Fix"),
-        Binding("F", "fix_all", "Fix all safe", key_display="F"),
+        Binding("F", "fix_all", "Fix safe", key_display="F"),
         Binding("c", "copy", "Copy"),
         Binding("n", "next_broken", "Next problem", show=False),
         Binding("enter", "cause", "Go to cause", show=False),
@@ -56,8 +57,18 @@ class Overview(CheckScreen):
         words = self.query_one("#filter", Input).value
         shown = Shown(words=words, ok=settings.ok, skipped=settings.skipped)
         empty = "no matching check" if words else "all checks are hidden; press o and s\nto show ok and skipped ones"
-        self.query_one(CheckList).show(self.doctor.diagnosis.sections(shown), empty)
+        sections = self.doctor.diagnosis.sections(shown)
+        self.query_one(CheckList).show(sections, empty)
+        if self.doctor.changed_node and not self.doctor.diagnosis.running:
+            self.doctor.changed_node = False
+            self._go_on(sections)
         self._show_check()
+
+    def _go_on(self, sections: Sequence[Section]) -> None:
+        """After a change, go to the next problem where that of the selected check is gone."""
+        broken = [row.check for section in sections for row in section.rows if row.state.broken]
+        if broken and self.check not in broken:
+            self.query_one(CheckList).choose(broken[0])
 
     @on(CheckList.Chosen)
     def _chosen(self) -> None:

@@ -19,6 +19,7 @@ from npudoctor.records import replace
 from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.model import smoking
 from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.session import NoLogin
 from npudoctor.tui.model.smoking import Choice, SmokeRun
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.page import Page, Paragraph
@@ -41,6 +42,7 @@ class Smoke(NodeScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "start", "Start"),
         Binding("x", "stop", "Stop"),
+        Binding("c", "copy_shown", "Copy"),
         Binding("d", "choose('device')", "Device", show=False),
         Binding("k", "cards", "NPUs", show=False),
         Binding("n", "choose('ranks')", "Ranks", show=False),
@@ -104,6 +106,7 @@ class Smoke(NodeScreen):
             ("n", "ranks", str(choice.ranks or "one per NPU"), "number of processes"),
             ("z", "size", choice.size, "size of the model"),
             ("l", "launcher", choice.launcher, "how ranks are started"),
+            ("e", "in", "next login" if self.doctor.session.at_login else "this process", "environment of the ranks"),
         ]
 
     # The run
@@ -123,7 +126,7 @@ class Smoke(NodeScreen):
         try:
             for event in smoking.run(self.doctor.session, self._choice, stop):
                 tell(self._take, event)
-        except smoking.CannotSmoke as why:
+        except (smoking.CannotSmoke, NoLogin) as why:
             tell(self._refused, str(why))
         tell(self._ended)
 
@@ -136,7 +139,14 @@ class Smoke(NodeScreen):
     def _ended(self) -> None:
         if self._stop is not None and self._stop.is_set():
             self._smoke.stopped()
+        elif self._smoke.report is not None:
+            self.doctor.diagnosis.smoke = self._smoke.report
         self._stop = None
+
+    @property
+    def in_progress(self) -> str:
+        """What leaving would stop."""
+        return "a smoke run" if self._stop is not None else ""
 
     def on_unmount(self) -> None:
         """Stop the run when the screen closes."""
@@ -175,6 +185,9 @@ class Smoke(NodeScreen):
         else:
             mark = Content.styled(f"{GLYPHS[smoke.state]} ", STYLES[smoke.state])
             said.append(Paragraph(Content.styled(smoke.headline, "bold"), mark, "  "))
+            ready = self.doctor.diagnosis.headline()
+            if ready.short:
+                said.append(Paragraph(Content.styled(ready.text, "bold $success"), mark, "  "))
             cross = Content.styled("✖ ", "bold $error")
             said += [Paragraph(Content.styled(problem, "bold"), cross, "  ") for problem in smoke.problems]
             said += [*gap, *_ranks(smoke, narrow=self._narrow)]

@@ -82,8 +82,13 @@ class Masthead(Widget):
         if self.headline is None:
             return Content()
         state = self.headline.state
-        mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (self.headline.text, "bold"))
+        text = self.headline.text
+        if self.headline.short and len(text) + 2 > room:
+            text = self.headline.short
+        mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (text, "bold"))
         more = f"  and {self.headline.more} more" if self.headline.more > 0 else ""
+        if self.headline.next and mark.cell_length + len(self.headline.next) + 2 <= room:
+            more = f"  {self.headline.next}"
         if room < _ROOM_FOR_BOTH and mark.cell_length + len(more) > room:
             return mark
         if mark.cell_length + len(more) > room:

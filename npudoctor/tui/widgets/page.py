@@ -39,6 +39,12 @@ class Page(Widget):
         self._lines = {}
         self.refresh(layout=True)
 
+    @property
+    def plain(self) -> str:
+        """The paragraphs as text, each unwrapped."""
+        pairs = ((Content.from_text(one.lead, markup=False).plain, one.content.plain) for one in self._paragraphs)
+        return "\n".join(f"{lead}{text}".rstrip() for lead, text in pairs)
+
     def render(self) -> Content:
         """The lines at the present width."""
         return Content("\n").join(self._wrapped(self.content_size.width))
