@@ -13,11 +13,19 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
-from enum import Enum
 from typing import Any
 
 from npudoctor.findings import Finding, Result, Status
 from npudoctor.fixer import messages, plan, serialise
+from npudoctor.fixer.events import Begun as Begun
+from npudoctor.fixer.events import Ended as Ended
+from npudoctor.fixer.events import Event as Event
+from npudoctor.fixer.events import Outcome as Outcome
+from npudoctor.fixer.events import Proving as Proving
+from npudoctor.fixer.events import StepBegun as StepBegun
+from npudoctor.fixer.events import StepDone as StepDone
+from npudoctor.fixer.events import Undoing as Undoing
+from npudoctor.fixer.events import Verification as Verification
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
@@ -31,101 +39,12 @@ from npudoctor.fixer.journal import (
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.host import MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
-from npudoctor.records import record, replace
+from npudoctor.records import replace
 from npudoctor.sdk import Effect, Options
 from npudoctor.steps import Step, StepFailed, output_to
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import Run
 
-
-class Outcome(str, Enum):
-    """How a run ended. STUCK: it could not be undone completely; `npudoctor fix --recover` goes on."""
-
-    NOTHING = "nothing"
-    APPLIED = "applied"
-    UNDONE = "undone"
-    ROLLED_BACK = "rolled-back"
-    REFUSED = "refused"
-    STUCK = "stuck"
-
-
-@record(frozen=True)
-class Begun:
-    """A run has been opened in the journal under the lock; `steps` is how many it has."""
-
-    run: str
-    fix: str
-    steps: int
-
-
-@record(frozen=True)
-class StepBegun:
-    """A step is journalled and being taken; `number` counts from 1."""
-
-    number: int
-    preview: str
-
-
-@record(frozen=True)
-class StepDone:
-    """A step has been taken."""
-
-    number: int
-
-
-@record(frozen=True)
-class Proving:
-    """The checks that verify it are being run, in this process's environment or that of a new login."""
-
-    checks: tuple[str, ...]
-    effect: Effect
-
-
-@record(frozen=True)
-class Undoing:
-    """A step is being taken back; `number` counts from 1, newest first."""
-
-    number: int
-    preview: str
-
-
-@record(frozen=True, kw_only=True)
-class Verification:
-    """The checks that were run again: which failed before and passed after, how many, and how long they took."""
-
-    turned: tuple[str, ...] = ()
-    rechecked: int = 0
-    seconds: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """What a person is told; empty where nothing was run again."""
-        if not self.rechecked:
-            return ""
-        if not self.turned:
-            return messages.CHECKS_RAN.text(count=self.rechecked, seconds=self.seconds)
-        return messages.CHECKS_TURNED.text(checks=self.turned, count=self.rechecked, seconds=self.seconds)
-
-
-@record(frozen=True, kw_only=True)
-class Ended:
-    """The last event. `reason` is a full clause, `remaining` what is not resolved, `reversible` whether `undo` works.
-
-    `instead` is what would work: `sudo` where root could do it, a flag that is missing, or a whole command.
-    `verification` names the checks that were run again after an applied fix.
-    """
-
-    outcome: Outcome
-    fix: str
-    run: str | None = None
-    reason: str = ""
-    instead: str | None = None
-    remaining: tuple[Finding, ...] = ()
-    reversible: bool = True
-    verification: Verification = Verification()
-
-
-Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
 _FAILURES = (StepFailed, OSError, Unavailable, Refused, serialise.InvalidData)
 
 
