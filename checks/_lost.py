@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from npudoctor.facts.dcmi.answer import LIBRARY, LibraryAnswer
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
@@ -33,6 +34,15 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
         yield _off_the_bus([chip for chips in group for chip in chips], info)
     if nodes is not None and not nodes.slices:
         yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
+
+
+def no_answer_at_start(library: LibraryAnswer) -> Finding:
+    """NPUs of which no chip answered when the library was initialised: it lists them with the id -1."""
+    return messages.NO_ANSWER_AT_START.finding(
+        count=library.lost_npus,
+        commands=("npu-smi info -l", "dmesg | grep -i -e davinci -e devdrv | tail -40"),
+        evidence=(Evidence(source=f"{LIBRARY}, dcmi_get_card_list", actual=messages.ID_IN_THE_LIST.text(id=-1)),),
+    )
 
 
 def _has_address(chip: Chip) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts import npu_smi
 from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.dcmi.answer import LibraryAnswer
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
@@ -20,7 +21,7 @@ from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
-from ._lost import cross_check_sources
+from ._lost import cross_check_sources, no_answer_at_start
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
@@ -64,7 +65,12 @@ def a_card_is_present(found: CardPresence, role: Role | None) -> Iterator[Findin
 
 @check("npu.count", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def sources_agree_on_the_cards(
-    info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None, cards: Chips | None
+    info: NpuSmiInfo,
+    nodes: DeviceNodes | None,
+    pci: PciCards | None,
+    container: Container | None,
+    cards: Chips | None,
+    library: LibraryAnswer | None,
 ) -> Iterator[Finding]:
     """Chip count equal on PCI bus, in /dev and in npu-smi.
 
@@ -73,7 +79,9 @@ def sources_agree_on_the_cards(
     """
     found = list(cross_check_sources(info, nodes, pci if container is None else None))
     yield from found
-    if container is None and not found and cards is not None:
+    if library is not None and library.lost_npus and not found:
+        yield no_answer_at_start(library)
+    elif container is None and not found and cards is not None:
         yield from _fewer_than_the_product(info, cards)
 
 
@@ -126,10 +134,11 @@ def every_chip_is_healthy(
         subject = subject_of(chip, info.npus)
         if chip.says_ok:
             if _is_silent(chip, info.npus):
-                found.append(_silent(chip, subject, info.npus))
+                found.append(_silent(chip, subject, info))
             continue
         page = pages.by_subject.get(subject) if pages else None
-        found.append(_unhealthy(chip, subject, page, families.get(subject), single_node=single_node))
+        one = _unhealthy(chip, subject, page, families.get(subject), table=info.shown_by, single_node=single_node)
+        found.append(one)
     if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
         yield found[0].model_copy(update=on([one.subject for one in found]))
     else:
@@ -149,8 +158,8 @@ def _is_silent(chip: Chip, chips: Sequence[Chip]) -> bool:
     return measures or any(_total(one) for one in chips)
 
 
-def _silent(chip: Chip, subject: str, chips: Sequence[Chip]) -> Finding:
-    totals = [total for one in chips if (total := _total(one))]
+def _silent(chip: Chip, subject: str, info: NpuSmiInfo) -> Finding:
+    totals = [total for one in info.npus if (total := _total(one))]
     expected = messages.MEMORY_OF_PEERS.text(total_mb=max(totals)) if totals else messages.SOME_MEMORY.text()
     zeros = messages.ZEROS.text(celsius=chip.temp_c or 0, watts=chip.power_w or 0.0)
     return messages.SILENT.finding(
@@ -158,12 +167,12 @@ def _silent(chip: Chip, subject: str, chips: Sequence[Chip]) -> Finding:
         chip=_name(chip),
         health=chip.health,
         commands=(f"npu-smi info -t usages -i {chip.npu_id}", "dmesg | grep -i -e davinci -e devdrv | tail -40"),
-        evidence=(Evidence(source=TABLE, expected=expected, actual=zeros),),
+        evidence=(Evidence(source=info.shown_by, expected=expected, actual=zeros),),
     )
 
 
 def _unhealthy(
-    chip: Chip, subject: str, page: npu_smi.Health | None, family: str | None, *, single_node: bool
+    chip: Chip, subject: str, page: npu_smi.Health | None, family: str | None, *, table: str, single_node: bool
 ) -> Finding:
     known = {code: knowledge.errors().code(code) for code in (page.error_codes if page else ())}
     message = _BY_WORD.get(chip.health.upper(), messages.OTHER_HEALTH) if chip.health else messages.NO_HEALTH
@@ -185,7 +194,7 @@ def _unhealthy(
     information = page.error_info if page else None
     card, own = f"-i {chip.npu_id}", "" if chip.chip_id is None else f" -c {chip.chip_id}"
     where = card + own
-    evidence = [Evidence(source=TABLE, expected="OK", actual=chip.health or messages.NONE.text())]
+    evidence = [Evidence(source=table, expected="OK", actual=chip.health or messages.NONE.text())]
     if page is not None and (page.error_codes or page.error_info):
         actual = ", ".join(page.error_codes) or (page.error_info or "")
         evidence.append(
@@ -262,7 +271,7 @@ def chips_are_cool(
             hot.append((messages.HOT_CHIP if celsius >= fail else messages.WARM_CHIP, chip, celsius))
         elif len(alike) >= 3 and celsius > usual + above:
             expected = messages.AS_PEERS.text(celsius=usual)
-            yield _hot(messages.HOTTER_THAN_PEERS, [(chip, celsius)], info.npus, expected, difference=celsius - usual)
+            yield _hot(messages.HOTTER_THAN_PEERS, [(chip, celsius)], info, expected, difference=celsius - usual)
         elif memories is not None and chip.says_ok:
             memory = memories.by_subject.get(subject_of(chip, info.npus), 0)
             if memory >= WARM_HBM.of(options):
@@ -275,7 +284,7 @@ def chips_are_cool(
             yield _hot_memory(message, chips, info.npus, limit, WARM_HBM.of(options))
         else:
             limit = fail if message is messages.HOT_CHIP else warn
-            yield _hot(message, chips, info.npus, messages.BELOW_OWN_LIMIT.text(limit=limit), limit=limit)
+            yield _hot(message, chips, info, messages.BELOW_OWN_LIMIT.text(limit=limit), limit=limit)
 
 
 Heat = Sequence[tuple[Chip, int]]
@@ -311,8 +320,8 @@ def _is_busy(chip: Chip, holders: CardHolders | None) -> bool:
     return (chip.aicore_pct or 0) >= _BUSY_FROM_PERCENT or bool(holders and holders.on(chip.npu_id, chip.chip_id))
 
 
-def _hot(message: Message, hot: Heat, chips: Iterable[Chip], expected: str, **params: Any) -> Finding:
-    first = hot[0][0]
+def _hot(message: Message, hot: Heat, info: NpuSmiInfo, expected: str, **params: Any) -> Finding:
+    first, chips, table = hot[0][0], info.npus, info.shown_by
     return message.finding(
         **on([subject_of(chip, chips) for chip, _ in hot]),
         chip=_name(first),
@@ -320,7 +329,7 @@ def _hot(message: Message, hot: Heat, chips: Iterable[Chip], expected: str, **pa
         commands=(f"npu-smi info -t temp -i {first.npu_id}", f"npu-smi info -t common -i {first.npu_id}"),
         evidence=tuple(
             Evidence(
-                source=TABLE if len(hot) == 1 else f"{TABLE}, {subject_of(chip, chips)}",
+                source=table if len(hot) == 1 else f"{table}, {subject_of(chip, chips)}",
                 expected=expected,
                 actual=f"{celsius} °C",
             )

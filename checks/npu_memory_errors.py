@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.dcmi.answer import LIBRARY
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Ecc
@@ -42,9 +43,9 @@ def memory_has_no_errors(
         pages = sum(_sum(page, name) for name in _PAGES)
         waiting = sum(_sum(page, name) for name in _WAITING)
         if doubles:
-            yield _sick(messages.UNCORRECTED, subject, page, cards, holders, count=doubles)
+            yield _sick(messages.UNCORRECTED, subject, ecc, cards, holders, count=doubles)
         elif pages >= ISOLATED.of(options):
-            yield _sick(messages.PAGES_USED_UP, subject, page, cards, holders, pages=pages, limit=ISOLATED.of(options))
+            yield _sick(messages.PAGES_USED_UP, subject, ecc, cards, holders, pages=pages, limit=ISOLATED.of(options))
         elif old or pages or waiting or singles:
             told = (
                 (old, messages.EARLIER_DOUBLE_BIT),
@@ -56,7 +57,7 @@ def memory_has_no_errors(
                 subject=subject,
                 counts=[sentence.text(count=count) for count, sentence in told if count],
                 commands=(f"npu-smi info -t ecc {_where(subject)}",),
-                evidence=_evidence(subject, page),
+                evidence=_evidence(subject, ecc),
             )
     tell_unanswered(ecc.why)
 
@@ -80,22 +81,23 @@ def _where(subject: str) -> str:
 
 
 def _sick(
-    message: Message, subject: str, page: Any, cards: Chips | None, holders: CardHolders | None, **params: Any
+    message: Message, subject: str, ecc: PerChip[Ecc], cards: Chips | None, holders: CardHolders | None, **params: Any
 ) -> Finding:
     reset = reset_of(subject, cards, holders)
     return message.finding(
         subject=subject,
         hint=reset.after(messages.EXCLUDE_AND_RESET.text()),
         commands=(f"npu-smi info -t ecc {_where(subject)}", *reset.commands),
-        evidence=_evidence(subject, page),
+        evidence=_evidence(subject, ecc),
         **params,
     )
 
 
-def _evidence(subject: str, page: Any) -> tuple[Evidence, ...]:
+def _evidence(subject: str, ecc: PerChip[Ecc]) -> tuple[Evidence, ...]:
+    source = f"{LIBRARY}, {subject}" if subject in ecc.sources else f"npu-smi info -t ecc {_where(subject)}"
     return tuple(
-        Evidence(source=f"npu-smi info -t ecc {_where(subject)}, {name}", expected="0", actual=str(count))
-        for name, count in _told(page).items()
+        Evidence(source=f"{source}, {name}", expected="0", actual=str(count))
+        for name, count in _told(ecc.by_subject[subject]).items()
     )
 
 

@@ -71,6 +71,14 @@ class Managed(BaseModel):
     paths: tuple[Annotated[str, AfterValidator(_absolute)], ...] = ()
 
 
+class Node(BaseModel):
+    """The section [node]: `chips_from` names the source of the NPUs' data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    chips_from: Literal["auto", "dcmi", "npu-smi"] = "auto"
+
+
 class Config(BaseModel):
     """The site's settings. Times are in seconds.
 
@@ -78,7 +86,8 @@ class Config(BaseModel):
     and codes of findings to ignore, `severity` the severity that the findings of a check get.
     `thresholds` are read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and
     `auto_fix` are sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only
-    `npudoctor web` reads. `managed` is one of the fixes, as `managed_paths`.
+    `npudoctor web` reads. `node` says where its data come from, as `chips_from`. `managed` is one of the fixes, as
+    `managed_paths`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -96,6 +105,7 @@ class Config(BaseModel):
     severity: Mapping[str, Severity] = Field(default_factory=dict)
     thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     managed: dict[str, Any] = Field(default_factory=dict)
+    node: dict[str, Any] = Field(default_factory=dict)
     web: dict[str, Any] = Field(default_factory=dict)
     daemon: dict[str, Any] = Field(default_factory=dict)
     auto_fix: dict[str, Any] = Field(default_factory=dict)
@@ -104,6 +114,11 @@ class Config(BaseModel):
     def managed_paths(self) -> tuple[str, ...]:
         """The paths of the section [managed]."""
         return Managed.model_validate(self.managed).paths if self.managed else ()
+
+    @property
+    def chips_from(self) -> str:
+        """The source of the NPUs' data, of the section [node]."""
+        return Node.model_validate(self.node).chips_from if self.node else "auto"
 
     @property
     def for_daemon(self) -> DaemonSettings:
@@ -171,7 +186,7 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
         config = Config.model_validate(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
-    for name in ("daemon", "auto_fix", "managed", "web"):
+    for name in ("daemon", "auto_fix", "managed", "node", "web"):
         if name in data:
             _section_is_right(path, name, data[name])
     return config
@@ -212,6 +227,7 @@ def _section_is_right(path: str, name: str, data: object) -> None:
         "daemon": daemon_config.DaemonSettings,
         "auto_fix": daemon_config.AutoFix,
         "managed": Managed,
+        "node": Node,
         "web": Web,
     }
     model = models[name]

@@ -97,6 +97,14 @@ NODES_MISMATCH = Message(
     hint=_KERNEL_LOG,
     pitfall="P052",
 )
+NO_ANSWER_AT_START = Message(
+    "npu.count/no-answer-at-start",
+    summary="{count:NPU|NPUs} gave no answer when the driver's library was initialised",
+    detail="The driver lists {count:the NPU|the NPUs} without an id. Jobs that use {count:it|them} fail.",
+    hint="Check the kernel log. A reboot starts the NPU again; if it stays away, reseat or replace it.",
+    pitfall="P052",
+)
+ID_IN_THE_LIST = Sentence("id {id} in the list")
 DEVICE_NODES = Sentence("{count} device {count:node|nodes}")
 
 # npu.health

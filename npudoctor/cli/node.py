@@ -17,6 +17,7 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
 
+CHIPS_FROM = ("auto", "dcmi", "npu-smi")
 ROLES = ("auto", "full", "driver-only")
 
 
@@ -47,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the node should be idle: report running jobs as findings",
     )
     told.add_argument("--role", choices=ROLES, help="driver-only: a container host; skip CANN and Python checks")
+    told.add_argument(
+        "--chips-from",
+        choices=CHIPS_FROM,
+        help="source of the NPUs' data: dcmi is the driver's library, npu-smi the tools (default: auto, both)",
+    )
     add_config(told)
     add_plugin(told)
 
@@ -156,6 +162,7 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         tool_timeout_s=config.tool_timeout_s,
         settings=dict(config.thresholds),
         managed=config.managed_paths,
+        chips_from=getattr(args, "chips_from", None) or config.chips_from,
         frameworks=tuple(getattr(args, "frameworks", ())),
     )
 

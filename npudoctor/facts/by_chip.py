@@ -16,21 +16,24 @@ Place = TypeVar("Place", str, int)
 class PerChip(Generic[Page]):
     """Pages by the subject that findings name: `npu:3`, `npu:3/chip:1`, of a page about the whole NPU `npu:3`.
 
-    `failed` says in a clause why others have none, `why` is the most severe of these reasons with its kind.
+    `failed` says in a clause why others have none, `why` is the most severe of these reasons with its kind. `sources`
+    names the pages that do not come from npu-smi: `dcmi` is the driver's library.
     """
 
     by_subject: Mapping[str, Page]
     failed: Mapping[str, str] = field(default_factory=dict)
     why: Unavailable | None = field(default=None, compare=False)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @record(frozen=True)
 class PerPort(Generic[Page]):
-    """Pages by the number of the device that has the port; `failed` and `why` as in `PerChip`."""
+    """Pages by the number of the device that has the port; `failed`, `why` and `sources` as in `PerChip`."""
 
     by_device: Mapping[int, Page]
     failed: Mapping[int, str] = field(default_factory=dict)
     why: Unavailable | None = field(default=None, compare=False)
+    sources: Mapping[int, str] = field(default_factory=dict, compare=False)
 
 
 def collect(

@@ -18,6 +18,10 @@ from npudoctor.reasons import Because as Because
 from npudoctor.records import record
 
 TOOL_TIMEOUT_S = 10.0
+DRIVER = "/usr/local/Ascend/driver"
+"""Where the driver lies unless its installer was told another folder."""
+LIBRARY = "dcmi"
+"""The key of the library's answer in a recording."""
 SIDE_BY_SIDE = 4
 """How many commands `ask_each` hands to the host at once."""
 
@@ -171,6 +175,13 @@ class Host(Protocol):
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command without a shell. Raises Unavailable where it is not installed or not in the recording."""
+        ...
+
+    def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """What libdcmi.so of the driver in that folder says of every chip: the JSON lines of host/live/read_dcmi.py.
+
+        `pages`: more than `npu-smi info` shows. Raises Unavailable without a library that may be loaded.
+        """
         ...
 
     def run_in_target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor.host import TOOL_TIMEOUT_S, About, Completed, FileStat, Host, User
+from npudoctor.host import DRIVER, TOOL_TIMEOUT_S, About, Completed, FileStat, Host, User
 
 OUTPUT_LIMIT_BYTES = 8 << 20
 
@@ -44,6 +44,10 @@ class ForwardingHost:
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command."""
         return self._host.run(argv, timeout=timeout)
+
+    def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """What the driver's library says of every chip."""
+        return self._host.ask_library(driver, pages=pages, timeout=timeout)
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # each table brings its module with it only when somebody ask
     from npudoctor.knowledge.tables.codes import Codes
     from npudoctor.knowledge.tables.combinations import Combinations
     from npudoctor.knowledge.tables.compatibility import Compatibility
+    from npudoctor.knowledge.tables.dcmi import Dcmi
     from npudoctor.knowledge.tables.environment import Environment
     from npudoctor.knowledge.tables.errors import Errors
     from npudoctor.knowledge.tables.hardware import Hardware
@@ -35,6 +36,14 @@ def compatibility() -> Compatibility:
 def combinations() -> Combinations:
     """Releases that were seen or tested together, build names, and what features need."""
     from npudoctor.knowledge.tables import combinations as table
+
+    return table.load()
+
+
+@cache
+def dcmi() -> Dcmi:
+    """What is called of the driver's library libdcmi.so, and what its return codes mean."""
+    from npudoctor.knowledge.tables import dcmi as table
 
     return table.load()
 
@@ -124,6 +133,7 @@ __all__ = [
     "codes",
     "combinations",
     "compatibility",
+    "dcmi",
     "environment",
     "errors",
     "hardware",

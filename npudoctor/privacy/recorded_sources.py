@@ -34,6 +34,7 @@ COMMANDS = (
         "state of the NPUs",
     ),
     Source(r"npu-smi info -t .*", "NPUs", (SERIALS, TEXT)),
+    Source(r"dcmi", "answer of the driver's library about the NPUs, their ports and processes", (ADDRESSES, TEXT)),
     Source(r"hccn_tool -i \d+ -(ip|vnic|gateway|netdetect|route|ping)\b.*", "NPU network addresses", (ADDRESSES,)),
     Source(r"hccn_tool -i \d+ -lldp\b.*", "the switch at an NPU port", (HOSTS, ADDRESSES)),
     Source(r"hccn_tool -i \d+ -optical\b.*", "optical modules", (SERIALS,)),

@@ -20,7 +20,7 @@ from npudoctor.facts.network import hccl_whitelist, rank_table
 from npudoctor.facts.node import launch, running_containers
 from npudoctor.facts.node.environment import kept_variables
 from npudoctor.facts.system import processes
-from npudoctor.host import ParseError, Unavailable
+from npudoctor.host import LIBRARY, ParseError, Unavailable
 from npudoctor.host.live.masked import masked_measure, without_credentials
 from npudoctor.host.live.named_paths import is_named, named_paths
 from npudoctor.host.recording.recorder import Notes
@@ -96,6 +96,8 @@ def _named(notes: Notes) -> frozenset[int]:
             with contextlib.suppress(ParseError):
                 rows = npu_smi.parse_info(done.stdout).processes
                 pids |= {pid for row in rows for pid in (row.pid, row.container_pid) if pid is not None}
+        elif key == LIBRARY:
+            pids |= {int(pid) for pid in re.findall(r'"pid": (\d{1,10})', done.stdout)}
         elif key.startswith("npu-smi info -t proc-mem"):
             pids |= {int(pid) for pid in re.findall(r"(?i)process[ _]?id\D{0,40}(\d{1,10})", done.stdout)}
     known = processes.parse(notes.measures.get("processes") or ())

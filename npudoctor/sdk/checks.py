@@ -30,6 +30,8 @@ class Options:
     tool. `frameworks` are those that the node is checked for, installed or not (`check --for`).
     `managed` are paths that the site manages itself. `packages` are the package files in the folders that the person
     named, read before the run (`StagedPackages`); None where none was named.
+    `managed` are paths that the site manages itself. `chips_from` names the source of the chips: dcmi is the driver's
+    library, npu-smi the tools, auto the library and the tools for what it does not tell.
     """
 
     expect_idle: bool = False
@@ -41,6 +43,7 @@ class Options:
     frameworks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     packages: Any = None
+    chips_from: str = "auto"
 
 
 @record(frozen=True)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from npudoctor.facts.by_chip import PerPort, collect
+from npudoctor.facts.dcmi.answer import DCMI, asked
+from npudoctor.facts.dcmi.pages import OF_PORTS
 from npudoctor.facts.hccn.answers import (
     Address,
     Fec,
@@ -90,10 +92,28 @@ def ask(host: Host, options: Options, devices: NetworkDevices, query: str) -> Pe
     if options.profile == "quick":
         raise NotApplicable("profile quick reads no per-chip pages")
     page = next(page for page in PAGES if page.query == query)
-    commands = {device: (TOOL, "-i", str(device), f"-{query}", "-g") for device in devices.subjects}
-    answers = _answers(host, options, list(commands.values()))
-    read = lambda device, done: _answer(host, done, " ".join(commands[device]), page)  # noqa: E731
-    return PerPort(*collect(commands, answers, read))
+    known = _from_library(host, options, devices, query)
+    left = [device for device in devices.subjects if device not in known]
+    commands = {device: (TOOL, "-i", str(device), f"-{query}", "-g") for device in left}
+    told = dict(zip(commands, _answers(host, options, list(commands.values())), strict=True))
+
+    def read(device: int, done: Any) -> Any:
+        return _answer(host, done, " ".join(commands[device]), page) if device in commands else done
+
+    answers = [known[device] if device in known else told[device] for device in devices.subjects]
+    return PerPort(*collect(devices.subjects, answers, read), sources=dict.fromkeys(known, DCMI))
+
+
+def _from_library(host: Host, options: Options, devices: NetworkDevices, query: str) -> dict[int, Any]:
+    """What the driver's library tells of the ports, by device."""
+    answer = asked(host, options) if query in OF_PORTS else None
+    found = {}
+    for device, subject in devices.subjects.items() if answer is not None else ():
+        assert answer is not None
+        one = answer.chip(subject)
+        if one is not None and one.told.get("phy_id") == device and (page := OF_PORTS[query](one)) is not None:
+            found[device] = page
+    return found
 
 
 def _answers(host: Host, options: Options, commands: Sequence[Sequence[str]]) -> list[Completed | Unavailable]:

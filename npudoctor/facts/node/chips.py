@@ -42,7 +42,7 @@ class NodeChip:
 
 @record(frozen=True)
 class Chips:
-    """The chips of this node or container; `source` is npu-smi, /dev or PCI. Empty where there is none."""
+    """The chips of this node or container; `source` is dcmi, npu-smi, /dev or PCI. Empty where there is none."""
 
     chips: tuple[NodeChip, ...]
     source: str
@@ -80,13 +80,13 @@ def memory_of(chip: Chip) -> tuple[int | None, int | None]:
 def chips(
     info: NpuSmiInfo | None, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None
 ) -> Chips:
-    """From npu-smi's table, else from /dev, else, outside a container, from the PCI bus."""
+    """From the table of the chips, else from /dev, else, outside a container, from the PCI bus."""
     on_bus = {card.slot: card for card in pci.cards} if pci else {}
     families = {card.family for card in on_bus.values()}
     only = next(iter(families)) if len(families) == 1 else None
     if info is not None and info.npus:
         devices = _devices(info, nodes)
-        return Chips(tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus), "npu-smi")
+        return Chips(tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus), info.source)
     if nodes is not None and (nodes.cards or nodes.slices):
         numbers = [one.number for one in nodes.cards or nodes.slices]
         return Chips(

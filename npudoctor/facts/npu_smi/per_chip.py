@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from npudoctor.facts.by_chip import PerChip, collect, graver
+from npudoctor.facts.dcmi import pages as library
+from npudoctor.facts.dcmi.answer import DCMI, asked
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi.chip_pages import (
     Common,
@@ -142,28 +144,82 @@ PROBES = {page.name: page.probe() for page in PAGES}
 
 
 def ask(host: Host, options: Options, query: str, places: Places, parse: Callable[[str], P]) -> PerChip[P]:
-    """The page of every subject; Unavailable where none has one."""
+    """The page of every subject, from the library where it gives a whole one; Unavailable where none has one."""
     if options.profile == "quick":
         raise NotApplicable("profile quick reads no per-chip pages")
-    commands = {subject: (TOOL, "info", "-t", query, *words) for subject, words in places.items()}
+    known, silent = _from_library(host, options, query, places)
+    commands = {
+        subject: (TOOL, "info", "-t", query, *words)
+        for subject, words in places.items()
+        if subject not in known and subject not in silent
+    }
 
-    def read(subject: str, answer: Completed) -> P:
+    def read(subject: str, answer: Completed | P) -> P:
+        if not isinstance(answer, Completed):
+            return answer
         return page_of(answer, " ".join(commands[subject]), parse)
 
-    answers = ask_each(host, list(commands.values()), timeout=options.tool_timeout_s)
-    return PerChip(*collect(places, answers, read))
+    told = dict(zip(commands, ask_each(host, list(commands.values()), timeout=options.tool_timeout_s), strict=True))
+    answers: Any = [(known | silent | told)[subject] for subject in places]
+    return PerChip(*collect(places, answers, read), sources=dict.fromkeys(known, DCMI))
+
+
+_OF_CHIPS: Mapping[str, Callable[[Any], Any]] = {
+    "ecc": library.ecc,
+    "memory": library.memory,
+    "health": library.health,
+    "phyid-remap": library.numbers,
+}
+_OF_NPUS: Mapping[str, Callable[..., Any]] = {
+    "board": library.board,
+    "common": library.common,
+    "proc-mem": library.process_memory,
+}
+"""The pages that the driver's library gives as well, by what npu-smi is asked for."""
+
+
+def _from_library(
+    host: Host, options: Options, query: str, places: Places
+) -> tuple[dict[str, Any], dict[str, Unavailable]]:
+    """The pages that it gives, and why chips that hang are not asked at all."""
+    if query not in _OF_CHIPS and query not in _OF_NPUS:
+        return {}, {}
+    answer = asked(host, options)
+    known: dict[str, Any] = {}
+    silent: dict[str, Unavailable] = {}
+    for subject in places if answer is not None else ():
+        assert answer is not None
+        chips = answer.npu(subject.partition("/")[0])
+        one = answer.chip(subject)
+        mine = chips if query in _OF_NPUS or one is None else (one,)
+        if why := next((chip.silent for chip in mine if chip.silent), None):
+            silent[subject] = Unavailable(f"{why}; it is not asked again", because=Because.TIMED_OUT)
+            continue
+        page = None
+        if query in _OF_NPUS and chips:
+            page = _OF_NPUS[query](chips, answer)
+        elif query in _OF_CHIPS and one is not None:
+            page = _OF_CHIPS[query](one)
+        if page is not None:
+            known[subject] = page
+        elif options.chips_from == DCMI:
+            silent[subject] = Unavailable(
+                f"libdcmi.so gives no whole page {query} of {subject}", because=Because.FAILED
+            )
+    return known, silent
 
 
 def _ask_shared(host: Host, options: Options, query: str, places: Places, parse: Callable[[str], P]) -> PerChip[P]:
     """The same, once for each NPU where its page tells of all its chips."""
-    whole = ask(
-        host, options, query, {subject.partition("/")[0]: words[:2] for subject, words in places.items()}, parse
-    )
-    found: dict[str, P] = {}
+    known, _ = _from_library(host, options, query, places) if options.profile != "quick" else ({}, {})
+    rest = {subject: words for subject, words in places.items() if subject not in known}
+    npus = {subject.partition("/")[0]: words[:2] for subject, words in rest.items()}
+    whole: PerChip[P] = ask(host, options, query, npus, parse) if npus or not known else PerChip({})
+    found: dict[str, P] = dict(known)
     failed: dict[str, str] = {}
     apart: dict[str, Words] = {}
     why = whole.why
-    for subject, words in places.items():
+    for subject, words in rest.items():
         npu = subject.partition("/")[0]
         page: Any = whole.by_subject.get(npu)
         if page is None:
@@ -185,7 +241,8 @@ def _ask_shared(host: Host, options: Options, query: str, places: Places, parse:
         found, failed, why = {**found, **alone.by_subject}, {**failed, **alone.failed}, graver(why, alone.why)
     if why is not None and not found:
         raise why
-    return PerChip(found, failed, why)
+    in_order = {subject: found[subject] for subject in places if subject in found}
+    return PerChip(in_order, failed, why, dict.fromkeys(known, DCMI))
 
 
 @record(frozen=True)

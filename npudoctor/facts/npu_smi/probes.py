@@ -11,13 +11,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from npudoctor.facts import npu_smi
+from npudoctor.facts.dcmi.answer import DCMI, LibraryAnswer, asked
+from npudoctor.facts.dcmi.pages import table
 from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
 from npudoctor.facts.npu_smi import NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.failure import line_of_failure
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
-from npudoctor.records import record
+from npudoctor.records import record, replace
 from npudoctor.sdk import (
     Because,
     Completed,
@@ -67,8 +69,14 @@ def _last_line(text: str) -> str:
 
 @probe(of_the_moment=True)
 def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
-    """From `npu-smi info`; unavailable only where nobody has looked."""
+    """From `npu-smi info`; unavailable only where nobody has looked.
+
+    Profile quick takes the answer of the driver's library for it.
+    """
     limit = options.tool_timeout_s
+    if options.profile == "quick" and (told := asked(host, options)) is not None:
+        with contextlib.suppress(Unavailable):
+            return NpuSmiAnswer(found=True, info=table(told), limit_s=limit)
     path = None
     with contextlib.suppress(Unavailable):
         path = host.which(TOOL)
@@ -150,8 +158,24 @@ def _why_no_table(done: Completed, failure: NpuSmiFailure | None, problem: Parse
 
 
 @probe
-def npu_smi_info(answer: NpuSmiAnswer, access: DeviceAccess | None) -> NpuSmiInfo:
-    """The table of chips; where the tool fails because this user may not reach the cards, that is the cause."""
+def npu_smi_info(
+    answer: NpuSmiAnswer | None, access: DeviceAccess | None, library: LibraryAnswer | None, options: Options
+) -> NpuSmiInfo:
+    """The table of chips, from the driver's library, else as npu-smi prints it.
+
+    Where the tool fails because this user may not reach the cards, that is the cause.
+    """
+    why = None
+    if library is not None:
+        try:
+            found = table(library)
+            return replace(found, tool_version=answer.info.tool_version) if answer and answer.info else found
+        except Unavailable as problem:
+            why = problem
+    if options.chips_from == DCMI:
+        raise why or Unavailable("libdcmi.so gives no answer, and --chips-from dcmi asks nobody else")
+    if answer is None:
+        raise Unavailable("`npu-smi info` is not in this recording", because=Because.NOT_RECORDED)
     if answer.info is not None:
         return answer.info
     blocked_by = "driver.access" if stopped_by_access(answer, access) else None

@@ -82,6 +82,16 @@ class NpuSmiInfo:
     processes: tuple[NpuProcess, ...] = ()
     idle_npus: tuple[int, ...] | None = None
 
+    @property
+    def source(self) -> str:
+        """Which source it is from: npu-smi, or dcmi for the driver's library."""
+        return "npu-smi"
+
+    @property
+    def shown_by(self) -> str:
+        """What findings name as the source of a value."""
+        return "npu-smi info"
+
 
 _VERSIONS = re.compile(r"npu-smi\s+(?:(\S+)\s+)?Version\s*:\s*(\S*)")
 _IDLE = re.compile(r"No running processes found in NPU\s*([0-9]{1,9})\b")

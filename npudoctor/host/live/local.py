@@ -23,9 +23,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 import npudoctor
 from npudoctor.findings import Because
-from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host import (
+    DRIVER,
+    STANDARD_PLACES,
+    TOOL_TIMEOUT_S,
+    About,
+    Completed,
+    FileStat,
+    Unavailable,
+    User,
+    command_key,
+)
 from npudoctor.host.live import identity, measures, processes, python_owner, tools
 from npudoctor.host.live.changes import Changes
+from npudoctor.host.live.library import Library
 from npudoctor.host.live.named_paths import Namer
 from npudoctor.host.live.once import Once
 from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
@@ -76,6 +87,7 @@ class LocalHost(Changes):
         self._at_once = at_once
         self._slots = threading.BoundedSemaphore(at_once)
         self._alone = threading.Lock()
+        self._library = Library(self._root)
         self._lock = threading.Lock()
         self._answers: dict[tuple[str, ...], Once] = {}
         self._hung: dict[str, str] = {}
@@ -272,6 +284,12 @@ class LocalHost(Changes):
             raise self._missing(argv[0])
         return self._execute([path, *argv[1:]], own_environment(), timeout, user=self.user)
 
+    def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Ask the driver's library once; every later call gets the same answer."""
+        with self._lock:
+            once = self._answers.setdefault(("libdcmi.so", driver, "pages" if pages else ""), Once())
+        return once.answer(lambda: self._library.ask(driver, pages=pages, timeout=timeout))
+
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
     ) -> Completed:
@@ -387,7 +405,7 @@ class LocalHost(Changes):
         self._starting.add(mark)
         try:
             if self._closed:
-                raise _given_up(argv, 0.0)
+                raise tools.given_up(argv, 0.0)
             process = processes.start(
                 start.argv,
                 stdin=subprocess.DEVNULL,
@@ -402,7 +420,7 @@ class LocalHost(Changes):
         except OSError as problem:
             if exhausted(problem):
                 raise
-            raise Unavailable(tools.why_not_started(argv[0], problem), because=_because(problem)) from problem
+            raise Unavailable(tools.why_not_started(argv[0], problem), because=tools.because(problem)) from problem
         except BaseException:
             processes.end_marked(mark)
             raise
@@ -418,11 +436,11 @@ class LocalHost(Changes):
                 processes.end(process, mark, since)
             self._running.pop(process, None)
         if self._closed and process.poll() == -signal.SIGKILL:
-            raise _given_up(argv, time.monotonic() - started)
+            raise tools.given_up(argv, time.monotonic() - started)
         try:
             start.must_have_started()
         except OSError as problem:
-            raise Unavailable(tools.why_not_started(argv[0], problem), because=_because(problem)) from problem
+            raise Unavailable(tools.why_not_started(argv[0], problem), because=tools.because(problem)) from problem
         if process.poll() and (few := processes.few_files()):
             raise OSError(errno.EMFILE, f"a tool failed while only {few} files may be open (ulimit -n)")
         return Completed(
@@ -441,6 +459,7 @@ class LocalHost(Changes):
     def close(self) -> None:
         """End every command that still runs or is just being started; what waits for one is answered at once."""
         self._closed = True
+        self._library.close()
         until = time.monotonic() + GRACE_S  # a start may hang, where the program lies on a dead file server
         while self._starting and time.monotonic() < until:
             time.sleep(0.002)
@@ -474,17 +493,6 @@ def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
         if problem.errno in (errno.EMFILE, errno.ENFILE):
             raise
         raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
-
-
-def _given_up(argv: Sequence[str], seconds: float) -> Unavailable:
-    """Why a command gave no answer: it was no longer awaited."""
-    command = command_key(argv)
-    asked = f"`{command}` had not answered after {seconds:.1f} s" if seconds else f"`{command}` was not asked yet"
-    return Unavailable(f"{asked} when the run's time was up", because=Because.TIMED_OUT)
-
-
-def _because(problem: OSError) -> Because:
-    return Because.NO_RIGHT if isinstance(problem, PermissionError) else Because.FAILED
 
 
 def _kind(mode: int) -> str:

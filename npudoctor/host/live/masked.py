@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npudoctor.host import TOOL_TIMEOUT_S, Completed
+from npudoctor.host import DRIVER, TOOL_TIMEOUT_S, Completed
 from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.privacy.command_lines import LONGEST_WORD, reduced
 from npudoctor.privacy.credentials import masked
@@ -22,6 +22,10 @@ class MaskedHost(ForwardingHost):
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command; its outputs masked."""
         return without_credentials(self._host.run(argv, timeout=timeout))
+
+    def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Ask the driver's library; names of processes masked."""
+        return without_credentials(self._host.ask_library(driver, pages=pages, timeout=timeout))
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
+from collections.abc import Sequence
 
 from npudoctor.findings import Because
-from npudoctor.host import STANDARD_PLACES, Unavailable
+from npudoctor.host import STANDARD_PLACES, Unavailable, command_key
 from npudoctor.host.live.trust import foreign_writer
 from npudoctor.host.shortage import exhausted
 
@@ -62,6 +63,18 @@ def why_not_started(path: str, problem: OSError) -> str:
     if isinstance(problem, PermissionError) and os.path.isfile(path):
         return f"{path} cannot be executed: its mode is {stat.S_IMODE(os.stat(path).st_mode):04o}"
     return f"{path} cannot be started: {problem.strerror}"
+
+
+def given_up(argv: Sequence[str], seconds: float) -> Unavailable:
+    """Why a command gave no answer: it was no longer awaited."""
+    command = command_key(argv)
+    asked = f"`{command}` had not answered after {seconds:.1f} s" if seconds else f"`{command}` was not asked yet"
+    return Unavailable(f"{asked} when the run's time was up", because=Because.TIMED_OUT)
+
+
+def because(problem: OSError) -> Because:
+    """Whether a program did not start for lack of a right."""
+    return Because.NO_RIGHT if isinstance(problem, PermissionError) else Because.FAILED
 
 
 def _on_path(name: str) -> list[str]:

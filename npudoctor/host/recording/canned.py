@@ -9,7 +9,18 @@ from functools import cached_property
 from typing import Any
 
 from npudoctor.findings import Because
-from npudoctor.host import STANDARD_PLACES, TOOL_TIMEOUT_S, About, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host import (
+    DRIVER,
+    LIBRARY,
+    STANDARD_PLACES,
+    TOOL_TIMEOUT_S,
+    About,
+    Completed,
+    FileStat,
+    Unavailable,
+    User,
+    command_key,
+)
 from npudoctor.host.shortage import exhausted
 from npudoctor.host.simulated.tree import Content, FileTree, MemoryStore, Overlay, normal
 
@@ -102,6 +113,20 @@ class RecordedHost:
         answer = self.commands.get(key)
         if answer is None:
             raise self._unanswered(python, key)
+        return answer
+
+    def ask_library(
+        self,
+        driver: str = DRIVER,  # noqa: ARG002 - the protocol
+        *,
+        pages: bool = True,  # noqa: ARG002 - the protocol
+        timeout: float = TOOL_TIMEOUT_S,  # noqa: ARG002 - the protocol
+    ) -> Completed:
+        """The recorded answer of the driver's library."""
+        self._as_recorded("run", LIBRARY)
+        answer = self.commands.get(LIBRARY)
+        if answer is None:
+            raise self._not_recorded("an answer of libdcmi.so")
         return answer
 
     def target_user(self, python: str) -> User:  # noqa: ARG002 - the protocol

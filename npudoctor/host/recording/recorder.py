@@ -11,7 +11,19 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Host, Unavailable, User, command_key
+from npudoctor.host import (
+    DRIVER,
+    LIBRARY,
+    TOOL_TIMEOUT_S,
+    About,
+    Because,
+    Completed,
+    FileStat,
+    Host,
+    Unavailable,
+    User,
+    command_key,
+)
 from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.recording.bundle_reader import NO_ENVIRONMENT
 from npudoctor.host.recording.canned import OUTPUT_LIMIT_BYTES, failure_key
@@ -80,6 +92,10 @@ class RecordingHost(ForwardingHost):
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command, and note how it ended."""
         return self._run(command_key(argv), timeout, lambda: self._host.run(argv, timeout=timeout))
+
+    def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+        """Ask the driver's library, and note its answer."""
+        return self._run(LIBRARY, timeout, lambda: self._host.ask_library(driver, pages=pages, timeout=timeout))
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None

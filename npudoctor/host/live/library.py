@@ -1,0 +1,297 @@
+"""The driver's library libdcmi.so, asked by a process of its own (read_dcmi.py) that can be killed.
+
+That process has root privileges: therefore the library is loaded only from the driver's places, and only where
+no user but root can write any part of its path. A question that hangs or crashes loses that chip, or that question of
+that chip: the process is started again without it, until the time is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import marshal
+import os
+import posixpath
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import npudoctor
+from npudoctor.findings import Because
+from npudoctor.host import Completed, FileStat, Unavailable
+from npudoctor.host.live import processes
+from npudoctor.host.live.trust import entry_of, foreign_writer
+from npudoctor.host.shortage import exhausted
+from npudoctor.host.simulated.tree import DiskStore, FileTree
+
+READER = posixpath.join(posixpath.dirname(__file__), "read_dcmi.py")
+TABLE = posixpath.join(posixpath.dirname(npudoctor.__file__), "knowledge", "tables", "dcmi.json")
+"""Read here as it is written: rows of a site's own must not decide what root calls."""
+
+NAME = "libdcmi.so"
+OWN_FOLDER = "/usr/local/dcmi"
+CALL_S = 2.0
+"""How long one question may take; most take milliseconds, and a chip that hangs holds its caller a minute."""
+INIT_S = 5.0
+"""The same for dcmi_init, which asks every chip and starts programs."""
+MOST_BYTES = 8 << 20
+MOST_STARTS = 40
+STARTING_LINES = 6
+"""Lines of loading and initialising, in both families."""
+_MARK = "dcmi"
+
+
+class Library:
+    """The library of a driver below `root`; one reader at a time, and none is left when an answer is there."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._running: Any = None
+        self._closed = False
+
+    def ask(self, driver: str, *, pages: bool, timeout: float) -> Completed:
+        """What it says of every chip, as JSON lines; with `pages`, more than `npu-smi info` shows.
+
+        Raises Unavailable without a library that may be loaded.
+        """
+        path = self._trusted_path(driver)
+        try:
+            with self._lock:
+                return _Reading(self, path, driver, pages=pages, timeout=timeout).done()
+        except OSError as problem:
+            if exhausted(problem):
+                raise
+            raise Unavailable(f"{path} cannot be asked: {problem.strerror}", because=Because.FAILED) from problem
+
+    def close(self) -> None:
+        """End the reader at once."""
+        self._closed = True
+        if (process := self._running) is not None:
+            processes.signal_group(process, signal.SIGKILL)
+
+    def _trusted_path(self, driver: str) -> str:
+        """The real path of the library that is loaded; Unavailable with the reason where there is none."""
+        refused = None
+        for folder in (posixpath.join(driver, "lib64", "driver"), OWN_FOLDER):
+            path = posixpath.join(folder, NAME)
+            if not os.path.isfile(self.at(path)):
+                continue
+            if (reason := next(filter(None, map(self._why_not, (path, *self._needed(driver)))), None)) is None:
+                return os.path.realpath(self.at(path))
+            refused = refused or f"{path} is not loaded: {reason}"
+        if refused:
+            raise Unavailable(refused, because=Because.NO_RIGHT)
+        raise Unavailable(f"{NAME} is not installed")
+
+    def _folders(self, driver: str) -> list[str]:
+        """Where the libraries lie that this one needs; nothing else says so to the linker."""
+        libraries = posixpath.join(driver, "lib64")
+        return [posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries]
+
+    def _needed(self, driver: str) -> Iterator[str]:
+        """What the linker could load with it."""
+        for folder in self._folders(driver):
+            if os.path.isdir(self.at(folder)):
+                yield folder
+                yield from (posixpath.join(folder, name) for name in os.listdir(self.at(folder)) if ".so" in name)
+
+    def at(self, path: str) -> str:
+        """Where a path of the node lies on this machine; a link below `root` does not lead out of it."""
+        return self._root + FileTree(DiskStore(self._root)).resolve(path) if self._root else path
+
+    def _entry(self, path: str) -> FileStat | None:
+        try:
+            return entry_of(os.lstat(self._root + path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _target(self, path: str) -> str | None:
+        with contextlib.suppress(OSError):
+            return os.readlink(self._root + path)
+        return None
+
+    def _why_not(self, path: str) -> str | None:
+        """Why root does not load it; a plain user may load what he himself has put below `--root`."""
+        users = () if not self._root else None
+        try:
+            found = foreign_writer(self.at(path), users=users, groups=())
+            if self._root and found is None:  # the links on the way, too
+                look, read_link = self._entry, self._target
+                found = foreign_writer(path, users=users, groups=(), look=look, read_link=read_link)
+        except OSError as problem:
+            return f"it cannot be judged: {problem.strerror}"
+        return found.reason if found else None
+
+    def start(self, driver: str, request: bytes) -> tuple[Any, int, str]:
+        """Start a reader with a request; the process, the descriptor with its answers, and its mark."""
+        mark = f"{os.getpid()}.{_MARK}"
+        answers, theirs = os.pipe()
+        words, ours = os.pipe()
+        try:
+            with open(os.devnull, "wb") as nothing:
+                process = processes.start(
+                    [sys.executable, "-I", "-S", READER, str(theirs)],
+                    stdin=words,
+                    stdout=nothing,
+                    stderr=nothing,
+                    pass_fds=(theirs,),
+                    env=self._environment(driver) | {"NPUDOCTOR_CALL": mark},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            self._running = process
+            with contextlib.suppress(BrokenPipeError):
+                os.write(ours, request)
+        except BaseException:
+            os.close(answers)
+            raise
+        finally:
+            for handle in (theirs, words, ours):
+                os.close(handle)
+        if self._closed:
+            processes.signal_group(process, signal.SIGKILL)
+        return process, answers, mark
+
+    def _environment(self, driver: str) -> dict[str, str]:
+        """The variables of the reader: its own, never a job's and never a user's."""
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_LIBRARY_PATH": ":".join(map(self.at, self._folders(driver))),
+            "LANG": "C.UTF-8",
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def ended(self) -> None:
+        """There is no reader."""
+        self._running = None
+
+
+class _Reading:
+    """One reading of all chips, by as many processes as it takes."""
+
+    def __init__(self, library: Library, path: str, driver: str, *, pages: bool, timeout: float) -> None:
+        self._library, self._path, self._driver = library, path, driver
+        self._began = time.monotonic()
+        self._until = self._began + timeout
+        self._call_s = min(CALL_S, timeout)
+        with open(TABLE, encoding="utf-8") as file:
+            table = json.load(file)
+        of_chip = table["of_chip"] + (table["pages_of_chip"] if pages else [])
+        self._request = {
+            "library": path,
+            "calls": table["calls"],
+            "structs": table["structs"],
+            "questions": [table["of_node"], of_chip],
+        }
+        self._skip: dict[str, list[str]] = {}
+        self._told: dict[tuple[str, Any, Any], bytes] = {}
+        self._lost: list[dict[str, Any]] = []
+
+    def done(self) -> Completed:
+        """The lines that it told, and a line for each question that was lost."""
+        ended, timed_out = False, False
+        for _ in range(MOST_STARTS):
+            lost = self._once()
+            if lost is None:
+                ended = True
+                break
+            if time.monotonic() >= self._until or self._library._closed:
+                timed_out = True
+                break
+            if not self._without(lost):
+                break
+        lines = [b'{"library": ' + json.dumps(self._path).encode() + b"}", *self._told.values()]
+        lines += [json.dumps(one).encode() for one in self._lost]
+        return Completed(
+            returncode=0 if ended else None if timed_out else 1,
+            stdout=b"\n".join(lines).decode("utf-8", "replace") + "\n",
+            seconds=time.monotonic() - self._began,
+            timed_out=timed_out,
+        )
+
+    def _without(self, lost: Mapping[str, Any]) -> bool:
+        """Skip what was answered and what was lost; False where nothing is left to be asked."""
+        place = (lost.get("npu"), lost.get("chip"))
+        if place == (None, None) and lost["lost"] in (None, "load", "init", "npus"):
+            return False
+        skip: dict[str, list[str]] = {}
+        for name, npu, chip in self._told:
+            if name not in ("load", "init", "npus", "chips", "ids"):
+                skip.setdefault(_key(npu, chip), []).append(name)
+        for key in skip:
+            if key not in ("/", _key(*place)):
+                skip[key] = ["*"]
+        crashes = [one for one in self._lost if (one.get("npu"), one.get("chip")) == place]
+        for one in self._lost:
+            key = _key(one.get("npu"), one.get("chip"))
+            whole = one["how"] == "hang" or (one is lost and len(crashes) > 1)
+            skip[key] = ["*"] if whole and key != "/" else [*skip.get(key, ()), one["lost"]]
+        self._skip = skip
+        return True
+
+    def _once(self) -> dict[str, Any] | None:
+        """What one process told, added to the rest; what it was asked when it hung or crashed, None where it ended."""
+        request = marshal.dumps({**self._request, "skip": self._skip})
+        since = processes.now()
+        process, answers, mark = self._library.start(self._driver, request)
+        said, how, ended = bytearray(), "", False
+        try:
+            how = self._collect(answers, said)
+            ended = said.endswith(b'{"tells": "end"}\n')
+        finally:
+            os.close(answers)
+            if ended:
+                with contextlib.suppress(Exception):
+                    process.wait(0.2)
+            if process.poll() is None or not ended:
+                processes.end(process, mark, since)
+            self._library.ended()
+        asked: dict[str, Any] | None = None
+        for line in bytes(said).splitlines():
+            with contextlib.suppress(ValueError, AttributeError):
+                row = json.loads(line)
+                if "asks" in row:
+                    asked = row
+                elif "tells" in row and row["tells"] != "end":
+                    place = (row["tells"], row.get("npu"), row.get("chip"))
+                    if place not in self._told or row["tells"] == "init":  # the second family follows a refusal
+                        self._told[place] = line
+        if ended:
+            return None
+        lost: dict[str, Any] = {"lost": asked["asks"] if asked else None, "how": how or _end_of(process.poll())}
+        lost |= {key: asked[key] for key in ("npu", "chip") if asked and key in asked}
+        if how == "hang":
+            lost["limit_s"] = self._call_s
+        self._lost.append(lost)
+        return lost
+
+    def _collect(self, answers: int, said: bytearray) -> str:
+        """Read until the reader is done, dies, or is silent for too long; "hang" in the last case."""
+        while len(said) < MOST_BYTES:
+            starting = said.count(b"\n") < STARTING_LINES
+            left = min(self._until - time.monotonic(), INIT_S if starting else self._call_s)
+            if not select.select([answers], [], [], max(0.0, left))[0]:
+                return "hang"
+            piece = os.read(answers, 1 << 16)
+            if not piece:
+                return ""
+            said += piece
+            if said.endswith(b'{"tells": "end"}\n'):
+                return ""
+        return "too much"
+
+
+def _key(npu: Any, chip: Any) -> str:
+    return f"{'' if npu is None else npu}/{'' if chip is None else chip}"
+
+
+def _end_of(status: int | None) -> str:
+    return f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+
+
+__all__ = ["Library"]

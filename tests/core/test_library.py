@@ -1,0 +1,224 @@
+"""The process that asks the driver's library: what it may load, and what is left of it when the library goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npudoctor.findings import Because
+from npudoctor.host import Completed, Unavailable
+from npudoctor.host.live import library
+from npudoctor.host.live.local import LocalHost
+from npudoctor.host.live.process_tree import children
+from tests.fake_dcmi import answers, build
+from tests.plain_user import ALICE, as_root, give
+
+PLACE = "usr/local/Ascend/driver/lib64/driver"
+Start = Callable[..., LocalHost]
+
+
+@pytest.fixture(scope="module")
+def a2() -> answers.Answers:
+    return answers.of_scenario({"product": "atlas-800t-a2-910b3"})
+
+
+@pytest.fixture
+def node(fake_dcmi: build.Library, open_folder: Path) -> Iterator[Start]:
+    """A host with the stub library below its root."""
+    hosts: list[LocalHost] = []
+
+    def start(said: answers.Answers, **more: Any) -> LocalHost:
+        fake_dcmi.put(open_folder / PLACE, said.text(), **more)
+        hosts.append(LocalHost(root=str(open_folder)))
+        return hosts[-1]
+
+    yield start
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not make a question seem to hang."""
+    monkeypatch.setattr(library, "CALL_S", 60.0)
+    monkeypatch.setattr(library, "INIT_S", 60.0)
+
+
+def _rows(done: Completed) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _told(done: Completed, name: str) -> dict[tuple[int, int | None], Any]:
+    rows = [row for row in _rows(done) if row.get("tells") == name and row["rc"] == 0]
+    return {(row["npu"], row["chip"]): row["value"] for row in rows}
+
+
+def _lost(done: Completed) -> list[tuple[str | None, str]]:
+    return [(row["lost"], row["how"]) for row in _rows(done) if "lost" in row]
+
+
+def test_every_chip_is_asked_and_no_reader_is_left(node: Start, a2: answers.Answers) -> None:
+    before = set(children())
+    done = node(a2).ask_library(timeout=60.0)
+    assert done.returncode == 0
+    assert len(_told(done, "temperature")) == 8
+    assert set(children()) <= before
+
+
+def test_it_is_asked_once(node: Start, a2: answers.Answers, open_folder: Path) -> None:
+    host = node(a2)
+    assert host.ask_library(timeout=60.0) is host.ask_library(timeout=60.0)
+    calls = build.calls(open_folder / PLACE / build.NAME)
+    assert sum(call.startswith("dcmi_init") for call in calls) == 1
+
+
+def test_a_chip_that_hangs_is_lost_and_no_other_one(
+    node: Start, a2: answers.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "CALL_S", 3.0)  # the others take milliseconds, on a busy machine too
+    done = node(a2.but("dcmi_get_device_temperature 3 0 hang")).ask_library(timeout=60.0)
+    assert _lost(done) == [("temperature", "hang")]
+    assert (3, 0) not in _told(done, "power")
+    assert set(_told(done, "power")) == {(card, 0) for card in range(8) if card != 3}
+
+
+@pytest.mark.parametrize(("fault", "how"), [("segv", "signal 11"), ("abort", "signal 6"), ("exit 3", "exit status 3")])
+def test_a_question_that_crashes_is_lost_and_the_chip_is_asked_the_rest(
+    node: Start, a2: answers.Answers, fault: str, how: str
+) -> None:
+    done = node(a2.but(f"dcmi_get_device_power_info 3 0 {fault}")).ask_library(timeout=60.0)
+    assert _lost(done) == [("power", how)]
+    assert set(_told(done, "hbm")) == {(card, 0) for card in range(8)}
+
+
+@pytest.mark.parametrize("fault", ["segv", "hang"])
+def test_an_initialisation_that_fails_ends_the_reading(
+    node: Start, a2: answers.Answers, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(library, "INIT_S", 1.0 if fault == "hang" else 60.0)
+    done = node(a2.but(f"dcmi_init * * {fault}")).ask_library(timeout=60.0)
+    assert done.returncode == 1
+    assert len(_lost(done)) == 1
+    assert not [row for row in _rows(done) if "npu" in row]
+
+
+def test_what_the_library_starts_ends_with_it(
+    node: Start, a2: answers.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "INIT_S", 1.0)
+    before = set(children())
+    done = node(a2.but("dcmi_init * * child 600")).ask_library(timeout=60.0)
+    assert done.returncode == 1
+    assert set(children()) <= before
+
+
+def test_what_it_prints_is_no_answer(node: Start, a2: answers.Answers) -> None:
+    noise = 'print {"tells": "health", "npu": 0, "chip": 0, "rc": 0, "value": 3}'
+    done = node(a2.but(f"* * * {noise}")).ask_library(timeout=60.0)
+    assert set(_told(done, "health").values()) == {0}
+
+
+def test_a_symbol_that_is_missing_costs_that_answer_alone(node: Start, a2: answers.Answers) -> None:
+    done = node(a2, without=("dcmi_get_device_chip_info_v2", "dcmi_get_device_temperature")).ask_library(timeout=60.0)
+    assert [row["rc"] for row in _rows(done) if row.get("tells") == "temperature"] == [-99998] * 8
+    assert {one["chip_name"] for one in _told(done, "chip_info").values()} == {"910B3"}
+
+
+@pytest.mark.parametrize("change", ["grow 8", "shrink 4"])
+def test_a_structure_of_another_size_does_no_harm(node: Start, a2: answers.Answers, change: str) -> None:
+    done = node(a2.but(f"dcmi_get_device_ecc_info * * {change}")).ask_library(timeout=60.0)
+    assert {one["double"] for one in _told(done, "ecc_hbm").values()} == {0}
+
+
+def test_sixty_four_processes_fit(node: Start) -> None:
+    said = answers.of_scenario({"product": "atlas-800t-a2-910b3"}, more_processes=64)
+    done = node(said).ask_library(timeout=60.0)
+    assert {len(one) for one in _told(done, "processes").values()} == {64}
+
+
+def test_a_question_that_does_not_arise_is_not_asked_twice(node: Start, a2: answers.Answers, open_folder: Path) -> None:
+    node(a2.but("dcmi_get_device_power_info 3 0 segv")).ask_library(timeout=60.0)
+    calls = build.calls(open_folder / PLACE / build.NAME)
+    refused = [call for call in calls if call.startswith("dcmi_get_device_memory_info_v3")]
+    assert len(refused) == len(set(refused)) == 8
+    assert not any("FORBIDDEN" in call for call in calls)
+
+
+def test_a_library_that_is_none_says_why(open_folder: Path) -> None:
+    place = open_folder / PLACE / build.NAME
+    place.parent.mkdir(parents=True)
+    place.write_text("no library")
+    done = LocalHost(root=str(open_folder)).ask_library(timeout=60.0)
+    assert [row["rc"] for row in _rows(done) if "tells" in row] == [-99999]
+
+
+def test_a_node_without_the_library_starts_nothing(open_folder: Path) -> None:
+    with pytest.raises(Unavailable, match="is not installed"):
+        LocalHost(root=str(open_folder)).ask_library()
+
+
+@as_root
+@pytest.mark.parametrize("part", [PLACE, "usr/local/Ascend", f"{PLACE}/{build.NAME}", f"{PLACE}/libc_sec.so"])
+def test_what_another_user_can_write_is_not_loaded(
+    node: Start, a2: answers.Answers, open_folder: Path, part: str
+) -> None:
+    host = node(a2)
+    (open_folder / PLACE / "libc_sec.so").touch()
+    give(open_folder / part, ALICE)
+    with pytest.raises(Unavailable, match="is not loaded") as why:
+        host.ask_library()
+    assert why.value.because is Because.NO_RIGHT
+    assert not build.calls(open_folder / PLACE / build.NAME)
+
+
+@as_root
+def test_a_link_of_another_user_is_not_followed(node: Start, a2: answers.Answers, open_folder: Path) -> None:
+    host = node(a2)
+    moved = open_folder / "moved"
+    (open_folder / PLACE).rename(moved)
+    (open_folder / PLACE).symlink_to("../../../../../../moved")
+    os.chown(open_folder / PLACE, ALICE, ALICE, follow_symlinks=False)
+    with pytest.raises(Unavailable, match="is not loaded"):
+        host.ask_library()
+
+
+def test_the_reader_has_an_environment_of_its_own(
+    node: Start, a2: answers.Answers, monkeypatch: pytest.MonkeyPatch, open_folder: Path
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/nonexistent.so")
+    monkeypatch.setenv("SSH_CLIENT", "192.0.2.1")
+    variables = library.Library(str(open_folder))._environment("/usr/local/Ascend/driver")
+    assert set(variables) == {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL"}
+    assert variables["LD_LIBRARY_PATH"].endswith(f":{open_folder}/usr/local/Ascend/driver/lib64")
+    assert node(a2).ask_library(timeout=60.0).returncode == 0
+
+
+def test_closing_the_host_ends_a_reading(node: Start, a2: answers.Answers) -> None:
+    import threading
+
+    host = node(a2.but("dcmi_init * * hang"))
+    found: list[Completed] = []
+    reading = threading.Thread(target=lambda: found.append(host.ask_library(timeout=600.0)))
+    reading.start()
+    while host._library._running is None and reading.is_alive():
+        reading.join(0.01)
+    host.close()
+    reading.join(60.0)
+    assert not reading.is_alive()
+
+
+def test_the_reader_runs_without_site_packages() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {os.path.dirname(library.READER)!r}); "
+         "import read_dcmi; print(len(read_dcmi.written({'a': [1, None, 'ü\\n']})))"],
+        capture_output=True, text=True, check=False, timeout=60.0,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
