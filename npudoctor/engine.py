@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeGuard
 
-from npudoctor import __version__, clock, schedule
+from npudoctor import __version__, clock, inventory, schedule
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Role, Service
 from npudoctor.facts.python.target_python import PythonEnvironment, TargetPython
+from npudoctor.facts.system.machine import Machine
 from npudoctor.facts.system.platform import Platform
 from npudoctor.findings import (
     Because,
@@ -38,7 +39,7 @@ from npudoctor.records import field, record
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
 from npudoctor.selection import Selection, select
 
-CONTEXT = (Platform, Container, TargetPython, Role, Service)
+CONTEXT = (Platform, Machine, Container, TargetPython, Role, Service)
 """The facts that a report names besides its results."""
 
 
@@ -384,6 +385,7 @@ class _Run:
             fail_on=self.selection.fail_on,
             summary=count(results),
             results=results,
+            inventory=inventory.of(self.values),
         )
 
     def _known(self, fact: type) -> Any:

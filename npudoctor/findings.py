@@ -6,42 +6,18 @@ These models are the JSON contract `npudoctor.report/1`: fields may be added in 
 from __future__ import annotations
 
 import datetime
-import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, field_serializer, field_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import ConfigDict, Field, field_serializer, field_validator
 
-from npudoctor.control_characters import all_visible, visible, visible_lines
+from npudoctor.control_characters import all_visible
+from npudoctor.models import Line as Line
+from npudoctor.models import Lines as Lines
+from npudoctor.models import Model as Model
+from npudoctor.models import Shown
 from npudoctor.reasons import Because as Because
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-class _Shown:
-    """Makes a text, or the texts in a dict, visible as it enters a model.
-
-    pydantic's BeforeValidator would read a signature for every field.
-    """
-
-    def __init__(self, shown: Callable[[Any], Any], kind: type = str) -> None:
-        self._shown, self._kind = shown, kind
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._made_visible, handler(source))
-
-    def _made_visible(self, value: Any) -> Any:
-        return self._shown(value) if isinstance(value, self._kind) else value
-
-
-Line = Annotated[str, _Shown(visible)]
-"""Text in one line, possibly from the node: control and invisible characters are escaped."""
-
-Lines = Annotated[str, _Shown(visible_lines)]
-"""The same in several lines."""
 
 
 class Severity(str, Enum):
@@ -100,28 +76,6 @@ class Verdict(str, Enum):
     UNDETERMINED = "undetermined"
 
 
-class Model(BaseModel):
-    """A frozen model. An unknown field is refused when a model is made, and ignored when a report is read.
-
-    So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-    def __new__(cls, **fields: Any) -> Self:
-        """Refuse an unknown field; what is read from JSON does not come through here with any."""
-        if unknown := sorted(fields.keys() - _names_in(cls)):
-            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
-        return super().__new__(cls)
-
-
-@functools.cache
-def _names_in(model: type[Model]) -> frozenset[str]:
-    """By which names the fields of a model may be given."""
-    fields = model.model_fields.items()
-    return frozenset(name for field, info in fields for name in (field, info.alias) if name)
-
-
 class Evidence(Model):
     """One piece of evidence: its source, expected and actual value."""
 
@@ -170,7 +124,7 @@ class Finding(Model):
     """
 
     code: Line | None = None
-    params: Annotated[dict[str, Any], _Shown(all_visible, dict)] = Field(default_factory=dict)
+    params: Annotated[dict[str, Any], Shown(all_visible, dict)] = Field(default_factory=dict)
     subject: Line = "host"
     subjects: tuple[Line, ...] = ()
     severity: Severity = Severity.ERROR
@@ -307,6 +261,46 @@ class HostSummary(Model):
         return f"Python {self.python}{who}" if self.python else None
 
 
+class InventoryChip(Model):
+    """One chip: its device number (N of /dev/davinciN), name, family, PCI address and memory in MB."""
+
+    subject: Line
+    device: int | None = None
+    name: Line | None = None
+    family: Line | None = None
+    bus_id: Line | None = None
+    memory_mb: int | None = None
+
+
+class InventoryNpu(Model):
+    """One NPU, which is a board: its serial number, product name and firmware, and its chips."""
+
+    subject: Line
+    serial_number: Line | None = None
+    board: Line | None = None
+    firmware: Line | None = None
+    chips: tuple[InventoryChip, ...] = ()
+
+
+class Inventory(Model):
+    """What a node is made of; None for what the run did not learn."""
+
+    vendor: Line | None = None
+    product: Line | None = None
+    bios: Line | None = None
+    bmc: Line | None = None
+    machine: Line | None = None
+    os: Line | None = None
+    kernel: Line | None = None
+    driver: Line | None = None
+    firmware: Line | None = None
+    cann: Line | None = None
+    python: Line | None = None
+    torch: Line | None = None
+    torch_npu: Line | None = None
+    npus: tuple[InventoryNpu, ...] = ()
+
+
 class Report(Model):
     """The whole of one run: what `npudoctor check --json` prints."""
 
@@ -324,6 +318,7 @@ class Report(Model):
     fail_on: Severity = Severity.ERROR
     summary: dict[Line, int]
     results: tuple[Result, ...]
+    inventory: Inventory | None = None
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 

@@ -21,7 +21,8 @@ SOURCES = [path for folder in ("npudoctor", "checks", "fixes") for path in sorte
 
 LAYERS = {
     "npudoctor": set(),
-    "npudoctor.findings": set(),
+    "npudoctor.models": set(),
+    "npudoctor.findings": {"models"},
     "npudoctor.host": {"findings", "host"},
     "npudoctor.steps": {"findings", "host", "messages", "steps"},
     "npudoctor.knowledge": {"host", "knowledge"},
@@ -33,7 +34,8 @@ LAYERS = {
     "npudoctor.plugins": {"findings", "host", "steps", "sdk", "facts", "knowledge"},
     "npudoctor.selection": {"findings", "sdk", "plugins"},
     "npudoctor.schedule": set(),
-    "npudoctor.engine": {"schedule", "findings", "host", "sdk", "facts", "plugins", "selection"},
+    "npudoctor.inventory": {"findings", "facts"},
+    "npudoctor.engine": {"inventory", "schedule", "findings", "host", "sdk", "facts", "plugins", "selection"},
     "npudoctor.fixer": {
         *("findings", "host", "steps", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "fixer"),
         "messages",

@@ -37,7 +37,7 @@ def console() -> NoReturn:
     os._exit(code)
 
 
-LIMITED = ("check", "env", "facts", "healthcheck", "node", "record", "smoke")
+LIMITED = ("check", "env", "facts", "healthcheck", "node", "record", "report", "smoke")
 """The commands that have a time limit."""
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "env": ("npudoctor.cli.env", "print the environment variables a job needs"),
     "facts": ("npudoctor.cli.facts", "print collected facts, or why a fact is unknown"),
     "list": ("npudoctor.cli.listing", "list all checks: id, title, profile, fix"),
+    "report": ("npudoctor.cli.report", "write one page about this node for an issue or a ticket"),
     "record": ("npudoctor.cli.record", "record this node for offline diagnosis"),
     "validate": ("npudoctor.cli.validate", "compare npudoctor with this node's tools, for the project"),
     "knowledge": ("npudoctor.cli.knowledge", "print knowledge tables, or find matching releases"),

@@ -10,6 +10,7 @@ examples:
   npudoctor record                       into npudoctor-HOSTNAME.tar.gz
   npudoctor record node.tar.gz           an archive that only you may read
   npudoctor record --redact vendor.tar.gz    without names, addresses and serial numbers
+  npudoctor record --case case.tar.gz    for the vendor's ticket: a page in front, serial numbers kept
   npudoctor record node/                 a folder, to read or edit
   npudoctor check --replay node.tar.gz
 """
@@ -23,7 +24,7 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from npudoctor import engine, plugins
-from npudoctor.cli import node
+from npudoctor.cli import case_page, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.control_characters import visible
@@ -55,6 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="replace host and user names, IP and MAC addresses and serial numbers by stable pseudonyms",
     )
     parser.add_argument(
+        "--case",
+        action="store_true",
+        help="for a vendor's ticket: put REPORT.txt and INDEX.txt in front; serial numbers are kept without --redact",
+    )
+    parser.add_argument(
         "--timeout",
         type=node.seconds,
         metavar="S",
@@ -82,14 +88,23 @@ def run(args: argparse.Namespace) -> int:
         with Progress(len(select(catalog, selection)), color=not args.no_color) as progress:
             for event in events:
                 progress.show(event)
+                if isinstance(event, engine.Done):
+                    found = event.report
+        page = case_page.of(found, recorder, host, redacted=args.redact) if args.case else ""
     kept, left_out = recording_policy.reduced(recorder.notes)
     files = bundle_writer.files_of(kept)
+    if page:
+        files = {"INDEX.txt": case_page.index(files).encode(), "REPORT.txt": page.encode(), **files}
     if args.redact:
         files, _ = redaction.redacted(files)
     write_files(files, place, force=args.force)
     say(_account(kept, left_out, target, verbose=args.verbose), end="")
     if args.redact:
         say(to_review(files), end="")
+    elif args.case:
+        say("Serial numbers, names and addresses are kept for the vendor; --redact replaces them.")
+    if args.case and not (args.replay or args.simulate):
+        say(case_page.device_logs(), end="")
     write(_replaying(args, target) + "\n")
     return 0
 

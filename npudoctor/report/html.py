@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity
+from npudoctor.report import inventory
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d242c; --muted: #5a656f; --line: #d5dad6; --paper: #fbfbf9; --box: #f1f2ef;
@@ -44,7 +45,9 @@ def render(report: Report) -> str:
                 lines += finding_lines(result, finding)
     lines.append("<h2>Checks</h2><table><tr><th>check<th>status<th>remark</tr>")
     lines += map(row, report.results)
-    lines.append(f'</table><p class="muted">{escape(about)}</p></body></html>')
+    lines.append("</table>")
+    lines += inventory.html(report.inventory)
+    lines.append(f'<p class="muted">{escape(about)}</p></body></html>')
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.findings import Finding, Report, Severity
+from npudoctor.report import inventory
 
 
 def render(report: Report) -> str:
@@ -24,6 +25,7 @@ def render(report: Report) -> str:
             or result.title
         )
         lines.append(f"| `{result.check}` | {result.status.value} | {_cell(remark)} |")
+    lines += inventory.markdown(report.inventory)
     counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
     lines += ["", f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."]
     return "\n".join(lines) + "\n"

@@ -22,6 +22,7 @@ def files(node: Node) -> Iterator[tuple[str, Content]]:
     yield from _etc(node)
     yield from _proc(node)
     yield from _sys(node)
+    yield from _firmware(node)
     if node.scenario.container is None:
         for release in filter(None, (node.kernel, node.scenario.next_kernel)):
             yield f"/boot/vmlinuz-{release}", ""
@@ -72,6 +73,15 @@ def _users(node: Node) -> str:
     if node.user.uid:
         lines.append(f"{node.user.name}:x:{node.user.uid}:{node.user.gid}::{node.home}:/bin/bash")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _firmware(node: Node) -> Iterator[tuple[str, Content]]:
+    """What the server's firmware tells of it."""
+    folder = "/sys/class/dmi/id"
+    yield f"{folder}/sys_vendor", "Huawei\n"
+    yield f"{folder}/product_name", "TaiShan 200\n" if node.product.name == "none" else f"{node.product.name}\n"
+    yield f"{folder}/bios_version", "1.80\n"
+    yield f"{folder}/bios_date", "03/14/2025\n"
 
 
 def _proc(node: Node) -> Iterator[tuple[str, Content]]:

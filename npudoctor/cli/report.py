@@ -1,0 +1,194 @@
+"""Write one page about this node to send: findings, inventory, changes, timeline, npu-smi, and an explained log.
+
+Markdown, short enough for a comment in an issue, goes to standard output; --html writes a page to a file. Names,
+addresses and serial numbers are replaced by pseudonyms; --no-redact keeps them, for the vendor.
+
+examples:
+  npudoctor report                         Markdown
+  npudoctor report --html report.html --log train.log
+  npudoctor report --no-redact --replay node.tar.gz
+
+exit codes: 0 written, 2 usage, 3 could not determine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from npudoctor import clock, engine, inventory, plugins
+from npudoctor.cli import fixing, node
+from npudoctor.cli.output import UsageError, say, write
+from npudoctor.cli.progress import Progress
+from npudoctor.control_characters import all_visible, visible, visible_lines
+from npudoctor.findings import Report
+from npudoctor.host import Host, MutableHost, Refused
+from npudoctor.host.recording import bundle_writer
+from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.privacy import identifying_fields, recording_policy, redaction
+from npudoctor.report import case
+from npudoctor.sdk import PROFILES
+from npudoctor.selection import Selection, select
+
+if TYPE_CHECKING:
+    from npudoctor.plugins import Catalog
+
+MOST_CHANGES = 20
+"""So many changes and events are in the page, the newest."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `npudoctor report`."""
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--markdown", action="store_true", help="Markdown on standard output (default)")
+    shape.add_argument("--html", metavar="FILE", help="write an HTML page to this file")
+    parser.add_argument("--log", nargs="+", default=[], metavar="FILE", help="also explain failing logs or folders")
+    parser.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="replace names, addresses and serial numbers by pseudonyms",
+    )
+    parser.add_argument("--profile", choices=PROFILES, help="which checks to run by cost (default: standard)")
+    parser.add_argument(
+        "--timeout", type=node.seconds, metavar="S", help="time limit of the checks in seconds (default: 300)"
+    )
+    fixing.add_state(parser)
+    node.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the checks and write the page."""
+    config = node.load_config(args)
+    limit_s = args.timeout or config.timeout_s
+    explained = _explained(args.log) if args.log else None
+    with args.limit(limit_s), node.opened(args, config) as host:
+        catalog = plugins.load(args.plugin)
+        recorder = RecordingHost(host)
+        selection = Selection(options=node.options(args, config), deadline_s=limit_s)
+        report = judged(catalog, recorder, selection, no_color=args.no_color)
+        changes = changes_of(host, args.state)
+        made = of(report, recorder, log=explained, changes=changes, state=args.state, redacted=args.redact)
+    text = (case.html if args.html else case.markdown)(made)
+    if args.redact:
+        text = without_names(text, bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]))
+    if args.html:
+        _write_file(args.html, text)
+        say(f"npudoctor: wrote {args.html}")
+    else:
+        write(text)
+    if not args.redact:
+        say("npudoctor: names, addresses and serial numbers are in this page")
+    return 0
+
+
+give_up = node.give_up
+
+
+def without_names(text: str, files: Mapping[str, bytes]) -> str:
+    """A page with pseudonyms for what the files of the node's recording, or addresses in the page, tell."""
+    found = identifying_fields.Found(files)
+    found.addresses |= set(re.findall(identifying_fields.IPV4, text))
+    return redaction.Pseudonyms(found).apply(text)
+
+
+def judged(catalog: Catalog, host: Host, selection: Selection, *, no_color: bool) -> Report:
+    """The report of a whole run, with all facts of the inventory."""
+    report = None
+    with Progress(len(select(catalog, selection)), color=not no_color) as progress:
+        for event in engine.run(catalog, host, selection, facts=inventory.FACTS):
+            progress.show(event)
+            if isinstance(event, engine.Done):
+                report = event.report
+    assert report is not None
+    return report
+
+
+def of(
+    report: Report,
+    recorder: RecordingHost,
+    *,
+    log: str | None = None,
+    changes: Sequence[str] = (),
+    state: str | None = None,
+    redacted: bool = True,
+) -> case.Case:
+    """The page about a node from its report and what was read for it."""
+    told = recorder.notes.commands.get("npu-smi info")
+    live = recorder.about.source == "live"
+    note = (
+        "Names, addresses and serial numbers that npudoctor knows are pseudonyms; read the rest before sending."
+        if redacted
+        else "Serial numbers, names and addresses are as the node has them."
+    )
+    return case.Case(
+        report=report,
+        changes=changes[-MOST_CHANGES:],
+        timeline=list(timeline(state))[-MOST_CHANGES:] if live or state else (),
+        npu_smi=visible_lines(told.stdout) if told and told.stdout.strip() else None,
+        log=log,
+        notes=(note,),
+    )
+
+
+def changes_of(host: Host, state: str | None) -> list[str]:
+    """What npudoctor changed on this node, the newest last; empty where its journal cannot be read."""
+    from npudoctor.fixer import runner
+
+    if host.about.source == "bundle" or not isinstance(host, MutableHost):
+        return []
+    try:
+        runs = runner.history(host, state=state)
+    except Refused as why:
+        return [f"not known: {why.reason}"]
+    return [f"{one['started_at']} {one['fix']}: {one['title']} ({one['status']})" for one in all_visible(runs)]
+
+
+def timeline(state: str | None) -> Iterator[str]:
+    """The newest events of the daemon on this node, the oldest first; none where it never ran or keeps them secret."""
+    path = os.path.join(state or "/var/lib/npudoctor", "history.sqlite")
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(_read_only(path)) as store:
+        found = store.execute(
+            "SELECT at, kind, check_id, subject, said FROM changes ORDER BY id DESC LIMIT ?", (MOST_CHANGES,)
+        ).fetchall()
+        for at, kind, check, subject, said in reversed(found):
+            where = f" ({check}{f', {subject}' if subject not in (None, 'host') else ''})" if check else ""
+            yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
+
+
+def _read_only(path: str) -> sqlite3.Connection:
+    from urllib.parse import quote
+
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=2)
+
+
+def _explained(names: Sequence[str]) -> str:
+    """What `npudoctor explain --log` says of these logs."""
+    from npudoctor.cli import explained, logfiles
+    from npudoctor.explain import diagnosis, documents, scan
+
+    logs = logfiles.Logs(names)
+    scanner = scan.Scanner()
+    for name, blocks in logs.read(scan.BLOCK):
+        scanner.read(visible(name), blocks)
+    found = diagnosis.diagnose(scanner, [name for name in names if os.path.isdir(name)])
+    if not (found.knows or found.answer):
+        return "no known error in the log"
+    return explained.log(documents.of_log(found, plugins.load().checks), no_color=True)
+
+
+def _write_file(path: str, text: str) -> None:
+    from npudoctor.host.live.safe_files import written
+
+    try:
+        with written(path) as file:
+            file.write(visible_lines(text).encode())
+    except Refused as problem:
+        raise UsageError(f"{path} was not written: {problem.reason}") from problem
+    except OSError as problem:
+        raise UsageError(f"cannot write {path}: {problem.strerror}") from problem

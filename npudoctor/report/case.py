@@ -1,0 +1,129 @@
+"""A report to send: findings, inventory, changes, timeline, npu-smi and the explained log, as Markdown or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from npudoctor.findings import Finding, Report, Severity, Status
+from npudoctor.report import cause, inventory
+from npudoctor.report.text import evidence_line
+
+MOST_FINDINGS = 12
+MOST_EVIDENCE = 4
+MOST_LINES = 160
+"""Lines of a program's output; an issue tracker takes 65,536 characters in all."""
+
+LONGEST_LINE = 240
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is known of a node. `changes` and `timeline` are lines, the newest last; texts are as programs print them.
+
+    `notes` say what the page leaves out, such as names that were replaced.
+    """
+
+    report: Report
+    changes: Sequence[str] = ()
+    timeline: Sequence[str] = ()
+    npu_smi: str | None = None
+    log: str | None = None
+    notes: Sequence[str] = ()
+
+
+def markdown(case: Case) -> str:
+    """The case as Markdown, short enough for a comment in an issue."""
+    report = case.report
+    lines = [f"# npudoctor: {_headline(report)}", "", _about(report), ""]
+    findings = _findings(report)
+    for check, finding in findings[:MOST_FINDINGS]:
+        lines += _markdown_finding(check, finding)
+    lines += [f"- {line}" for line in _others(report, findings)]
+    lines += inventory.markdown(report.inventory)
+    for title, items in (("Changes by npudoctor", case.changes), ("Timeline", case.timeline)):
+        if items:
+            lines += ["", f"## {title}", "", *(f"- {one}" for one in items)]
+    for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
+        if text:
+            lines += ["", f"<details><summary>{title}</summary>", "", *_fenced(text), "", "</details>"]
+    return "\n".join([*lines, "", *case.notes]).rstrip() + "\n"
+
+
+def html(case: Case) -> str:
+    """The case as one self-contained HTML page."""
+    from npudoctor.report import html as page
+
+    whole = page.render(case.report).removesuffix("</body></html>\n")
+    return whole + "".join(f"{line}\n" for line in _html_sections(case)) + "</body></html>\n"
+
+
+def _headline(report: Report) -> str:
+    first = cause.primary(report)
+    if first is None:
+        return cause.all_clear(report)
+    more = sum(len(cause.actionable(one, cause.action_threshold(report))) for one in report.results) - 1
+    return f"{first[1]} (`{first[0].check}`)" + (f" and {more} more" if more > 0 else "")
+
+
+def _about(report: Report) -> str:
+    host = report.host
+    parts = (host.hostname, host.container and f"{host.container} container", host.python_line)
+    counts = ", ".join(f"{number} {status}" for status, number in report.summary.items() if number)
+    told = " · ".join(part for part in parts if part)
+    return f"{told}\n\n{counts}; npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
+
+
+def _findings(report: Report) -> list[tuple[str, Finding]]:
+    least = cause.action_threshold(report)
+    found = [(result.check, one) for result in report.results for one in cause.actionable(result, least)]
+    return sorted(found, key=lambda pair: -pair[1].severity.rank)
+
+
+def _others(report: Report, findings: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+    """What is not shown in full: further findings, notes, and checks without a result."""
+    for check, finding in findings[MOST_FINDINGS:]:
+        yield f"{finding.severity.value}: {cause.with_subject(finding)} (`{check}`)"
+    for result in report.results:
+        for finding in result.open_findings:
+            if finding.severity is Severity.INFO and cause.action_threshold(report) > Severity.INFO:
+                yield f"note: {cause.with_subject(finding)} (`{result.check}`)"
+        if result.leaves_undetermined or result.status is Status.CRASHED:
+            yield f"could not determine: {result.reason} (`{result.check}`)"
+
+
+def _markdown_finding(check: str, finding: Finding) -> list[str]:
+    lines = [f"**{finding.severity.value}: {cause.with_subject(finding)}** (`{check}`)", ""]
+    lines += [f"- {_code(evidence_line(one))}" for one in finding.evidence[:MOST_EVIDENCE]]
+    if len(finding.evidence) > MOST_EVIDENCE:
+        lines.append(f"- and {len(finding.evidence) - MOST_EVIDENCE} more")
+    if finding.hint:
+        lines += ["", finding.hint]
+    if finding.fix:
+        lines += ["", f"Fix: `npudoctor fix {finding.fix.id}`"]
+    return [*lines, ""]
+
+
+def _fenced(text: str) -> list[str]:
+    """A program's output between fences that it cannot close; long ones are cut, and it is said."""
+    lines = text.rstrip().splitlines()
+    left = len(lines) - MOST_LINES
+    shown = [line[:LONGEST_LINE].replace("```", "'''") for line in lines[:MOST_LINES]]
+    return ["```", *shown, *([f"... {left} more lines"] if left > 0 else []), "```"]
+
+
+def _code(text: str) -> str:
+    text = " ".join(text.split())
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _html_sections(case: Case) -> Iterator[str]:
+    for title, items in (("Changes by npudoctor", case.changes), ("Timeline", case.timeline)):
+        if items:
+            yield f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(one)}' for one in items)}</ul>"
+    for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
+        if text:
+            yield f"<h2>{title}</h2><pre>{escape(text)}</pre>"
+    for note in case.notes:
+        yield f'<p class="muted">{escape(note)}</p>'

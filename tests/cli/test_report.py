@@ -1,0 +1,128 @@
+"""`npudoctor report` and `record --case`: one page to send, without names and serial numbers unless asked for."""
+
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from npudoctor import inventory
+from npudoctor.cli import case_page
+from npudoctor.daemon.store import Store
+from npudoctor.facts.system.machine import machine
+from npudoctor.findings import Inventory, Report
+from npudoctor.host import Unavailable
+from npudoctor.report.inventory import rows
+from npudoctor.testing import FakeHost
+
+from .conftest import Command
+
+SERIAL = "1023C3"
+"""How the serial numbers of the simulated boards begin."""
+
+
+def test_the_report_has_the_inventory(npudoctor: Command) -> None:
+    report = Report.model_validate(npudoctor("check", "--json", "--simulate", "healthy-a3").json)
+    found = report.inventory
+    assert found is not None
+    assert (found.driver, found.cann, found.torch, found.torch_npu) == ("25.5.0", "8.5.0", "2.8.0", "2.8.0.post2")
+    assert [len(npu.chips) for npu in found.npus] == [2] * 8
+    assert len({npu.serial_number for npu in found.npus}) == 8
+    assert found.product and found.kernel and found.bios
+    names = [name for name, _ in rows(found)]
+    assert names[:2] == ["product", "BIOS"] and names[-1] == "npu:7"
+
+
+@pytest.mark.parametrize("shape", ["markdown", "html"])
+def test_markdown_and_html_have_it_too(npudoctor: Command, shape: str) -> None:
+    out = npudoctor("check", "--format", shape, "--simulate", "seed-910b1").out
+    assert "Inventory" in out and SERIAL in out
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert inventory.of({}) == Inventory()
+    assert rows(Inventory()) == [] and rows(None) == []
+
+
+def test_a_page_is_short_and_has_no_serial_number(npudoctor: Command) -> None:
+    ran = npudoctor("report", "--simulate", "sick-cards")
+    assert ran.code == 0
+    assert len(ran.out) < 20_000
+    assert ran.out.startswith("# npudoctor: NPU 5 (0000:02:00.0) is listed by npu-smi")
+    for part in ("`npu.health`", "## Inventory", "<summary>npu-smi info</summary>", "are pseudonyms"):
+        assert part in ran.out
+    assert SERIAL not in ran.out and "sick-node" not in ran.out
+
+
+def test_the_vendor_gets_names_and_serial_numbers(npudoctor: Command) -> None:
+    ran = npudoctor("report", "--no-redact", "--simulate", "sick-cards")
+    assert ran.out.count(SERIAL) == 8 and "sick-node" in ran.out
+    assert "pseudonyms" not in ran.out
+
+
+def test_a_page_is_written_as_html_with_an_explained_log(npudoctor: Command, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("ERROR EI0006: getting socket times out, remote 10.23.45.67\n<script>alert(1)</script>\n")
+    target = tmp_path / "report.html"
+    ran = npudoctor("report", "--simulate", "new-node", "--html", str(target), "--log", str(log))
+    assert (ran.code, ran.out) == (0, "")
+    page = target.read_text()
+    assert page.endswith("</body></html>\n") and "EI0006" in page and "<h2>Log</h2>" in page
+    assert "<script>" not in page and "10.23.45.67" not in page
+
+
+def test_a_page_that_cannot_be_written_is_refused_in_one_line(npudoctor: Command, tmp_path: Path) -> None:
+    ran = npudoctor("report", "--simulate", "bare-host", "--html", str(tmp_path / "no" / "report.html"))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+def test_the_events_of_the_daemon_are_its_timeline(npudoctor: Command, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "history.sqlite"), kept_days=30)
+    store.note("started", "the daemon started")
+    store.close()
+    ran = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path))
+    assert "## Timeline" in ran.out and "started: the daemon started" in ran.out
+
+
+def test_a_file_that_is_no_history_is_no_timeline(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").write_bytes(b"no database")
+    with pytest.raises(sqlite3.Error):
+        sqlite3.connect(tmp_path / "history.sqlite").execute("SELECT * FROM changes")
+    ran = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path))
+    assert ran.code == 0 and "## Timeline" not in ran.out
+
+
+@pytest.mark.parametrize("redact", [True, False])
+def test_a_case_begins_with_the_page_and_can_be_replayed(npudoctor: Command, tmp_path: Path, redact: bool) -> None:
+    target = tmp_path / "case.tar.gz"
+    options = ["--redact"] if redact else []
+    ran = npudoctor("record", "--case", *options, "--simulate", "sick-cards", str(target))
+    assert ran.code == 0
+    assert ("Serial numbers, names and addresses are kept" in ran.err) is not redact
+    with tarfile.open(target) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames() if name.endswith(".txt")]
+        page = archive.extractfile("node/REPORT.txt")
+        assert names == ["INDEX.txt", "REPORT.txt"] and page is not None
+        assert (SERIAL in page.read().decode()) is not redact
+    assert npudoctor("check", "-q", "--replay", str(target)).code == 1
+
+
+def test_device_logs_are_offered_where_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "msnpureport"
+    monkeypatch.setattr(case_page, "TOOLS", (str(tool),))
+    assert case_page.device_logs() == ""
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(case_page, "NEEDED_BYTES", 0)
+    assert f"timeout 600 {tool}" in case_page.device_logs()
+    monkeypatch.setattr(case_page, "NEEDED_BYTES", 1 << 80)
+    assert "free space" in case_page.device_logs()
+
+
+def test_the_server_tells_its_model_and_versions() -> None:
+    folder = "/sys/class/dmi/id"
+    files = {f"{folder}/sys_vendor": "Huawei\n", f"{folder}/bios_version": "6.57\n", f"{folder}/product_name": "N/A\n"}
+    found = machine.function(FakeHost(files=files))
+    assert (found.vendor, found.product, found.bios, found.bmc) == ("Huawei", None, "6.57", None)
+    with pytest.raises(Unavailable, match="says nothing about this machine"):
+        machine.function(FakeHost(files={}))
