@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import LIBRARY, LibraryAnswer
-from npudoctor.facts.node.chips import subject_of
+from npudoctor.facts.node.chips import Chips, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
@@ -43,6 +44,38 @@ def no_answer_at_start(library: LibraryAnswer) -> Finding:
         commands=("npu-smi info -l", "dmesg | grep -i -e davinci -e devdrv | tail -40"),
         evidence=(Evidence(source=f"{LIBRARY}, dcmi_get_card_list", actual=messages.ID_IN_THE_LIST.text(id=-1)),),
     )
+
+
+def fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
+    """One chip less than this board has, everywhere: known only for boards that are always full."""
+    family = knowledge.hardware().family(cards.family or "")
+    boards = {card.subsystem for card in cards.chips}
+    board = next(iter(boards)) if len(boards) == 1 else None
+    if family is None or board is None:
+        return
+    full = cards.count + family.chips_per_card[0]
+    plan = knowledge.hardware().link_plan(family.id, full, board)
+    if full not in family.devices_per_node or cards.count in family.devices_per_node or not (plan and plan.group_size):
+        return
+    ids = {chip.npu_id for chip in info.npus}
+    gaps = sorted(set(range(max(ids) + 1)) - ids)
+    evidence = Evidence(
+        source=TABLE,
+        expected=messages.CHIPS.text(count=full),
+        actual=messages.NPUS_LISTED.text(npus=sorted(ids)),
+    )
+    commands = ("lspci -nn -d 19e5:",)
+    if len(gaps) == 1:
+        yield messages.FEWER_CHIPS_NAMED.finding(
+            subject=f"npu:{gaps[0]}",
+            npu=gaps[0],
+            count=cards.count,
+            full=full,
+            commands=commands,
+            evidence=(evidence,),
+        )
+    else:
+        yield messages.FEWER_CHIPS.finding(count=cards.count, full=full, commands=commands, evidence=(evidence,))
 
 
 def _has_address(chip: Chip) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from npudoctor import knowledge
 from npudoctor.facts import npu_smi
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.dcmi.answer import LibraryAnswer
+from npudoctor.facts.dcmi.pages import table
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
 from npudoctor.facts.node.container import Container
@@ -18,10 +20,12 @@ from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
+from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
-from ._lost import cross_check_sources, no_answer_at_start
+from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
+from ._sources import disagreement
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
@@ -71,6 +75,8 @@ def sources_agree_on_the_cards(
     container: Container | None,
     cards: Chips | None,
     library: LibraryAnswer | None,
+    answer: NpuSmiAnswer | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Chip count equal on PCI bus, in /dev and in npu-smi.
 
@@ -82,39 +88,10 @@ def sources_agree_on_the_cards(
     if library is not None and library.lost_npus and not found:
         yield no_answer_at_start(library)
     elif container is None and not found and cards is not None:
-        yield from _fewer_than_the_product(info, cards)
-
-
-def _fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
-    """One chip less than this board has, everywhere: known only for boards that are always full."""
-    family = knowledge.hardware().family(cards.family or "")
-    boards = {card.subsystem for card in cards.chips}
-    board = next(iter(boards)) if len(boards) == 1 else None
-    if family is None or board is None:
-        return
-    full = cards.count + family.chips_per_card[0]
-    plan = knowledge.hardware().link_plan(family.id, full, board)
-    if full not in family.devices_per_node or cards.count in family.devices_per_node or not (plan and plan.group_size):
-        return
-    ids = {chip.npu_id for chip in info.npus}
-    gaps = sorted(set(range(max(ids) + 1)) - ids)
-    evidence = Evidence(
-        source=TABLE,
-        expected=messages.CHIPS.text(count=full),
-        actual=messages.NPUS_LISTED.text(npus=sorted(ids)),
-    )
-    commands = ("lspci -nn -d 19e5:",)
-    if len(gaps) == 1:
-        yield messages.FEWER_CHIPS_NAMED.finding(
-            subject=f"npu:{gaps[0]}",
-            npu=gaps[0],
-            count=cards.count,
-            full=full,
-            commands=commands,
-            evidence=(evidence,),
-        )
-    else:
-        yield messages.FEWER_CHIPS.finding(count=cards.count, full=full, commands=commands, evidence=(evidence,))
+        yield from fewer_than_the_product(info, cards)
+    if options.profile == "full" and library is not None and answer is not None and answer.info is not None:
+        with contextlib.suppress(Unavailable):
+            yield from disagreement(table(library), answer.info)
 
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)

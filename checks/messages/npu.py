@@ -105,6 +105,14 @@ NO_ANSWER_AT_START = Message(
     pitfall="P052",
 )
 ID_IN_THE_LIST = Sentence("id {id} in the list")
+SOURCES_DISAGREE = Message(
+    "npu.count/sources-disagree",
+    summary="the two sources disagree: {fields} differ between the driver's library and npu-smi",
+    detail="Both read the same driver. A value that changed between two readings by more than usual is one reason, "
+    "a driver or tool of another version a second one.",
+    hint="Compare `npudoctor facts dcmi.library` and `npu-smi info`, and report a difference that stays.",
+    severity=Severity.INFO,
+)
 DEVICE_NODES = Sentence("{count} device {count:node|nodes}")
 
 # npu.health

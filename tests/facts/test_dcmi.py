@@ -201,6 +201,27 @@ def test_a_card_without_a_number_is_a_finding_where_nothing_else_shows_it(ask: A
     assert [one.code for one in found] == ["npu.count/no-answer-at-start"]
 
 
+@pytest.mark.parametrize("name", WITH_CHIPS)
+def test_profile_full_finds_no_difference_between_the_sources_of_one_node(ask: Ask, name: str) -> None:
+    report = run(WithLibrary(sim.simulate(name), ask(answers.of(name))), "npu.count", profile="full")
+    codes = [one.code for result in report.results for one in result.findings]
+    assert "npu.count/sources-disagree" not in codes
+
+
+def test_profile_full_names_what_the_sources_tell_differently(ask: Ask) -> None:
+    told = ask(answers.of("healthy-a3"))
+    other = replace(
+        told, stdout=told.stdout.replace('"value": "25.5.0"', '"value": "25.5.1"').replace("65536", "32768")
+    )
+    host = WithLibrary(sim.simulate("healthy-a3"), other)
+    (found,) = next(one for one in run(host, "npu.count", profile="full").results if one.check == "npu.count").findings
+    assert (found.code, found.severity.value) == ("npu.count/sources-disagree", "info")
+    assert ("25.5.0", "25.5.1") in {(one.expected, one.actual) for one in found.evidence}
+    assert "driver version" in found.summary and "hbm total mb" in found.summary
+    standard = run(host, "npu.count")
+    assert not [one.findings for one in standard.results if one.check == "npu.count" and one.findings]
+
+
 def test_units_that_are_no_chip_are_left_out(ask: Ask) -> None:
     assert len(parse(ask(answers.of("healthy-a3", cpus=True)).stdout).chips) == 16
 

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host.live.library import Library
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.output import OUTPUT_LIMIT_BYTES
 from npudoctor.host.recording.canned import RecordedHost
@@ -17,7 +18,7 @@ def open_root(folder: str, *, at_once: int = 2) -> LocalHost:
     """The node below `folder`; raises ValueError, with one line, where there is none.
 
     A folder with a bundle.json is what `npudoctor sim tools` wrote: its files and measurements are read from the
-    folder, its commands run from DIR/bin as real processes.
+    folder, its commands run from DIR/bin as real processes. Its libdcmi.so is one that somebody puts below DIR/library.
     """
     if not os.path.isdir(folder):
         raise ValueError(f"--root {folder}: folder not found")
@@ -34,6 +35,7 @@ class ToolsHost(LocalHost):
         super().__init__(at_once=at_once, environ={})
         self._recorded = recorded
         self._tools = tools
+        self._library = Library(os.path.join(os.path.dirname(tools), "library"))
 
     def fresh(self) -> ToolsHost:
         """The same folder with nothing remembered."""
