@@ -1,0 +1,1 @@
+"""Tools of those who make npudoctor; none of it is installed."""
