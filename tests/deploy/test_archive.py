@@ -20,7 +20,7 @@ import pytest
 
 from npudoctor import __version__
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # at the end: npudoctor itself is the installed one
 
 from tools.archive import __main__ as archive_main  # noqa: E402
@@ -228,9 +228,9 @@ def test_an_archive_checks_in_a_moved_folder_that_is_read_only_without_network(
     for path in [moved, *moved.rglob("*")]:
         path.chmod(path.stat().st_mode & 0o555)
     before = sorted(str(path) for path in moved.rglob("*"))
-    command = [moved / "bin" / "npudoctor", "check", "--simulate", "healthy-a3", "--json"]
-    alone = sh("unshare", "-rn", "true").returncode == 0
-    done = sh(*(["unshare", "-rn"] if alone else []), *command)
+    command: list[str | Path] = [moved / "bin" / "npudoctor", "check", "--simulate", "healthy-a3", "--json"]
+    prefix: list[str | Path] = [] if sh("unshare", "-rn", "true").returncode else ["unshare", "-rn"]
+    done = sh(*prefix, *command)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["tool_version"] == __version__
     assert sorted(str(path) for path in moved.rglob("*")) == before
