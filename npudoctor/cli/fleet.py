@@ -19,9 +19,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
+from npudoctor import clock
 from npudoctor.cli import node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import add_common
@@ -175,7 +175,7 @@ def _named(args: argparse.Namespace) -> list[str]:
 
 def _new_folder() -> str:
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "npudoctor", "fleet", time.strftime("%Y-%m-%dT%H-%M-%S") + f"-{os.getpid()}")
+    return os.path.join(state, "npudoctor", "fleet", f"{clock.local():%Y-%m-%dT%H-%M-%S}-{os.getpid()}")
 
 
 def _plan(args: argparse.Namespace, names: list[str]) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import Any
@@ -34,13 +35,16 @@ def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -
 
 
 def write(text: str, *, colored: bool = False) -> None:
-    """Print data on stdout in any encoding, also after the reader has closed the pipe.
+    """Print data on stdout, also after the reader has closed the pipe: in the encoding of a terminal, else in UTF-8.
 
+    A file or pipe is read by programs, for which JSON and XML are UTF-8 whatever the locale of this process is.
     Control characters are escaped, except line breaks, tabs and, where `colored` is true, our own colours.
     """
     from npudoctor.control_characters import visible_lines, visible_screen
 
     shown = visible_screen(text) if colored else visible_lines(text)
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))

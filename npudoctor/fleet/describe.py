@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from npudoctor import __version__, engine
+from npudoctor import __version__, clock, engine
 from npudoctor.compare import features
 from npudoctor.compare.features import Feature, Values
 from npudoctor.facts.node.context import Service
@@ -92,7 +92,7 @@ def of_node(catalog: Catalog, host: Host, selection: Selection, *, name: str = "
 
 
 def _now() -> tuple[float, float]:
-    return round(time.time(), 3), round(time.monotonic(), 3)
+    return round(clock.timestamp(), 3), round(time.monotonic(), 3)
 
 
 def _in_service(catalog: Catalog, host: Host, options: Options) -> bool:
@@ -293,7 +293,8 @@ def _events(log: Any) -> Iterable[Event]:
             continue
         stamp = re.match(r"\w{3} +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:]{8}", line)
         text = line[stamp.end() :] if stamp else line
-        text = re.sub(r"^\S* *\S+ kernel: *", "", text)
+        _, from_kernel, said = text.partition(" kernel: ")
+        text = said if from_kernel else text
         text = re.sub(r"0x[0-9a-fA-F]+|\d+", "N", text).strip()[:200]
         seen[text] = stamp[0] if stamp else None
     yield from (Event(text=text, time=time_) for text, time_ in list(seen.items())[-8:])

@@ -91,11 +91,14 @@ def _hostfile(text: str) -> Iterator[str]:
             yield from expand(name)
 
 
+_INI_LINE = re.compile(r"\[[\w.:-]+\]$|[\w.\[\]:-]+(?:$|\s+\w+=)")
+_YAML_LINE = re.compile(r"---|\{|[\w-]+:(?:$|\s+(?:$|\{))")
+
+
 def _inventory(text: str) -> Iterator[str]:
     """The hosts of an Ansible inventory: INI, or YAML and JSON."""
-    if re.search(r"^\s*(?:\[[\w.:-]+\]\s*$|[\w.\[\]:-]+(?:\s+\w+=|\s*$))", text, re.MULTILINE) and not re.search(
-        r"^\s*(?:---|\{|[\w-]+:\s*(?:$|\{))", text, re.MULTILINE
-    ):
+    lines = [line.strip() for line in text.splitlines()]
+    if any(map(_INI_LINE.match, lines)) and not any(map(_YAML_LINE.match, lines)):
         section = ""
         for line in text.splitlines():
             words = re.sub(r"(?:^|\s)[#;].*", "", line).split()

@@ -225,7 +225,7 @@ def _shared(fleet: Fleet) -> list[tuple[str, set[str]]]:
     prefixes: dict[str, set[str]] = {}
     software: dict[str, set[str]] = {}
     for name in fleet.names:
-        parts = re.findall(r"[A-Za-z]+\d+", name.partition(".")[0])
+        parts = re.findall(r"(?<![A-Za-z])[A-Za-z]+\d+", name.partition(".")[0])
         for end in range(1, len(parts)):
             head = name[: name.index(parts[end - 1]) + len(parts[end - 1])]
             prefixes.setdefault(f"The prefix {head}", set()).add(name)

@@ -34,7 +34,7 @@ _LABEL_WORDS = (
     ("nnal", "nnal"),
     ("kernels", "kernels"),
 )
-_TORCH = re.compile(r"\s*torch\s*(?:\(?\s*==\s*([^\s;,)]+)\)?)?\s*(?:;|$)", re.I)
+_TORCH = re.compile(r"torch(?:\(?==([^;,)]+)\)?)?(?:;|$)", re.I)
 
 
 @record(frozen=True, kw_only=True)
@@ -238,6 +238,6 @@ def _said_by_run(header: Header) -> Said:
 
 def _required_torch(header: Header | None) -> str | None:
     for text in header.requires if header is not None else ():
-        if (found := _TORCH.match(text)) and found[1]:
+        if (found := _TORCH.match("".join(text.split()))) and found[1]:
             return found[1]
     return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import queue
 import shlex
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ClusterShell.Task import Task, task_self
 from ClusterShell.Worker.EngineClient import EngineClientEOF
 from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
 
+from npudoctor import clock
 from npudoctor.fleet import outcomes
 from npudoctor.fleet.engines import Answer, Plan
 from npudoctor.fleet.engines.processes import MOST_OUTPUT
@@ -60,7 +60,7 @@ class _Listener(EventHandler):  # type: ignore[misc]
 
     def ev_pickup(self, _worker: object, _node: str) -> None:
         """Its ssh has been started."""
-        self.started = time.time()
+        self.started = clock.timestamp()
 
     def ev_read(self, _worker: object, _node: str, sname: str, msg: bytes) -> None:
         """It has printed a line."""
@@ -79,7 +79,7 @@ class _Listener(EventHandler):  # type: ignore[misc]
             stdout=out,
             stderr=err,
             started=self.started,
-            received=time.time(),
+            received=clock.timestamp(),
             timed_out=timedout,
             overflow=self.overflow,
         )

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from npudoctor import clock
 from npudoctor.fleet.engines import Answer
 from npudoctor.fleet.line import MOST_BYTES
 
@@ -25,7 +26,7 @@ class Child:
 
     def __init__(self, node: str, argv: Sequence[str], until: float, most: int) -> None:
         self.node, self.until, self.most = node, until, most
-        self.started = time.time()
+        self.started = clock.timestamp()
         self.output = {"out": bytearray(), "err": bytearray()}
         self.overflow = False
         self.process = subprocess.Popen(
@@ -60,7 +61,7 @@ class Child:
             stdout=out,
             stderr=err,
             started=self.started,
-            received=time.time(),
+            received=clock.timestamp(),
             timed_out=timed_out,
             overflow=self.overflow,
         )
