@@ -11,7 +11,7 @@ import pytest
 from npudoctor.cli import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 SHELL = [text.strip() for language, text in BLOCKS if language == "sh"]
 
@@ -24,9 +24,9 @@ def without_time(text: str) -> str:
 def test_a_transcript_is_what_the_command_prints(block: str) -> None:
     first, _, expected = block.partition("\n")
     command = first.removeprefix("$ npudoctor ").split()
-    environment = {**os.environ, "COLUMNS": "96"}
+    environment = {**os.environ, "COLUMNS": "96", "PYTHONUTF8": "1"}
     argv = [sys.executable, "-m", "npudoctor", *command]
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", env=environment, check=False)
     assert without_time(done.stdout).strip() == without_time(expected).strip()
 
 
@@ -41,7 +41,7 @@ def test_there_are_two_set_up_commands_and_one_for_an_older_python() -> None:
 
 
 def test_the_ci_runs_the_readme_s_own_test_command() -> None:
-    assert SHELL[1] in (ROOT / ".ci" / "run").read_text().splitlines()
+    assert SHELL[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
 def test_every_command_is_named_and_every_named_one_is_there() -> None:
@@ -54,7 +54,7 @@ def test_every_command_is_named_and_every_named_one_is_there() -> None:
     "path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.name
 )
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)", path.read_text()):
+    for target in re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (path.parent / target).exists(), target
 
@@ -62,5 +62,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_the_list_of_checks_is_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     main(["list"])
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    documented = set(re.findall(r"^### ([a-z]+\.[a-z-]+)$", (ROOT / "docs" / "checks.md").read_text(), re.MULTILINE))
+    documented = set(
+        re.findall(r"^### ([a-z]+\.[a-z-]+)$", (ROOT / "docs" / "checks.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     assert documented == listed

@@ -155,7 +155,10 @@ def _script(host: RecordedHost, tool: str) -> str:
         for key, answer in answers.items()
         if answer.timed_out or (vendor and answer.seconds >= _SLOW_S)
     ]
-    ends = [f"    {shlex.quote(key)}) {_end(answer)} ;;" for key, answer in answers.items() if answer.returncode]
+    shown = 'cat "$answer/stdout"'
+    ends = [
+        f"    {shlex.quote(key)}) {shown}; {_end(answer)} ;;" for key, answer in answers.items() if answer.returncode
+    ]
     return _SCRIPT.format(
         tool=tool,
         key=_python_key(answers) if tool == "python" else f'key="{tool}${{*:+ $*}}"',
@@ -167,8 +170,7 @@ def _script(host: RecordedHost, tool: str) -> str:
 
 def _end(answer: Completed) -> str:
     code = answer.returncode or 0
-    ends = f"ulimit -c 0; kill -{-code} $$" if code < 0 else f"exit {code}"
-    return f'cat "$answer/stdout"; {ends}'
+    return f"ulimit -c 0; kill -{-code} $$" if code < 0 else f"exit {code}"
 
 
 def _python_key(keys: Iterable[str]) -> str:

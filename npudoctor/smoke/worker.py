@@ -481,7 +481,7 @@ class Rank(object):
 
 def main(local_rank=None):
     """Run as the rank given by the launcher's environment variables."""
-    with open(os.environ["NPUDOCTOR_SMOKE"]) as file:
+    with open(os.environ["NPUDOCTOR_SMOKE"], encoding="utf-8") as file:
         told = json.load(file)
     if local_rank is not None:
         os.environ.update(LOCAL_RANK=str(local_rank), RANK=str(told["first_rank"] + local_rank))
@@ -490,7 +490,7 @@ def main(local_rank=None):
     logs = open(os.path.join(told["logs"], "rank-%d.log" % rank), "ab", 0)
     os.dup2(logs.fileno(), 1)
     os.dup2(logs.fileno(), 2)
-    stacks = open(os.path.join(told["logs"], "rank-%d.stack" % rank), "w")
+    stacks = open(os.path.join(told["logs"], "rank-%d.stack" % rank), "w", encoding="utf-8")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     mine = Rank(told, rank, local_rank)
@@ -561,7 +561,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["spawn"]:
         import torch.multiprocessing
 
-        with open(os.environ["NPUDOCTOR_SMOKE"]) as file:
+        with open(os.environ["NPUDOCTOR_SMOKE"], encoding="utf-8") as file:
             torch.multiprocessing.spawn(main, nprocs=json.load(file)["local_world_size"])
     elif sys.argv[1:2] == ["launcher"]:
         bind_to_parent()

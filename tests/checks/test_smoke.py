@@ -272,9 +272,9 @@ def test_on_the_cpu_speed_is_info() -> None:
 
 
 def test_recorded_runs_are_read_and_judged() -> None:
-    well = judged(parse((DATA / "two-ranks.jsonl").read_text()))
+    well = judged(parse((DATA / "two-ranks.jsonl").read_text(encoding="utf-8")))
     assert {result.status for result in well.values()} <= {Status.OK, Status.SKIPPED}
-    broken = judged(parse((DATA / "rank-exits.jsonl").read_text()))
+    broken = judged(parse((DATA / "rank-exits.jsonl").read_text(encoding="utf-8")))
     assert broken["smoke.training"].findings[0].summary.startswith("rank 1 exited with status 3 in training")
 
 
@@ -298,7 +298,7 @@ def test_every_recorded_event_is_valid() -> None:
     from npudoctor.smoke import events
 
     for name in ("two-ranks.jsonl", "rank-exits.jsonl"):
-        for line in (DATA / name).read_text().splitlines():
+        for line in (DATA / name).read_text(encoding="utf-8").splitlines():
             again = json.loads(events.line(events.read(line)))
             assert holds(again, json.loads(line)), line
 

@@ -20,18 +20,18 @@ Change = Callable[[Path], None]
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
     """Change a JSON file in place."""
-    said = json.loads(path.read_text())
+    said = json.loads(path.read_text(encoding="utf-8"))
     change(said)
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(said), encoding="utf-8")
 
 
 def older_driver(folder: Path) -> None:
     path = folder / "root/usr/local/Ascend/driver/version.info"
-    path.write_text(re.sub(r"(?m)^Version=.*$", "Version=22.0.4", path.read_text()))
+    path.write_text(re.sub(r"(?m)^Version=.*$", "Version=22.0.4", path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def ports_not_reserved(folder: Path) -> None:
-    (folder / "root/proc/sys/net/ipv4/ip_local_reserved_ports").write_text("\n")
+    (folder / "root/proc/sys/net/ipv4/ip_local_reserved_ports").write_text("\n", encoding="utf-8")
 
 
 def another_timeout(folder: Path) -> None:
@@ -40,7 +40,7 @@ def another_timeout(folder: Path) -> None:
 
 def tls_on_card_3(folder: Path) -> None:
     path = folder / "commands/hccn_tool -i 3 -tls -g/stdout"
-    path.write_text(path.read_text().replace("tls switch[0]", "tls switch[1]"))
+    path.write_text(path.read_text(encoding="utf-8").replace("tls switch[0]", "tls switch[1]"), encoding="utf-8")
 
 
 def its_own(number: int) -> Change:
@@ -60,8 +60,8 @@ def its_own(number: int) -> Change:
 
         edit(folder / "host.json", measures)
         for page in (folder / "commands").glob("npu-smi info -t board*"):
-            text = (page / "stdout").read_text()
-            (page / "stdout").write_text(text.replace("1023C", f"10{number:02}D"))
+            text = (page / "stdout").read_text(encoding="utf-8")
+            (page / "stdout").write_text(text.replace("1023C", f"10{number:02}D"), encoding="utf-8")
 
     return change
 
@@ -185,7 +185,7 @@ def test_recordings_folders_and_reports_can_be_mixed(
     folder, sick = nodes(("sick-cards", None), ("sick-cards", ports_not_reserved))
     archive, report = str(tmp_path / "node.tar.gz"), tmp_path / "report.json"
     assert npudoctor("record", "--replay", folder, archive).code == 0
-    report.write_text(npudoctor("check", "--json", "--replay", folder).out)
+    report.write_text(npudoctor("check", "--json", "--replay", folder).out, encoding="utf-8")
     assert npudoctor("compare", folder, archive, str(report)).out == "No differences between 3 nodes.\n"
     said = npudoctor("compare", folder, archive, str(report), sick)
     assert said.out.startswith("1 of 4 nodes differs:")
@@ -256,7 +256,7 @@ def test_many_recordings_are_read_by_several_processes(process: Command, nodes: 
     paths = nodes(*[("bare-host", None)] * 12, ("bare-host", another_timeout))
     said = process("compare", *paths)
     assert said.out.startswith("1 of 13 nodes differs: worker-12"), said.err
-    (Path(paths[7]) / "bundle.json").write_text("{")
+    (Path(paths[7]) / "bundle.json").write_text("{", encoding="utf-8")
     broken = process("compare", *paths)
     assert (broken.code, broken.err.count("\n")) == (2, 1)
     assert "node-007/bundle.json is not valid JSON" in broken.err

@@ -68,13 +68,15 @@ def test_what_is_unknown_is_told_with_the_nearest(name: str, said: str) -> None:
 def test_foreseen_by_is_what_the_catalogue_of_checks_says(shared: Path) -> None:
     catalogue: dict[str, set[str]] = defaultdict(set)
     rows = re.findall(
-        r"^\| (?:`|\*\*)?([a-z.-]+).*\| ([^|]*) \|$", (shared / "design" / "CHECKS.md").read_text(), re.MULTILINE
+        r"^\| (?:`|\*\*)?([a-z.-]+).*\| ([^|]*) \|$",
+        (shared / "design" / "CHECKS.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     for names, pitfalls in rows:
         spread = re.sub(r"P(\d+)–P(\d+)", _between, pitfalls)
         for pitfall in re.findall(r"P\d{3}", spread):
             catalogue[pitfall].add("smoke" if names.startswith("smoke") else names)
-    planned = set(re.findall(r"`((?:[a-z]+)\.[a-z-]+)`", (shared / "design" / "CHECKS.md").read_text()))
+    planned = set(re.findall(r"`((?:[a-z]+)\.[a-z-]+)`", (shared / "design" / "CHECKS.md").read_text(encoding="utf-8")))
     for pitfall in knowledge.pitfalls().rows:
         if pitfall.id > "P097":
             continue  # added after that catalogue was written

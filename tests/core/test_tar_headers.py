@@ -50,7 +50,7 @@ def ours(data: bytes) -> list[Member]:
 
 
 def theirs(data: bytes) -> list[Member]:
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+    with tarfile.open(fileobj=io.BytesIO(data), encoding="utf-8") as tar:
         return [
             Member(
                 name=one.name,

@@ -44,20 +44,22 @@ class Slurm:
         self.scenario = "seed-910b1"
         self.says: tuple[str, int] | None = None
         folder.mkdir()
-        (folder / "scontrol").write_text(SCONTROL)
+        (folder / "scontrol").write_text(SCONTROL, encoding="utf-8")
         (folder / "scontrol").chmod(0o755)
         self.set()
 
     def set(self, state: str = "IDLE", reason: str = "", gres: str = "(null)") -> None:
-        (self.folder / "node").write_text(f"gres='{gres}' state={state} reason='{reason}'\n")
-        (self.folder / "log").write_text("")
+        (self.folder / "node").write_text(f"gres='{gres}' state={state} reason='{reason}'\n", encoding="utf-8")
+        (self.folder / "log").write_text("", encoding="utf-8")
 
     def run(self, script: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         command = f"'{sys.executable}' -m npudoctor"
         doctor = self.folder / "npudoctor"
         where = "--root" if Path(self.scenario).is_dir() else "--simulate"
         look = f'cd /\nexec {command} "$@" {where} {self.scenario}'
-        doctor.write_text("#!/bin/sh\n" + (f"echo '{self.says[0]}'\nexit {self.says[1]}\n" if self.says else look))
+        doctor.write_text(
+            "#!/bin/sh\n" + (f"echo '{self.says[0]}'\nexit {self.says[1]}\n" if self.says else look), encoding="utf-8"
+        )
         doctor.chmod(0o755)
         said = {"NPUDOCTOR": str(doctor), "SLURM_FAKE": str(self.folder), "SLURMD_NODENAME": "node1"}
         said["PATH"] = f"{self.folder}:{os.environ['PATH']}"
@@ -71,11 +73,13 @@ class Slurm:
 
     @property
     def node(self) -> str:
-        return (self.folder / "node").read_text()
+        return (self.folder / "node").read_text(encoding="utf-8")
 
     @property
     def updates(self) -> list[str]:
-        return [line for line in (self.folder / "log").read_text().splitlines() if line.startswith("update")]
+        return [
+            line for line in (self.folder / "log").read_text(encoding="utf-8").splitlines() if line.startswith("update")
+        ]
 
 
 @pytest.fixture
@@ -130,7 +134,8 @@ def test_where_it_cannot_look_it_neither_drains_nor_resumes(slurm: Slurm, state:
 
 def test_a_tool_that_hangs_drains_the_node_within_the_time_that_slurm_gives(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "hangs.toml").write_text(
-        'about = "npu-smi hangs"\nproduct = "atlas-800t-a2-910b3"\nhostname = "h"\ndriver = { fault = "hang" }\n'
+        'about = "npu-smi hangs"\nproduct = "atlas-800t-a2-910b3"\nhostname = "h"\ndriver = { fault = "hang" }\n',
+        encoding="utf-8",
     )
     slurm.scenario = str(tmp_path / "hangs.toml")
     slurm.run("healthcheck.sh")
@@ -149,7 +154,7 @@ def test_real_tools_that_never_answer_are_not_waited_for(slurm: Slurm, tmp_path:
 
 
 def test_a_job_starts_on_free_cards_only(slurm: Slurm) -> None:
-    (slurm.folder / "job").write_text("JobId=7 JobName=x\n")
+    (slurm.folder / "job").write_text("JobId=7 JobName=x\n", encoding="utf-8")
     slurm.scenario = "in-service"
     busy = slurm.run("prolog.sh", {"SLURM_JOB_ID": "7"})
     assert busy.returncode == 1
@@ -166,7 +171,8 @@ def test_what_is_wrong_with_other_cards_stops_no_job(slurm: Slurm, cards: str, c
     (slurm.folder / "job").write_text(
         "JobId=7 JobName=x\n   JOB_GRES=npu:3\n"
         "     Nodes=node2 CPU_IDs=0-3 Mem=0 GRES=npu:1(IDX:2)\n"
-        f"     Nodes=node[1-2] CPU_IDs=0-3 Mem=0 GRES=npu:2(IDX:{cards})\n"
+        f"     Nodes=node[1-2] CPU_IDs=0-3 Mem=0 GRES=npu:2(IDX:{cards})\n",
+        encoding="utf-8",
     )
     assert slurm.run("prolog.sh", {"SLURM_JOB_ID": "7"}).returncode == code
 
@@ -174,14 +180,14 @@ def test_what_is_wrong_with_other_cards_stops_no_job(slurm: Slurm, cards: str, c
 def test_a_job_without_cards_is_not_held_up_by_them(slurm: Slurm) -> None:
     slurm.says = UNFIT
     slurm.set(gres="npu:8")
-    (slurm.folder / "job").write_text("JobId=7 JobName=x\n     Nodes=node1 CPU_IDs=0-3 Mem=0 GRES=\n")
+    (slurm.folder / "job").write_text("JobId=7 JobName=x\n     Nodes=node1 CPU_IDs=0-3 Mem=0 GRES=\n", encoding="utf-8")
     assert slurm.run("prolog.sh", {"SLURM_JOB_ID": "7"}).returncode == 0
     assert slurm.updates == []
 
 
 def test_what_could_not_be_judged_stops_a_job_only_where_the_site_wants_it(slurm: Slurm) -> None:
     slurm.says = UNKNOWN
-    (slurm.folder / "job").write_text("")
+    (slurm.folder / "job").write_text("", encoding="utf-8")
     job = {"SLURM_JOB_ID": "7"}
     assert slurm.run("prolog.sh", job).returncode == 0
     assert slurm.run("prolog.sh", {**job, "NPUDOCTOR_STRICT": "1"}).returncode == 1

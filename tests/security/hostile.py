@@ -67,27 +67,29 @@ def hostile_node(folder: Path, scenario: str, change: Change | None) -> Path:
     sim.write_bundle(sim.simulate(scenario), str(folder))
     for path in (folder / "commands").iterdir():
         if change is None:
-            (path / "result.json").write_text('{"returncode": 1}')
-            (path / "stdout").write_text("")
-            (path / "stderr").write_text(f"{ONE_LINE}{FORGED}")
+            (path / "result.json").write_text('{"returncode": 1}', encoding="utf-8")
+            (path / "stdout").write_text("", encoding="utf-8")
+            (path / "stderr").write_text(f"{ONE_LINE}{FORGED}", encoding="utf-8")
         elif (path / "stdout").exists():
-            text = (path / "stdout").read_text()
-            (path / "stdout").write_text(change(text))
+            text = (path / "stdout").read_text(encoding="utf-8")
+            (path / "stdout").write_text(change(text), encoding="utf-8")
     for file in (folder / "root").rglob("*"):
         if file.is_file() and not file.is_symlink() and b"\0" not in file.read_bytes():
             file.write_bytes(file.read_bytes().rstrip(b"\n") + ONE_LINE.encode() + FORGED.encode())
-    about = json.loads((folder / "bundle.json").read_text())
+    about = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
     about |= {"hostname": f"node{ONE_LINE}{FORGED}", "machine": f"aarch64{ONE_LINE}"}
-    (folder / "bundle.json").write_text(json.dumps(about))
-    host = json.loads((folder / "host.json").read_text())
+    (folder / "bundle.json").write_text(json.dumps(about), encoding="utf-8")
+    host = json.loads((folder / "host.json").read_text(encoding="utf-8"))
     for key, fields in NAMED.items():
         for row in host.get(key, ()):
             row |= {field: f"{row.get(field)}{ONE_LINE}{FORGED}" for field in fields}
     for row in host.get("processes", ()):
         row["cmdline"] = [f"{word}{ONE_LINE}{FORGED}\ud800" for word in row.get("cmdline") or ["x"]]
-    (folder / "host.json").write_text(json.dumps(host))
-    variables = json.loads((folder / "environ.json").read_text())
-    (folder / "environ.json").write_text(json.dumps({name: f"{value}{ONE_LINE}" for name, value in variables.items()}))
+    (folder / "host.json").write_text(json.dumps(host), encoding="utf-8")
+    variables = json.loads((folder / "environ.json").read_text(encoding="utf-8"))
+    (folder / "environ.json").write_text(
+        json.dumps({name: f"{value}{ONE_LINE}" for name, value in variables.items()}), encoding="utf-8"
+    )
     return folder
 
 

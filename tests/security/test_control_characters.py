@@ -148,11 +148,11 @@ def test_what_record_says_of_a_hostile_node_shows_none(node: Path, tmp_path: Pat
 
 
 def test_explain_shows_none_of_a_log_or_its_name(tmp_path: Path) -> None:
-    log = tmp_path / f"rank_0{CLIPBOARD}\u202e\n✔ forged.log"
+    log = tmp_path / os.fsdecode(f"rank_0{CLIPBOARD}\u202e\n✔ forged.log".encode())
     payload = ONE_LINE.replace("\0", "")
-    log.write_text(f"ERROR EI0006 Failed to bind the IP port {payload}\nRuntimeError: {payload}\n")
+    log.write_text(f"ERROR EI0006 Failed to bind the IP port {payload}\nRuntimeError: {payload}\n", encoding="utf-8")
     other = tmp_path / "rank_1.log"
-    other.write_text("nothing known\x1b[2J\n")
+    other.write_text("nothing known\x1b[2J\n", encoding="utf-8")
     for words in ((str(log), str(other)), (str(log), "--json"), (str(other),), (str(tmp_path / f"no{CLIPBOARD}"),)):
         _, out, err = run("explain", "--log", *words)
         assert_clean(out + err)
@@ -196,7 +196,7 @@ def test_a_refusal_is_one_line_without_control_characters(words: tuple[str, ...]
 def test_a_configuration_shows_none_of_its_keys_and_values(tmp_path: Path) -> None:
     for text_ in ('"\\u001b]52;c;x\\u0007\\u202e" = 1\n', f'role = "{ONE_LINE[22:24]}\\u009b\\u202e"\n', "\x1b]52;c;x"):
         path = tmp_path / "config.toml"
-        path.write_text(text_)
+        path.write_text(text_, encoding="utf-8")
         code, out, err = run("check", "--config", str(path), "--simulate", "new-node", "--profile", "quick")
         assert code == 2
         assert_clean(out + err)
@@ -228,7 +228,7 @@ def test_no_answer_metric_or_log_line_of_the_daemon_shows_one(node: Path, tmp_pa
 def test_the_textfile_shows_none(node: Path, tmp_path: Path) -> None:
     path = tmp_path / "npudoctor.prom"
     run("check", "--replay", str(node), "--profile", "quick", "--metrics-file", str(path))
-    assert_clean(path.read_text())
+    assert_clean(path.read_text(encoding="utf-8"))
 
 
 # The terminal interface
@@ -314,7 +314,7 @@ time.sleep(600)
 @as_root
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python here that a plain user can run")
 def test_a_plain_users_process_forges_nothing_and_writes_no_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    argv = ["/usr/bin/python3", "-I", "-c", HOLDER, f"\x1b]0;PWN\x07\n{FORGED}"]
+    argv = ["/usr/bin/python3", "-I", "-c", HOLDER, f"\x1b]0;PWN\x07\n{FORGED}".encode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, **identity(ALICE)) as process:
         try:
             assert process.stdout is not None

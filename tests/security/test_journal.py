@@ -46,7 +46,7 @@ def test_a_plain_user_cannot_lock_what_root_locks(open_folder: Path) -> None:
     assert one_fix(open_folder, state) is runner.Outcome.APPLIED
     assert stat.S_IMODE((state / "lock").stat().st_mode) == 0o600
     if shutil.which("flock"):
-        done = run_as(ALICE, ["flock", "--nonblock", str(state / "lock"), "true"])
+        done = run_as(ALICE, ["flock", "--nonblock", str(state / "lock"), "true"], env={**os.environ, "LC_ALL": "C"})
         assert (done.returncode != 0, "Permission denied" in done.stderr) == (True, True)
 
 

@@ -135,6 +135,7 @@ def test_a_question_that_was_not_foreseen_gets_the_tool_s_own_answer(tmp_path: P
     sim.write_tools(host, str(tmp_path / "node"))
     done, expected = call(tmp_path / "node", *argv), host.run(argv)
     assert (done.stdout, done.returncode) == (expected.stdout, expected.returncode)
+    assert "cat:" not in done.stderr
 
 
 def test_the_executables_can_be_slow(tmp_path: Path) -> None:

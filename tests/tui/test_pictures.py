@@ -44,14 +44,14 @@ async def differing(name: str, app: DoctorApp, pilot: Driver, folder: Path) -> l
     golden = GOLDEN / f"{name}.txt"
     await pilot.pause(0.1)
     if os.environ.get("PICTURES") == "write":
-        golden.write_text(picture(app))
-    expected = golden.read_text() if golden.exists() else ""
+        golden.write_text(picture(app), encoding="utf-8")
+    expected = golden.read_text(encoding="utf-8") if golden.exists() else ""
     for _ in range(SETTLING_TRIES):
         if picture(app) == expected:
             return []
         await pilot.pause(0.05)
     drawn = folder / f"{name}.svg"
-    drawn.write_text(app.export_screenshot(title=name))
+    drawn.write_text(app.export_screenshot(title=name), encoding="utf-8")
     return [f"{name}, drawn in {drawn}:\n{picture(app).partition(chr(10) * 2)[0]}"]
 
 
