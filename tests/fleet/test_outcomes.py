@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.fleet import gather, intake, line, sim
-from npudoctor.fleet.engines import Answer, Plan, processes
+from npudoctor.fleet.engines import Answer, Plan, processes, slurm
 from npudoctor.fleet.outcomes import KINDS, without_digest
 from npudoctor.fleet.store import Run
 
@@ -182,3 +182,23 @@ def test_a_drop_folder_takes_every_form_of_an_answer(tmp_path: Path) -> None:
     assert [one.name for one in fleet.members] == names
     kinds = {name: one.kind for name, one in fleet.outcomes.items() if not one.answered}
     assert kinds == {"n9": "silent", "broken": "garbled", "pipe": "garbled"}
+
+
+def test_the_states_of_sinfo_are_read_once_for_each_node() -> None:
+    text = "n1|idle|none|Unknown|Unknown\nn1|idle|none|Unknown|Unknown\nn2|drained*|a | b|root|2026-11-22T10:00:00\n"
+    assert slurm.parse_states(text) == [
+        slurm.State("n1", "idle", "idle"),
+        slurm.State("n2", "drained*", "drained*: a | b (by root, since 2026-11-22T10:00:00)"),
+    ]
+
+
+def test_lines_that_srun_folds_are_joined_again() -> None:
+    _, digests, _ = sim.fleet(2, {}, scenario="bare-host")
+    printed = []
+    for task, (name, digest) in enumerate(digests.items()):
+        for each in (f"NPUDOCTOR-NODE {name}", line.line_of(digest), "NPUDOCTOR-EXIT 1"):
+            pieces = [each[place : place + 1024] for place in range(0, len(each), 1024)]
+            printed.append([f"{task}: {piece}" for piece in pieces])
+    lines = [row for pair in zip(printed[0:3], printed[3:6], strict=True) for rows in pair for row in rows]
+    found = slurm.by_task("\n".join(["srun: a remark", *lines]))
+    assert [line.find(text) for text in found.values()] == [line.packed(digest) for digest in digests.values()]
