@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 
 from npudoctor.cli import check
-from npudoctor.cli.output import say
+from npudoctor.cli.output import say, write
+from npudoctor.selection import Selection
 
 ABOUT = """\
 This is a simulated, newly installed node: eight 910B NPUs and all software, but the CANN environment is not loaded,
@@ -16,15 +17,38 @@ HCCL ports are not reserved, and torch_npu does not match torch. Below is the re
 `npudoctor sim list`. Without --simulate npudoctor checks this machine.
 """
 
+ABOUT_FLEET = """\
+This is a simulated cluster of 64 nodes with 8 NPUs each, in which some faults were planted. Below is the page of
+`npudoctor fleet`. Check your own nodes with: npudoctor fleet check -w 'n[0001-0064]'
+"""
+FAULTS = {"switch": 1, "drift": 3, "tls": 1, "swap": 1, "hot": 1, "dead": 2, "sick": 2}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Take the options of `npudoctor check`."""
     check.configure(parser)
+    parser.add_argument("--fleet", action="store_true", help="show the verdict on a simulated cluster of 64 nodes")
     parser.set_defaults(simulate="new-node")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the introduction and the report."""
+    if args.fleet:
+        return _fleet(args)
     if args.format in (None, "text"):
         say(ABOUT)
     return check.run(args)
+
+
+def _fleet(args: argparse.Namespace) -> int:
+    import sys
+
+    from npudoctor.fleet import page, sim, verdict
+    from npudoctor.report import text
+
+    say(ABOUT_FLEET)
+    report = verdict.judged(sim.merged(64, FAULTS), Selection())
+    write(
+        page.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose), colored=True
+    )
+    return report.exit_code

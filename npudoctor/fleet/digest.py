@@ -96,7 +96,8 @@ class Event(Model):
 class Digest(Model):
     """The answer of one node. `features` are (source, title, values); `known` the sources that are complete.
 
-    `exit_code` is that of the check, because an engine may replace the one of the process.
+    Texts of features are not escaped here, for there are hundreds: what is shown of them enters a finding. `exit_code`
+    is that of the check, because an engine may replace the one of the process.
     """
 
     schema_: str = Field(default=SCHEMA, alias="schema")
@@ -105,7 +106,7 @@ class Digest(Model):
     exit_code: int
     report: Report
     identity: Identity
-    features: tuple[tuple[Line, Line, tuple[Line, ...]], ...] = ()
+    features: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     known: tuple[Line, ...] = ()
     measures: dict[Line, Measure] = Field(default_factory=dict)
     clock: Clock = Field(default_factory=Clock)

@@ -195,8 +195,10 @@ def feature_splits(fleet: Fleet, wanted: Callable[[Feature], bool]) -> Iterator[
     What nearly every node has in its own way is no difference.
     """
     for group, members in fleet.groups.items():
-        distinct = {id(member.node.features): member.node.features for member in members}
-        for feature in sorted({feature for one in distinct.values() for feature in one if wanted(feature)}):
+        kinds = list({(id(member.node.features), member.node.known): member for member in members}.values())
+        for feature in sorted({feature for one in kinds for feature in one.node.features if wanted(feature)}):
+            if fleet.golden is None and len({one.node.value(feature) for one in kinds} - {None}) < 2:
+                continue
 
             def value(member: Member, feature: Feature = feature) -> Values | None:
                 return member.node.value(feature)

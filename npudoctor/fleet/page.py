@@ -18,9 +18,16 @@ WIDEST_LIST = 60
 
 
 def found(report: FleetReport, least: Severity = Severity.WARNING) -> list[tuple[Result, Finding]]:
-    """The findings from this severity on, the most severe first, those across nodes before those of single nodes."""
+    """The findings from this severity on, the most severe first, those across nodes and of many nodes first."""
     rows = [(result, one) for result in report.report.results for one in result.open_findings if one.severity >= least]
-    return sorted(rows, key=lambda row: -row[1].severity.rank)
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row[1].severity.rank,
+            not row[0].check.startswith("fleet."),
+            -len(row[1].params.get("nodes", ())),
+        ),
+    )
 
 
 def headline(report: FleetReport) -> str:

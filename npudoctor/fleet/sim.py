@@ -14,6 +14,7 @@ from typing import Any
 from npudoctor import plugins, sim
 from npudoctor.fleet import describe
 from npudoctor.fleet.digest import Digest, RankTable, TableServer
+from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.selection import Selection
 
@@ -204,6 +205,18 @@ FAULTS: Mapping[str, Callable[[dict[str, Any], int, dict[str, Any]], None] | Non
 }
 """What can be planted, by name; `dead` nodes do not answer, `switch` takes a whole block of 32 nodes."""
 _OF_A_SWITCH = frozenset({"switch"})
+
+
+def merged(count: int, faults: Mapping[str, int], *, seed: int = 0) -> Fleet:
+    """The same cluster as the fact that the checks take."""
+    names, digests, _ = fleet(count, faults, seed=seed)
+    reader = Reader()
+    outcomes = {
+        name: Outcome(node=name, kind="answered") if name in digests else outcome(name, place)
+        for place, name in enumerate(names)
+    }
+    members = tuple(reader.member(name, digest, outcomes[name]) for name, digest in digests.items())
+    return Fleet(names=tuple(names), outcomes=outcomes, members=members)
 
 
 def outcome(name: str, place: int) -> Outcome:

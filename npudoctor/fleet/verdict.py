@@ -151,7 +151,7 @@ def _rows(fleet: Fleet, across: Report) -> Iterator[NodeRow]:
         for finding in result.open_findings
         if finding.severity > Severity.INFO and result.check != "fleet.answered"
         for name in finding.params.get("nodes", ())
-        if not (finding.code or "").endswith("/tie")
+        if not (finding.code or "").endswith("/tie") and len(finding.params.get("nodes", ())) < len(fleet.members)
     }
     for name in fleet.names:
         member = by_name.get(name)

@@ -102,28 +102,29 @@ def test_a_node_is_drained_for_its_cards_and_for_nothing_else(slurm: Slurm, scen
     assert bool(slurm.updates) is (scenario in SICK), slurm.updates
     for update in slurm.updates:
         reason = update.partition("Reason=")[2]
-        assert reason.startswith("npudoctor: ")
-        assert len(reason.encode()) <= 92
+        assert reason.startswith("npudoctor-health: ")
+        assert len(reason.encode()) <= 99
     assert done.stderr == ""
 
 
 def test_it_resumes_what_it_has_drained_and_nothing_else(slurm: Slurm) -> None:
     slurm.says = UNFIT
     slurm.run("healthcheck.sh")
-    assert slurm.updates == ["update NodeName=node1 State=DRAIN Reason=npudoctor: npu:2: Alarm"]
+    assert slurm.updates == ["update NodeName=node1 State=DRAIN Reason=npudoctor-health: npu:2: Alarm"]
     slurm.run("healthcheck.sh")
     assert len(slurm.updates) == 1, "it is drained once"
     slurm.says = FIT
     slurm.run("healthcheck.sh")
     assert slurm.updates[1:] == ["update NodeName=node1 State=RESUME"]
-    slurm.set("IDLE+DRAIN", "ticket 4711 [kim@2026-11-21T10:00:00]")
-    for said in (FIT, UNFIT):
-        slurm.says = said
-        slurm.run("healthcheck.sh")
-        assert slurm.updates == [], "what a person has drained is the person's"
+    for reason in ("ticket 4711 [kim@2026-11-21T10:00:00]", "npudoctor-fleet run1: fleet.tls", "npudoctor-setup x: y"):
+        slurm.set("IDLE+DRAIN", reason)
+        for said in (FIT, UNFIT):
+            slurm.says = said
+            slurm.run("healthcheck.sh")
+            assert slurm.updates == [], "what a person or another part has drained is not its own"
 
 
-@pytest.mark.parametrize(("state", "reason"), [("IDLE", ""), ("IDLE+DRAIN", "npudoctor: npu:2: Alarm")])
+@pytest.mark.parametrize(("state", "reason"), [("IDLE", ""), ("IDLE+DRAIN", "npudoctor-health: npu:2: Alarm")])
 def test_where_it_cannot_look_it_neither_drains_nor_resumes(slurm: Slurm, state: str, reason: str) -> None:
     slurm.set(state, reason)
     slurm.says = UNKNOWN
@@ -159,7 +160,7 @@ def test_a_job_starts_on_free_cards_only(slurm: Slurm) -> None:
     busy = slurm.run("prolog.sh", {"SLURM_JOB_ID": "7"})
     assert busy.returncode == 1
     assert re.match(r"npudoctor: npu:0\b.*: chips? in use by ", busy.stderr)
-    assert re.search(r"State=DRAIN Reason=npudoctor: npu:0\b.*: chips? in use by ", slurm.updates[0])
+    assert re.search(r"State=DRAIN Reason=npudoctor-health: npu:0\b.*: chips? in use by ", slurm.updates[0])
 
 
 @pytest.mark.parametrize(("cards", "code"), [("0,1,3", 0), ("2", 1)])

@@ -138,6 +138,12 @@ def test_the_script_is_one_command_whose_line_is_merged(tmp_path: Path, capsys: 
     assert "1 of 1 nodes answered" in said(capsys, "merge", str(file))[1]
 
 
+def test_the_demo_shows_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fleet"]) == 1
+    page = capsys.readouterr().out
+    assert page.startswith("✖ 62 of 64 nodes answered") and "cause     Switch leaf-1-0 " in page
+
+
 def test_ssh_without_clustershell_says_what_to_install(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['ClusterShell'] = None\n"

@@ -23,18 +23,20 @@ class Rig(NamedTuple):
     name: str
     folder: Path
 
-    def run(self, *argv: str, check: bool = True, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str, check: bool = True, environ: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["ip", "netns", "exec", self.name, *argv],
             capture_output=True,
             text=True,
             check=check,
-            env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "80", **environ},
+            env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "80", **(environ or {})},
         )
 
-    def fleet(self, *words: str, **environ: str) -> tuple[int, dict[str, Any]]:
+    def fleet(self, *words: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
         argv = [sys.executable, "-c", "from npudoctor.cli import console; console()", "fleet", *words, "--json"]
-        done = self.run(*argv, check=False, **environ)
+        done = self.run(*argv, check=False, environ=environ)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
@@ -194,8 +196,8 @@ def cluster(rig: Rig) -> Iterator[dict[str, str]]:
             command = ["ip", "netns", "exec", rig.name, *argv]
             null = subprocess.DEVNULL
             started.append(subprocess.Popen(command, stdout=null, stderr=null, env=environ))
-        idle = lambda: rig.run("sinfo", "-h", "-o", "%D %t", check=False, SLURM_CONF=conf).stdout.strip() == "4 idle"  # noqa: E731
-        wait_for(idle)
+        asked = ("sinfo", "-h", "-o", "%D %t")
+        wait_for(lambda: rig.run(*asked, check=False, environ={"SLURM_CONF": conf}).stdout.strip() == "4 idle")
         yield {"SLURM_CONF": conf, "PATH": path}
     finally:
         for process in reversed(started):
@@ -255,12 +257,12 @@ def test_256_hosts_answer_over_ssh(rig: Rig, sshd: Path, node_command: Path) -> 
 
 
 def test_a_node_that_slurm_has_drained_is_not_asked(rig: Rig, cluster: dict[str, str], node_command: Path) -> None:
-    rig.run("scontrol", "update", "NodeName=n0002", "State=DRAIN", "Reason=fan broken", **cluster)
+    rig.run("scontrol", "update", "NodeName=n0002", "State=DRAIN", "Reason=fan broken", environ=cluster)
     try:
         words = ("check", "--slurm", "-p", "train", "--remote-command", str(node_command), "--timeout", "120")
-        _, report = rig.fleet(*words, **cluster)
+        _, report = rig.fleet(*words, environ=cluster)
     finally:
-        rig.run("scontrol", "update", "NodeName=n0002", "State=RESUME", **cluster)
+        rig.run("scontrol", "update", "NodeName=n0002", "State=RESUME", environ=cluster)
     assert outcomes(report) == {"n0001": "answered", "n0002": "scheduler", "n0003": "answered", "n0004": "answered"}
     (row,) = (row for row in report["nodes"] if row["name"] == "n0002")
     assert row["detail"].startswith("drained: fan broken (by root, since ")
@@ -270,7 +272,7 @@ def test_the_lists_for_slurm_are_read_by_slurm(rig: Rig, cluster: dict[str, str]
     from npudoctor.fleet.targets import fold
 
     names = ["n0001", "n0002", "n0004", "login"]
-    said = rig.run("scontrol", "show", "hostnames", fold(names), **cluster)
+    said = rig.run("scontrol", "show", "hostnames", fold(names), environ=cluster)
     assert said.stdout.split() == names
 
 
@@ -291,7 +293,7 @@ def test_all_engines_agree_on_the_same_nodes(
     remote = ("--remote-command", str(node_command), "--timeout", "120")
     reports = {
         "clustershell": rig.fleet("check", "-w", names, "--ssh-config", str(sshd), *remote)[1],
-        "slurm": rig.fleet("check", "-w", names, "--engine", "slurm", *remote, **cluster)[1],
+        "slurm": rig.fleet("check", "-w", names, "--engine", "slurm", *remote, environ=cluster)[1],
         "local": rig.fleet("check", "-w", names, "--simulate", str(rig.folder))[1],
     }
     drop(rig, ("n0001", "n0002", "n0003", "n0004"), tmp_path)

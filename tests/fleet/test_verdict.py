@@ -90,6 +90,18 @@ def test_a_healthy_fleet_has_no_finding(seed: int) -> None:
     assert (report.verdict.value, report.exit_code) == ("ok", 0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+def test_many_faults_at_once_are_all_named_and_nothing_else(seed: int) -> None:
+    faults = {"drift": 2, "torch": 1, "kernel": 1, "hot": 1, "sick": 1, "tls": 1, "dup-ip": 2, "swap": 1, "fec": 1}
+    names, digests, planted = sim.fleet(300, {**faults, "variable": 1, "timezone": 1, "dead": 1}, seed=100 + seed)
+    found = nodes_by_code(report_of(fleet_of(digests, names)))
+    expected: dict[str, set[str]] = {}
+    for fault, where in planted.items():
+        expected.setdefault(CODES[fault], set()).update(where)
+    assert found == expected
+
+
 def test_two_products_are_two_norms_and_no_drift() -> None:
     _, many, _ = sim.fleet(40, {}, seed=1)
     names, few, _ = sim.fleet(12, {}, seed=2, scenario="healthy-a3")

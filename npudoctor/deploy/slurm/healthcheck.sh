@@ -18,13 +18,13 @@ reason=$(sed -n 's/.* Reason=\(.*\)/\1/p' <<<" $shown")
 
 case $code in
     0) # Resume only nodes drained by this script, not by an administrator.
-        if [[ $state == *DRAIN* && $reason == npudoctor:* ]]; then
+        if [[ $state == *DRAIN* && $reason == npudoctor-health:* ]]; then
             timeout 2 scontrol update NodeName="$node" State=RESUME
         fi
         ;;
     1)
         if [[ $state != *DRAIN* ]]; then
-            timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor: $line"
+            timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor-health: $line"
         fi
         ;;
     *)

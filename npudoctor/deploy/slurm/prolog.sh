@@ -30,7 +30,7 @@ case $? in
     0) exit 0 ;;
     1)
         # Slurm itself reports only that the prolog failed.
-        timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor: $line"
+        timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor-health: $line"
         echo "npudoctor: $line" >&2
         exit 1
         ;;

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_interface
 
-from npudoctor.findings import Finding
+from npudoctor.findings import Finding, Severity
 from npudoctor.fleet.checks import messages as say
 from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated, shown
 from npudoctor.fleet.digest import Npu
@@ -183,7 +183,17 @@ def master_sysctls(fleet: Fleet) -> Iterator[Finding]:
                 low.append((text, member))
         for text, rows in by(low, lambda row: row[0]).items():
             affected = [member.name for _, member in rows]
-            yield on(say.SYSCTL, affected, name=name, key=key, value=text, ranks=ranks, needed=_power(ranks))
+            severity = Severity.WARNING if masters else Severity.INFO  # which node is the master is not known
+            yield on(
+                say.SYSCTL,
+                affected,
+                severity=severity,
+                name=name,
+                key=key,
+                value=text,
+                ranks=ranks,
+                needed=_power(ranks),
+            )
 
 
 def _power(number: int) -> int:
