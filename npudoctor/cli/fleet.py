@@ -7,6 +7,7 @@ examples:
   npudoctor fleet check --run RUN                  resume: only nodes without an answer are asked
   npudoctor fleet merge RUN --format html          the same verdict again, without a node
   npudoctor fleet lists RUN hostfile               nodes to use; see also slurm-drain, rank-table
+  npudoctor fleet fix RUN                          which fixes on which nodes; applies none
   npudoctor fleet script                           one command to run by hand where nothing else is allowed
   npudoctor fleet sim 64 DIR --faults drift=3,dead=1   a simulated cluster, for merge
 
@@ -43,7 +44,7 @@ LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|script|sim")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|fix|script|sim")
     check = actions.add_parser("check", help="ask nodes and merge their answers", allow_abbrev=False)
     _add_targets(check)
     _add_asking(check)
@@ -54,6 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     lists.add_argument("list", choices=LISTS, metavar="LIST", help=f"which list: {', '.join(LISTS)}")
     for action in (check, merge, lists):
         _add_judging(action)
+    fix = actions.add_parser("fix", help="list the fixes that findings offer, by node; changes nothing")
+    fix.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
+    fix.add_argument("id", nargs="?", metavar="ID", help="only this fix")
+    fix.add_argument("--as", dest="form", choices=("text", "shell", "ansible"), default="text", help="how to print it")
+    _add_judging(fix)
     script = actions.add_parser("script", help="print one command to run on a node by hand", allow_abbrev=False)
     _add_remote(script)
     sim = actions.add_parser("sim", help="write the answers of a simulated cluster", allow_abbrev=False)
@@ -101,6 +107,7 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("verdict")
     group.add_argument("--golden", metavar="NODE|FILE", help="the node that the others must equal")
     group.add_argument("--baseline", metavar="FILE", help="versions before and after an upgrade (TOML)")
+    group.add_argument("--against", metavar="RUN", help="also report what is new and what is gone since this run")
     group.add_argument("--allow-missing", type=int, default=0, metavar="N", help="nodes that may be without an answer")
     group.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 at this severity or above")
     group.add_argument("--skip", nargs="+", action="extend", default=[], metavar="ID", help="skip these checks")
@@ -122,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather, targets
     from npudoctor.host import Refused
 
-    actions = {"check": _check, "merge": _merge, "lists": _lists, "script": _script, "sim": _sim}
+    actions = {"check": _check, "merge": _merge, "lists": _lists, "fix": _fix, "script": _script, "sim": _sim}
     try:
         return actions[args.action](args)
     except (targets.BadTargets, gather.BadInput) as problem:
@@ -265,6 +272,11 @@ def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tupl
 
 def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, engine: str | None = None) -> int:
     report, _ = _judged(args, fleet, run=run.folder if run else None, engine=engine)
+    if args.against:
+        from npudoctor.fleet import gather, verdict
+
+        found = tuple(verdict.changes(report, gather.report_of(args.against)))
+        report = report.model_copy(update={"against": args.against, "changes": found})
     if run is not None:
         from npudoctor.fleet import html
 
@@ -297,6 +309,19 @@ def _lists(args: argparse.Namespace) -> int:
     fleet, run = _stored(args)
     report, fleet = _judged(args, fleet, run=run.folder if run else None)
     write(lists.render(args.list, report, fleet))
+    return 0
+
+
+def _fix(args: argparse.Namespace) -> int:
+    from npudoctor.fleet import fixplan
+
+    fleet, run = _stored(args)
+    report, _ = _judged(args, fleet, run=run.folder if run else None)
+    rows = fixplan.plan(report, args.id)
+    if not rows:
+        write("No finding offers a fix.\n" if args.id is None else f"No finding offers {args.id}.\n")
+        return 0
+    write(fixplan.render(rows, args.form))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,6 +14,7 @@ from npudoctor.fleet.engines import Engine, Plan
 from npudoctor.fleet.merge import Fleet, Member, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
+from npudoctor.fleet.verdict import FleetReport
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.records import replace
 
@@ -20,6 +22,10 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+MOST_REPORT = 256 << 20
+"""The most bytes of a stored verdict that are read."""
 
 
 class BadInput(ValueError):
@@ -106,6 +112,17 @@ def golden_of(fleet: Fleet, named: str) -> Member:
     if len(digests) != 1:
         raise BadInput(f"--golden {named}: expected a node that answered, or a file with one answer")
     return Reader().member(digests[0].name, digests[0], Outcome(node=digests[0].name, kind="answered"))
+
+
+def report_of(folder: str) -> FleetReport:
+    """The verdict that an earlier run has stored; raises BadInput."""
+    path = os.path.join(folder, "fleet.json")
+    try:
+        return FleetReport.model_validate_json(read_bounded(path, MOST_REPORT))
+    except Unreadable as problem:
+        raise BadInput(str(problem)) from None
+    except ValueError:
+        raise BadInput(f"{path}: expected a verdict of npudoctor fleet") from None
 
 
 def baseline_of(path: str) -> dict[str, Mapping[str, tuple[str, str]]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from npudoctor.findings import Finding, Result, Severity, Status, Verdict
-from npudoctor.fleet.targets import fold
+from npudoctor.fleet.targets import brief, fold
 from npudoctor.fleet.verdict import FleetReport, NodeRow
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
 
@@ -74,6 +74,11 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
     line(f"{glyphs[report.verdict.value]} ", headline(report), "bold")
     for cause in report.causes[:3]:
         line("  cause     ", cause, "bold")
+    for new, title in ((True, "new       "), (False, "gone      ")):
+        for change in [one for one in report.changes if one.new is new]:
+            line(f"  {title}", f"{change.summary}  ({change.check}; {brief(change.nodes)})")
+    if report.against and not report.changes:
+        line("  ", f"No changes since {report.against}.")
     rows = found(report)
     for result, one in rows if verbose else rows[:MOST_FINDINGS]:
         console.print()

@@ -52,8 +52,20 @@ class GroupRow(Model):
     software: dict[Line, Line] = Field(default_factory=dict)
 
 
+class Change(Model):
+    """A finding that an earlier run did not have on these nodes (`new`), or that is gone from them."""
+
+    new: bool
+    check: Line
+    summary: Line
+    nodes: tuple[Line, ...]
+
+
 class FleetReport(Model):
-    """The whole of one run: `npudoctor.fleet/1`. `causes` are what nodes in trouble share, the most telling first."""
+    """The whole of one run: `npudoctor.fleet/1`. `causes` are what nodes in trouble share, the most telling first.
+
+    `changes` are against the run `against`, where one was named.
+    """
 
     schema_: str = Field(default="npudoctor.fleet/1", alias="schema")
     run: Line | None = None
@@ -63,6 +75,8 @@ class FleetReport(Model):
     verdict: Verdict
     exit_code: int
     causes: tuple[Line, ...] = ()
+    against: Line | None = None
+    changes: tuple[Change, ...] = ()
     groups: tuple[GroupRow, ...] = ()
     nodes: tuple[NodeRow, ...] = ()
     report: Report
@@ -194,6 +208,29 @@ def _groups(fleet: Fleet) -> Iterator[GroupRow]:
         yield GroupRow(
             name=name, nodes=len(members), names=targets.fold(one.name for one in members), software=software
         )
+
+
+def changes(report: FleetReport, before: FleetReport) -> Iterator[Change]:
+    """What is new and what is gone since an earlier run, by kind of finding and node."""
+    now, then = _by_kind(report), _by_kind(before)
+    for kind in dict.fromkeys((*now, *then)):
+        summary, have = now.get(kind, ("", set()))
+        said, had = then.get(kind, ("", set()))
+        for new, nodes, text in ((True, have - had, summary), (False, had - have, said)):
+            if nodes:
+                yield Change(new=new, check=kind[0], summary=text, nodes=tuple(sorted(nodes)))
+
+
+def _by_kind(report: FleetReport) -> dict[tuple[str, str], tuple[str, set[str]]]:
+    """The findings above info by check and code: what they say, and on which nodes."""
+    found: dict[tuple[str, str], tuple[str, set[str]]] = {}
+    for result in report.report.results:
+        for finding in result.open_findings:
+            if finding.severity > Severity.INFO:
+                kind = (result.check, finding.code or re.sub(r"\d+", "N", finding.summary))
+                nodes = found.setdefault(kind, (finding.summary, set()))[1]
+                nodes.update(map(str, finding.params.get("nodes", ())))
+    return found
 
 
 # Causes across nodes

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import yaml
 from junitparser import JUnitXml
 
 from npudoctor.cli import main
@@ -136,6 +137,34 @@ def test_the_script_is_one_command_whose_line_is_merged(tmp_path: Path, capsys: 
     file = tmp_path / "carried.txt"
     file.write_text(f"$ {command}\n{capsys.readouterr().out}\n$ exit\n")
     assert "1 of 1 nodes answered" in said(capsys, "merge", str(file))[1]
+
+
+def test_changes_against_an_earlier_run_are_named(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy = str(tmp_path / "healthy")
+    said(capsys, "sim", "40", healthy)
+    said(capsys, "merge", healthy)
+    said(capsys, "merge", cluster)
+    page = said(capsys, "merge", cluster, "--against", healthy)[1]
+    assert "new       driver version: 24.1.0 on 2 nodes" in page and "  gone " not in page
+    page = said(capsys, "merge", healthy, "--against", cluster)[1]
+    assert "gone      driver version: 24.1.0 on 2 nodes" in page and "  new " not in page
+    assert "No changes since" in said(capsys, "merge", healthy, "--against", healthy)[1]
+    assert said(capsys, "merge", healthy, "--against", str(tmp_path))[0] == 2
+
+
+def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("n1", "n2"):
+        main(["node", "--simulate", "new-node", "--name", name, "--to", str(tmp_path)])
+    capsys.readouterr()
+    text = said(capsys, "fix", str(tmp_path))[1]
+    assert "hccl.reserve-ports  on n[1-2]" in text and "scope: group" in text
+    shell = said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "shell")[1].splitlines()
+    assert shell[1:] == [f"ssh {name} 'npudoctor fix hccl.reserve-ports --dry-run'" for name in ("n1", "n2")]
+    (play,) = yaml.safe_load(said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "ansible")[1])
+    assert play["hosts"] == "n1,n2" and play["tasks"][0]["command"].endswith("--dry-run")
+    assert "No finding offers" in said(capsys, "fix", str(tmp_path), "npu.release")[1]
 
 
 def test_the_demo_shows_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
