@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from npudoctor.findings import Severity, Silenced
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record
-from npudoctor.sdk import PROFILES, Check, Options
+from npudoctor.sdk import ON_REQUEST, PROFILES, Check, Options
 
 
 @record(frozen=True, kw_only=True)
@@ -54,7 +54,9 @@ def select(catalog: Catalog, selection: Selection) -> tuple[Check, ...]:
             return False
         if check.id in selection.names:
             return True
-        wanted = not selection.names or any(tag in selection.names for tag in check.tags)
-        return wanted and check.profile in affordable
+        named = any(tag in selection.names for tag in check.tags)
+        if check.profile == ON_REQUEST:
+            return named
+        return (not selection.names or named) and check.profile in affordable
 
     return tuple(check for check in catalog.checks.values() if chosen(check))

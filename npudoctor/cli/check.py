@@ -78,6 +78,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="list every check; -vv every skipped check and all evidence, too",
     )
     shape.add_argument("-q", "--quiet", action="store_true", help="one line: the verdict and the first problem")
+    parser.add_argument(
+        "--packages",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="folder of packages for the checks before an installation (check install --packages FOLDER)",
+    )
     node.add_arguments(parser)
 
 

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from npudoctor import config as site
 from npudoctor.cli.output import UsageError, say
@@ -16,6 +17,9 @@ from npudoctor.host.live import accounts
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
+
+if TYPE_CHECKING:
+    from npudoctor.facts.node.staged_packages import StagedPackages
 
 CHIPS_FROM = ("auto", "dcmi", "npu-smi")
 ROLES = ("auto", "full", "driver-only")
@@ -164,7 +168,16 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         managed=config.managed_paths,
         chips_from=getattr(args, "chips_from", None) or config.chips_from,
         frameworks=tuple(getattr(args, "frameworks", ())),
+        packages=_staged(getattr(args, "packages", ())),
     )
+
+
+def _staged(folders: Sequence[str]) -> StagedPackages | None:
+    if not folders:
+        return None
+    from npudoctor.cli import staged  # only who names a folder pays for it
+
+    return staged.staged_in(folders)
 
 
 @contextlib.contextmanager

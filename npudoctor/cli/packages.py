@@ -13,20 +13,21 @@ exit codes: 0 the packages of a set match and nothing is missing, 1 otherwise.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import engine, plugins
 from npudoctor.cli import node as nodes
 from npudoctor.cli.output import UsageError, write, write_json
+from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
-from npudoctor.host import Unavailable
-from npudoctor.packages.folder import read_folders
+from npudoctor.findings import Report
 from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
 from npudoctor.packages.node import FACTS, Node, not_compared, of_facts, why_not
 from npudoctor.packages.sets import Found, PackageSet, package_sets
+from npudoctor.records import replace
+from npudoctor.selection import Selection
 
 SHOWN_SETS = 6
 SHOWN_OTHERS = 12
@@ -55,19 +56,6 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.sets and not lacks else 1
 
 
-def staged_in(folders: list[str]) -> StagedPackages:
-    """The packages in folders of this machine; raises UsageError for one that cannot be listed."""
-    from npudoctor.host.live.local import LocalHost
-
-    host = LocalHost()
-    try:
-        return read_folders(host, [os.path.abspath(folder) for folder in folders])
-    except Unavailable as why:
-        raise UsageError(f"{visible(why.reason)}; expected a folder with package files") from why
-    finally:
-        host.close()
-
-
 def node_of(args: argparse.Namespace) -> Node:
     """What of the node decides which packages fit."""
     config = nodes.load_config(args)
@@ -75,6 +63,19 @@ def node_of(args: argparse.Namespace) -> Node:
     with nodes.opened(args, config) as host:
         known = engine.gather(catalog, host, nodes.options(args, config), facts=FACTS)
     return of_facts({probe.provides: value for probe, value in known.items()})
+
+
+def examined(args: argparse.Namespace, staged: StagedPackages) -> tuple[Node, Report]:
+    """The same, with the report of the checks before an installation."""
+    config = nodes.load_config(args)
+    catalog = plugins.load(args.plugin)
+    options = replace(nodes.options(args, config), packages=staged)
+    selection = Selection(names=("install",), options=options, severities=config.severity, silenced=config.silenced())
+    with nodes.opened(args, config) as host:
+        for event in engine.run(catalog, host, selection, facts=FACTS):
+            if isinstance(event, engine.Done):
+                return of_facts({probe.provides: value for probe, value in event.facts.items()}), event.report
+    raise UsageError("no checks to run")
 
 
 def document(staged: StagedPackages, node: Node, found: Found, lacks: tuple[Missing, ...]) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.cli import packages
 from npudoctor.cli.output import UsageError, say, write, write_json
+from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import StagedPackages
+from npudoctor.findings import Report, Result, Status
 from npudoctor.host import Host, Unavailable
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, PURPOSES, Missing, missing
@@ -75,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
         say(f"npudoctor: refused: {PLANS_ONLY}")
         return REFUSED
     purpose = args.purpose or BOTH
-    staged = packages.staged_in(args.packages)
-    node = packages.node_of(args)
+    staged = staged_in(args.packages)
+    args.packages = []  # read once: the options of the run take `staged`
+    node, report = packages.examined(args, staged)
     found = package_sets(staged, node, cann=args.cann)
     sets = [one for one in found.sets if all(_has(one, part, version) for part, version in expected.items())]
     sets = _distinct(sets, staged, node, purpose, only)
@@ -85,10 +88,14 @@ def run(args: argparse.Namespace) -> int:
     lacks = missing(chosen, node, purpose) if not only and len(sets) < 2 else ()
     sums = _checksums(plan) if plan else ()
     whole = plan is not None and not lacks and not plan.refused and all(one.matches is not False for one in sums)
+    whole = whole and not any(result.status in (Status.ERROR, Status.CRASHED) for result in report.results)
     if args.json:
-        write_json(_document(staged, node, purpose, sets, plan, lacks, sums, whole=whole))
+        checks = [_check(result) for result in report.results]
+        write_json({**_document(staged, node, purpose, sets, plan, lacks, sums, whole=whole), "checks": checks})
     else:
-        write("\n".join(_lines(node, purpose, sets, plan, lacks, sums)) + "\n")
+        write(
+            "\n".join([*_lines(node, purpose, sets, plan, lacks, sums), *_tried(report), "nothing was changed"]) + "\n"
+        )
     return 0 if whole else 1
 
 
@@ -222,7 +229,28 @@ def _lines(
     if lacks:
         yield "missing, by the vendor's name:"
         yield from (f"  {one.published}  ({one.why})" for one in lacks)
-    yield "nothing was changed"
+
+
+def _check(result: Result) -> dict[str, Any]:
+    findings = [
+        {"code": finding.code, "severity": finding.severity.value, "summary": finding.summary}
+        for finding in result.findings
+    ]
+    return {"check": result.check, "status": result.status.value, "reason": result.reason, "findings": findings}
+
+
+def _tried(report: Report) -> Iterator[str]:
+    """What the checks before an installation found just now; details with `npudoctor check install`."""
+    yield "checked now (npudoctor check install --packages FOLDER):"
+    good = [result.check for result in report.results if result.status is Status.OK and not result.findings]
+    if good:
+        yield f"  ok: {', '.join(good)}"
+    for result in report.results:
+        yield from (
+            f"  {finding.severity.value}: {visible(finding.summary)} ({result.check})" for finding in result.findings
+        )
+        if result.status in (Status.SKIPPED, Status.CRASHED):
+            yield f"  not known: {result.check}: {visible(result.reason or '')}"
 
 
 def _choice(sets: list[PackageSet]) -> Iterator[str]:

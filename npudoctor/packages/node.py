@@ -79,7 +79,7 @@ def of_facts(known: Mapping[type, Any]) -> Node:
         glibc=python.glibc if python else None,
         python=".".join(map(str, python.release)) if python else None,
         driver=(driver.package_version or driver.version) if driver else None,
-        driver_known=not isinstance(known.get(DriverInstall), Exception),
+        driver_known=isinstance(known.get(DriverInstall), DriverInstall),
         firmware=firmware.version if firmware else None,
         cann=cann.stated if cann else None,
         cann_root=cann.root if cann else None,

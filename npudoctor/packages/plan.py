@@ -108,6 +108,8 @@ def _step(component: str, package: Package, chosen: PackageSet, staged: StagedPa
     row = knowledge.install().component(component)
     now = _installed(component, node)
     then = package.version or "?"
+    if not node.driver_known and component in ("driver", "firmware", "combined"):
+        return f"{row.title}: it is not known whether a driver is installed, which decides the order"
     if node.chips == 0 and component in ("driver", "firmware", "combined"):
         return f"{row.title}: this node has no NPU on its PCI bus, and the installer stops without one"
     if component == "firmware" and package.component == "hdk_bundle":

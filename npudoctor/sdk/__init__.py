@@ -35,7 +35,7 @@ from npudoctor.host import (
 )
 from npudoctor.injection import Need
 from npudoctor.messages import Message, Sentence
-from npudoctor.sdk.checks import HEALTH, PREFLIGHT, PROFILES, Check, Options, Threshold, check
+from npudoctor.sdk.checks import HEALTH, ON_REQUEST, PREFLIGHT, PROFILES, Check, Options, Threshold, check
 from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
 from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
@@ -59,6 +59,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "HEALTH",
+    "ON_REQUEST",
     "PREFLIGHT",
     "PROFILES",
     "STANDARD_PLACES",

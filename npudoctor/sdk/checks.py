@@ -14,6 +14,9 @@ from npudoctor.records import field, record
 PROFILES = ("quick", "standard", "full")
 """The profiles by cost, cheapest first; each includes the previous ones."""
 
+ON_REQUEST = "named"
+"""The profile of checks that run only when they, or one of their tags, are named."""
+
 PREFLIGHT = "preflight"
 """Tag of checks for resources that a job needs free: those of a live job are info while the node is in service."""
 
@@ -143,7 +146,7 @@ def check(
     always one of the tags. Raises ValueError for an id that is not `subject.thing`, an unknown profile, or a
     missing docstring.
     """
-    if profile not in PROFILES:
+    if profile not in (*PROFILES, ON_REQUEST):
         raise ValueError(f"{id}: profile {profile!r} is none of {', '.join(PROFILES)}")
     if yields_to:
         import warnings  # a built-in check never pays for it

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS
-from npudoctor.packages.node import Node
+from npudoctor.packages.node import Node, of_facts
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, planned
 from npudoctor.packages.sets import package_sets
 from npudoctor.records import replace
@@ -100,6 +100,13 @@ def test_a_node_without_npus_gets_no_driver(tmp_path: Path) -> None:
     plan = plan_for(tmp_path, replace(BARE_NODE, chips=0, families=()))
     assert components(plan)[0] == "toolkit"
     assert len(plan.refused) == 2
+
+
+def test_a_driver_that_is_not_known_is_neither_installed_nor_upgraded(tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    plan = plan_for(tmp_path, of_facts({}), BARE)
+    assert "driver" not in components(plan)
+    assert "it is not known whether a driver is installed, which decides the order" in plan.refused[0]
 
 
 def test_older_cann_has_its_own_layout(tmp_path: Path) -> None:

@@ -89,6 +89,15 @@ class Install:
                 return tuple(name.format(kernel=kernel) for name in row["driver"])
         return ()
 
+    def install_command(self, os_id: str, kernel: str) -> str | None:
+        """The command that installs them; None for a system that is not in the table."""
+        names = self.driver_packages(os_id, kernel)
+        if not names:
+            return None
+        members = self.os_packages["debian"]["members"]
+        tool = "apt-get" if any(os_id.lower().startswith(member) for member in members) else "dnf"
+        return f"{tool} install {' '.join(names)}  # as root"
+
     @cached_property
     def _by_id(self) -> dict[str, Component]:
         return {row.id: row for row in self.components}

@@ -1,0 +1,144 @@
+"""Whether a kernel module can be built for each installed kernel, and whether the kernel demands signed modules.
+
+An empty module is really built, in a folder of its own with mode 0700 that is removed afterwards. It is not loaded:
+that would change the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from npudoctor.facts.node.container import Container
+from npudoctor.facts.node.staged_packages import StagedPackages
+from npudoctor.facts.system.platform import Platform
+from npudoctor.records import record
+from npudoctor.sdk import Because, Host, NotApplicable, Unavailable, probe, untrusted_writer
+
+MODULES = "/lib/modules"
+MOST_KERNELS = 8
+BUILD_LIMIT_S = 120.0
+SCRIPT = """
+umask 077
+PATH=/usr/sbin:/usr/bin:/sbin:/bin; LC_ALL=C; export PATH LC_ALL
+unset MAKEFLAGS MFLAGS MAKEFILES CC CFLAGS KCFLAGS KBUILD_OUTPUT KBUILD_EXTMOD ARCH CROSS_COMPILE
+dir=$(mktemp -d /tmp/npudoctor-module.XXXXXXXXXX) || exit 97
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 96' HUP INT TERM
+cat >"$dir/npudoctor_empty.c" <<'END'
+#include <linux/init.h>
+#include <linux/module.h>
+static int __init npudoctor_init(void) { return 0; }
+static void __exit npudoctor_exit(void) { }
+module_init(npudoctor_init);
+module_exit(npudoctor_exit);
+MODULE_LICENSE("GPL");
+END
+echo 'obj-m := npudoctor_empty.o' >"$dir/Makefile"
+make -C "$1" M="$dir" modules >"$dir/log" 2>&1 && test -f "$dir/npudoctor_empty.ko" && exit 0
+tail -n 12 "$dir/log"
+exit 1
+"""
+"""What is run with the folder of a kernel's headers as its argument."""
+_EFI = "/sys/firmware/efi"
+_SECURE_BOOT = f"{_EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+@record(frozen=True, kw_only=True)
+class ModuleBuild:
+    """One installed kernel. `built` is None where nothing was tried; `reason` says why not, or the end of the log."""
+
+    kernel: str
+    headers: bool
+    built: bool | None = None
+    reason: str = ""
+
+
+@record(frozen=True)
+class ModuleBuilds:
+    """Every installed kernel, the running one by its release."""
+
+    builds: tuple[ModuleBuild, ...]
+    running: str | None
+
+
+@probe(of_the_moment=True)
+def module_builds(
+    host: Host, staged: StagedPackages, container: Container | None, platform: Platform | None
+) -> ModuleBuilds:
+    """From building an empty module with the headers of each kernel below /lib/modules."""
+    _ = staged  # nothing is built unless the person named a folder of packages
+    if container is not None:
+        raise NotApplicable("kernel modules are built on the host, not in a container")
+    kernels = [
+        name
+        for name in host.list_dir(MODULES)
+        if any(host.exists(f"{MODULES}/{name}/{mark}") for mark in ("modules.dep", "modules.builtin", "kernel"))
+    ]
+    if not kernels:
+        raise Unavailable(f"no kernel is installed in {MODULES}")
+    running = platform.kernel if platform else None
+    kernels.sort(key=lambda name: name != running)
+    return ModuleBuilds(tuple(_build(host, kernel) for kernel in kernels[:MOST_KERNELS]), running)
+
+
+def _build(host: Host, kernel: str) -> ModuleBuild:
+    folder = f"{MODULES}/{kernel}/build"
+    if not host.exists(f"{folder}/Makefile"):
+        return ModuleBuild(kernel=kernel, headers=False)
+    lacking = [tool for tool in ("make", "gcc") if host.which(tool) is None]
+    if lacking:
+        return ModuleBuild(kernel=kernel, headers=True, reason=f"{' and '.join(lacking)} not installed")
+    if host.about.source == "live" and host.rooted:
+        return ModuleBuild(kernel=kernel, headers=True, reason="this system is not the running one")
+    if writer := untrusted_writer(host, host.real_path(folder)):
+        return ModuleBuild(kernel=kernel, headers=True, reason=writer)
+    try:
+        done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
+    except Unavailable as why:
+        return ModuleBuild(kernel=kernel, headers=True, reason=why.reason)
+    if done.returncode is None or done.returncode in (96, 97):
+        return ModuleBuild(kernel=kernel, headers=True, reason="the build did not end, or no folder could be made")
+    return ModuleBuild(kernel=kernel, headers=True, built=done.returncode == 0, reason=_error(done.stdout))
+
+
+def _error(log: str) -> str:
+    """The line of a build log that names the failure: the first error, else the last line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\berror\b|\*\*\*", line, re.I)), lines[-1] if lines else "")[
+        :200
+    ]
+
+
+@record(frozen=True, kw_only=True)
+class ModuleSigning:
+    """What may refuse an unsigned module; None is not known. `lockdown` is the mode in force, `kysec` what Kylin's
+    getstatus prints of it."""
+
+    secure_boot: bool | None = None
+    enforced: bool | None = None
+    lockdown: str | None = None
+    kysec: str | None = None
+
+
+@probe
+def module_signing(host: Host, staged: StagedPackages, container: Container | None) -> ModuleSigning:
+    """From the firmware's variables, the kernel's parameters, and Kylin's own tool."""
+    _ = staged
+    if container is not None:
+        raise NotApplicable("kernel modules are loaded on the host, not in a container")
+    secure_boot = enforced = lockdown = kysec = None
+    with contextlib.suppress(Unavailable):
+        secure_boot = host.read_bytes(_SECURE_BOOT, limit=8)[4:5] == b"\x01" if host.exists(_EFI) else False
+    with contextlib.suppress(Unavailable):
+        enforced = host.read("/sys/module/module/parameters/sig_enforce").strip() == "Y"
+    with contextlib.suppress(Unavailable):
+        modes = re.search(r"\[(\w+)\]", host.read("/sys/kernel/security/lockdown"))
+        lockdown = modes[1] if modes else None
+    with contextlib.suppress(Unavailable):
+        if host.which("getstatus") is not None:
+            lines = host.run(["getstatus"]).stdout.splitlines()
+            kysec = next((line.strip() for line in lines if "kysec status" in line.lower()), None)
+    if secure_boot is None and enforced is None:
+        raise Unavailable("neither Secure Boot nor module signing could be read", because=Because.ABSENT)
+    return ModuleSigning(secure_boot=secure_boot, enforced=enforced, lockdown=lockdown, kysec=kysec)
