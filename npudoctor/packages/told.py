@@ -97,6 +97,9 @@ def _by_header(path: str, name: str, header: Header | None, said: Said, size: in
         return OtherFile(path, "not a package: neither its name nor its content is one that npudoctor knows")
     if header.problem is not None and said.component is None:
         return OtherFile(path, header.problem)
+    if said.component is None and header.kind in ("rpm", "deb") and header.name:
+        version, arch = header.version or "?", header.arch or "?"
+        return OtherFile(path, f"a package of the operating system: {header.name} {version} ({arch})")
     if said.component is None:
         label = f" ({header.label})" if header.label else ""
         return OtherFile(path, f"an archive of another kind{label}")

@@ -127,7 +127,7 @@ def test_a_module_is_built_for_every_kernel() -> None:
     assert ran("install.module-build").status is Status.SKIPPED
 
 
-@pytest.mark.parametrize(("recipe", "code"), [("touch $(M)/npudoctor_empty.ko", 0), ("echo gone wrong; exit 2", 1)])
+@pytest.mark.parametrize(("recipe", "code"), [("touch '$(M)/npudoctor_empty.ko'", 0), ("echo gone wrong; exit 2", 1)])
 def test_the_script_builds_in_a_folder_of_its_own_and_removes_it(tmp_path: Path, recipe: str, code: int) -> None:
     """The Makefile of the stand-in for kernel headers shows where, and with which mode, a module is built."""
     if shutil.which("make", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
@@ -135,9 +135,11 @@ def test_the_script_builds_in_a_folder_of_its_own_and_removes_it(tmp_path: Path,
     headers = tmp_path / "head ers"
     headers.mkdir()
     seen = tmp_path / "seen"
-    lines = f"modules:\n\tstat -c '%a %n' $(M) >'{seen}'\n\tgrep -c module_init $(M)/npudoctor_empty.c\n\t{recipe}\n"
+    script = SCRIPT.replace("/tmp/", f"{tmp_path}/")
+    assert script != SCRIPT
+    lines = f"modules:\n\tstat -c '%a %n' '$(M)' >'{seen}'\n\tgrep module_init '$(M)/npudoctor_empty.c'\n\t{recipe}\n"
     (headers / "Makefile").write_text(lines)
-    done = subprocess.run(["sh", "-c", SCRIPT, "npudoctor", str(headers)], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", script, "npudoctor", str(headers)], capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert ("gone wrong" in done.stdout) is bool(code)
     mode, _, folder = seen.read_text().strip().partition(" ")

@@ -111,6 +111,12 @@ def test_deb_names_are_those_of_the_header(tmp_path: Path) -> None:
     assert second.problem == "renamed: chip 310P by its name, A2 by its header"
 
 
+def test_a_package_of_the_system_is_named(tmp_path: Path) -> None:
+    build.deb(tmp_path / "linux-headers-6.1_6.1.1_arm64.deb", "linux-headers-6.1", "6.1.1-1", "arm64")
+    found = what(tmp_path, "linux-headers-6.1_6.1.1_arm64.deb")
+    assert found == "a package of the operating system: linux-headers-6.1 6.1.1-1 (arm64)"
+
+
 def test_a_bundle_with_its_signature_inside(tmp_path: Path) -> None:
     name = "Ascend-hdk-910b-npu_25.5.0_linux-aarch64.zip"
     build.zip_file(tmp_path / name, (f"inner/{name}", f"inner/{name}.cms", "inner/crldata.crl"))

@@ -22,7 +22,7 @@ SCRIPT = """
 umask 077
 PATH=/usr/sbin:/usr/bin:/sbin:/bin; LC_ALL=C; export PATH LC_ALL
 unset MAKEFLAGS MFLAGS MAKEFILES CC CFLAGS KCFLAGS KBUILD_OUTPUT KBUILD_EXTMOD ARCH CROSS_COMPILE
-dir=$(mktemp -d /tmp/npudoctor-module.XXXXXXXXXX) || exit 97
+dir=$(mktemp -d "/tmp/npudoctor-module.XXXXXXXXXX") || exit 97
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 96' HUP INT TERM
 cat >"$dir/npudoctor_empty.c" <<'END'
