@@ -13,13 +13,13 @@ from npudoctor.cli import packages
 from npudoctor.cli.output import UsageError, say, write, write_json
 from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
-from npudoctor.facts.node.staged_packages import StagedPackages
+from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
 from npudoctor.host import Host, Unavailable
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, PURPOSES, Missing, missing
 from npudoctor.packages.node import Node
-from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, planned
+from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, planned, wanted
 from npudoctor.packages.sets import PackageSet, package_sets
 from npudoctor.records import record
 
@@ -93,9 +93,8 @@ def run(args: argparse.Namespace) -> int:
         checks = [_check(result) for result in report.results]
         write_json({**_document(staged, node, purpose, sets, plan, lacks, sums, whole=whole), "checks": checks})
     else:
-        write(
-            "\n".join([*_lines(node, purpose, sets, plan, lacks, sums), *_tried(report), "nothing was changed"]) + "\n"
-        )
+        lines = [*_lines(node, purpose, only, sets, plan, lacks, sums), *_tried(report), "nothing was changed"]
+        write("\n".join(lines) + "\n")
     return 0 if whole else 1
 
 
@@ -116,10 +115,15 @@ def _expected(text: str | None) -> dict[str, str]:
     return found
 
 
+def _decisive(one: PackageSet, part: str) -> Package | None:
+    """The package of a set whose version stands for a part."""
+    components = {"python": ("torch_npu",), "cann": ("toolkit", "combined")}.get(part, PARTS[part])
+    return one.of(*components) or (one.of("hdk_bundle") if part == "driver" else None)
+
+
 def _has(one: PackageSet, part: str, version: str) -> bool:
     """Whether a set has this version of a part; for Python, of torch_npu."""
-    components = ("torch_npu",) if part == "python" else ("toolkit", "combined") if part == "cann" else PARTS[part]
-    package = one.of(*components) or (one.of("hdk_bundle") if part == "driver" else None)
+    package = _decisive(one, part)
     return package is not None and canonical(package.version or "") == canonical(version)
 
 
@@ -211,6 +215,7 @@ def _system_packages(node: Node, plan: Plan | None) -> tuple[str, ...]:
 def _lines(
     node: Node,
     purpose: str,
+    only: tuple[str, ...],
     sets: list[PackageSet],
     plan: Plan | None,
     lacks: tuple[Missing, ...],
@@ -219,7 +224,7 @@ def _lines(
     yield f"node: {packages.described(node)}"
     yield f"for: {_PURPOSE[purpose]}"
     if plan is None:
-        yield from _choice(sets)
+        yield from _choice(sets, wanted(purpose, only))
     else:
         yield f"set: {visible(sets[0].title)}"
         yield from (f"  {visible(reason)}" for reason in sets[0].reasons)
@@ -253,19 +258,14 @@ def _tried(report: Report) -> Iterator[str]:
             yield f"  not known: {result.check}: {visible(result.reason or '')}"
 
 
-def _choice(sets: list[PackageSet]) -> Iterator[str]:
+def _choice(sets: list[PackageSet], names: tuple[str, ...]) -> Iterator[str]:
     if not sets:
         yield "no packages that fit this node; see npudoctor packages FOLDER"
         return
     yield f"{len(sets)} matching sets; choose one:"
     for one in sets[: packages.SHOWN_SETS]:
-        yield f"  {visible(one.title)}"
-        versions = [f"{part}={package.version}" for part in ("driver", "firmware") if (package := one.of(part))]
-        toolkit = one.of("toolkit", "combined")
-        versions += [f"cann={toolkit.version}"] if toolkit else []
-        wheel = one.of("torch_npu")
-        versions += [f"python={wheel.version}"] if wheel else []
-        yield f"    --expect {visible(','.join(versions))}"
+        versions = [f"{name}={package.version}" for name in names if (package := _decisive(one, name)) is not None]
+        yield f"  --expect {visible(','.join(versions))}"
 
 
 def _table(plan: Plan) -> Iterator[str]:

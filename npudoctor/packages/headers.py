@@ -22,6 +22,8 @@ SCRIPT_BYTES = 1 << 20
 UNPACKED_BYTES = 6 << 20
 """So much of the archive behind it is unpacked, in memory, to find its files that name the version."""
 MOST_NAMES = 400
+_DAMAGED = (EOFError, OSError, ValueError, RuntimeError, ArithmeticError, LookupError, zlib.error, struct.error)
+"""What the readers of the standard library raise for archives that are damaged, or made to damage."""
 INFO = re.compile(r"(?:^|/)(version\.info|scene\.info|ascend_[a-z0-9_]{1,40}_install\.info|version\.cfg)$")
 
 
@@ -129,7 +131,14 @@ class _Unpacking(io.RawIOBase):
             import lzma
 
             other = lzma.LZMADecompressor(memlimit=1 << 28)
-            self._unpack = lambda data, most: other.decompress(data, most)
+
+            def of_lzma(data: bytes, most: int) -> bytes:
+                try:
+                    return other.decompress(data, most)
+                except lzma.LZMAError as problem:
+                    raise OSError(str(problem)) from problem
+
+            self._unpack = of_lzma
         else:
             self.known = parts.part(start + 257, 5) == b"ustar"
             self._unpack = lambda data, _: data
@@ -170,7 +179,7 @@ def _tar(
                         infos.append((names[-1], file.read(1 << 16).decode("utf-8", "replace")))
                 if len(names) >= MOST_NAMES:
                     break
-    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, struct.error) as problem:
+    except (tarfile.TarError, *_DAMAGED) as problem:
         if not names:
             return (), (), f"its archive cannot be read: {str(problem)[:80] or type(problem).__name__}"
     return tuple(names), tuple(infos), None
@@ -253,7 +262,7 @@ def _control(parts: Parts) -> dict[str, str]:
             for member in archive:
                 if member.name.removeprefix("./") == "control" and (file := archive.extractfile(member)):
                     return _fields(file.read(1 << 16).decode("utf-8", "replace"))
-    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError):
+    except (tarfile.TarError, *_DAMAGED):
         pass
     return {}
 
@@ -287,7 +296,7 @@ def _zip(parts: Parts) -> Header:
                 )
     except OverBudget:
         raise
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error):
+    except (zipfile.BadZipFile, *_DAMAGED):
         return Header(kind="zip", problem="truncated, or not a sound zip file")
     conda = next(
         (re.fullmatch(r"info-(.+)-([^-]+)-([^-]+)\.tar\.zst", name) for name in names if "info-" in name), None

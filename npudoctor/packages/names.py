@@ -35,7 +35,7 @@ _ARCH = "aarch64|arm64|x86_64|x86-64|amd64|x64"
 _VERSION = r"v?[0-9][0-9A-Za-z]*(?:[.\-][0-9A-Za-z]+)*?"
 _VENDOR = re.compile(
     rf"_(?P<version>{_VERSION})(?:_(?P<patch>sph[0-9]+))?"
-    rf"(?:_(?P<os>[a-z][a-z0-9.]*?(?:[-_.][a-z0-9.]+)*?))?(?:[-_.](?P<arch>{_ARCH}))?(?P<custom>-custom)?",
+    rf"(?:_(?P<os>[a-z][a-z0-9.]*?(?:[-_][a-z0-9.]+)*?))?(?:[-_.](?P<arch>{_ARCH}))?(?P<custom>-custom)?",
     re.I,
 )
 _RPM = re.compile(

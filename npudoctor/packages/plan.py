@@ -68,9 +68,7 @@ class Plan:
 
 def planned(chosen: PackageSet, staged: StagedPackages, node: Node, *, purpose: str, only: Sequence[str] = ()) -> Plan:
     """The plan for one set."""
-    names = [
-        name for name in PARTS if name in (only or PARTS) and not (purpose == CONTAINERS and name in ("cann", "python"))
-    ]
+    names = wanted(purpose, only)
     table = knowledge.install()
     order = table.orders["upgrade" if node.driver else "first"]
     steps: list[PlanStep] = []
@@ -101,6 +99,12 @@ def planned(chosen: PackageSet, staged: StagedPackages, node: Node, *, purpose: 
         uncertain=tuple(uncertain),
         reboot="after the firmware step" if flashed else "if the driver's installer asks for it" if asked else None,
     )
+
+
+def wanted(purpose: str, only: Sequence[str] = ()) -> tuple[str, ...]:
+    """The parts to install for a purpose: CANN and Python of containers come with their images."""
+    left_out = ("cann", "python") if purpose == CONTAINERS else ()
+    return tuple(name for name in PARTS if name in (only or PARTS) and name not in left_out)
 
 
 def _step(component: str, package: Package, chosen: PackageSet, staged: StagedPackages, node: Node) -> PlanStep | str:

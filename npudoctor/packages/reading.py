@@ -8,7 +8,7 @@ from collections.abc import Callable
 from npudoctor.host import Host
 
 BLOCK = 1 << 16
-BUDGET_BYTES = 24 << 20
+BUDGET_BYTES = 12 << 20
 """Of one file at most this is read; a header that needs more is not one."""
 
 

@@ -66,6 +66,7 @@ def test_two_sets_are_a_choice_and_expect_makes_it(npudoctor: Command, tmp_path:
     assert ran.code == 1
     assert "2 matching sets; choose one:" in ran.out
     assert "--expect driver=25.5.0,firmware=7.8.0.7.220,cann=8.5.0" in ran.out
+    assert "--expect driver=25.5.2,firmware=7.8.0.7.220\n" in npudoctor(*words, "--for", "containers").out
     ran = npudoctor(*words, "--expect", "driver=25.5.0")
     assert ran.code == 0
     assert "25.2.0 → 25.5.0" in ran.out

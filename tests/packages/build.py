@@ -1,6 +1,8 @@
 """Stand-ins for the vendor's packages: files with true headers and next to no content."""
 
+import gzip
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -80,10 +82,12 @@ def wheel(folder: Path, name: str, requires: tuple[str, ...] = ()) -> Path:
     return folder / name
 
 
-def deb(path: Path, name: str, version: str, arch: str) -> Path:
-    """A Debian package."""
+def deb(path: Path, name: str, version: str, arch: str, *, form: str = "gz") -> Path:
+    """A Debian package whose control file is compressed as gz or xz."""
     control = tar_gz({"./control": f"Package: {name}\nVersion: {version}\nArchitecture: {arch}\n"})
-    parts = {"debian-binary": b"2.0\n", "control.tar.gz": control, "data.tar.gz": tar_gz({"./usr/x": "x"})}
+    if form == "xz":
+        control = lzma.compress(gzip.decompress(control))
+    parts = {"debian-binary": b"2.0\n", f"control.tar.{form}": control, "data.tar.gz": tar_gz({"./usr/x": "x"})}
     whole = b"!<arch>\n"
     for member, data in parts.items():
         whole += (

@@ -1,8 +1,10 @@
 """Folders of packages: each file by name and header, whatever else lies there."""
 
+import gzip
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -105,7 +107,7 @@ def test_rpm_names_are_those_of_the_header(tmp_path: Path) -> None:
 
 def test_deb_names_are_those_of_the_header(tmp_path: Path) -> None:
     build.deb(tmp_path / "ascend910b-driver_25.5.1_arm64.deb", "ascend910b-driver", "25.5.1", "arm64")
-    build.deb(tmp_path / "ascend310p-driver_25.5.1_arm64.deb", "ascend910b-driver", "25.5.1", "arm64")
+    build.deb(tmp_path / "ascend310p-driver_25.5.1_arm64.deb", "ascend910b-driver", "25.5.1", "arm64", form="xz")
     second, first = read(tmp_path).packages
     assert (first.component, first.arch, first.told_by, first.problem) == ("driver", "aarch64", "name and header", None)
     assert second.problem == "renamed: chip 310P by its name, A2 by its header"
@@ -176,7 +178,7 @@ def test_random_damage_never_breaks_the_reader(tmp_path: Path) -> None:
     """Every 37th byte of each kind of file is changed in turn; the answer is a package or one line."""
     build.driver(tmp_path, DRIVER, "25.5.2")
     build.wheel(tmp_path, "torch-2.8.0-cp311-cp311-manylinux_2_28_aarch64.whl")
-    build.deb(tmp_path / "ascend910b-driver_25.5.1_arm64.deb", "ascend910b-driver", "25.5.1", "arm64")
+    build.deb(tmp_path / "ascend910b-driver_25.5.1_arm64.deb", "ascend910b-driver", "25.5.1", "arm64", form="xz")
     for path in sorted(tmp_path.iterdir()):
         whole = path.read_bytes()
         for place in range(0, len(whole), 37):
@@ -245,6 +247,15 @@ def test_a_bomb_is_unpacked_only_in_bounds(tmp_path: Path) -> None:
         tmp_path / DRIVER, "ASCEND910B DRIVER RUN PACKAGE", {"zeros": "\0" * (64 << 20), "version.info": "x"}
     )
     assert only(tmp_path).component == "driver"
+
+
+def test_an_archive_of_endless_headers_is_damaged_and_no_crash(tmp_path: Path) -> None:
+    """Each header announces a long name for the next one; tarfile reads them by recursion."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2
+    block = header.tobuf(tarfile.GNU_FORMAT) + b"x\0".ljust(512, b"\0")
+    (tmp_path / "Ascend-cann-amct_8.1.RC1_linux-aarch64.tar.gz").write_bytes(gzip.compress(block * 3000))
+    assert str(only(tmp_path).problem).startswith("its archive cannot be read")
 
 
 def test_folders_below_and_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,5 +74,13 @@ def test_other_names_are_no_packages(name: str) -> None:
 
 def test_a_long_hostile_name_takes_no_long_time() -> None:
     """Each of these would make a pattern with nested repetition try every division of the text."""
-    for name in ("Ascend-hdk-910b-npu-driver_" + "1.1-" * 50 + "!.run", "ascend-" + "a-" * 110 + "!.run"):
+    for name in (
+        "Ascend-hdk-910b-npu-driver_" + "1.1-" * 50 + "!.run",
+        "ascend-" + "a-" * 110 + "!.run",
+        "Ascend-cann_1_a" + "." * 200 + "!.run",
+        "Ascend-cann-toolkit_1_" + "a-a_" * 50 + "!.run",
+        "a100-" + "1-" * 110 + "!.run",
+        "a" + "-1" * 110 + "!.conda",
+        "a-" + "1-" * 110 + "!.whl",
+    ):
         assert parse_name(name) is None
