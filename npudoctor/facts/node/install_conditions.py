@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 from collections.abc import Mapping
 
@@ -22,6 +23,7 @@ PREFIX = "/usr/local/Ascend"
 WRITTEN = ("/usr", "/usr/local", "/usr/local/bin", PREFIX, "/etc", "/lib/modules", "/var/log")
 """Folders into which the driver's installer writes."""
 USER = "HwHiAiUser"
+_DIRECTORIES = frozenset({"sss", "ldap", "winbind", "nis", "nisplus"})
 USUAL_ID = 1000
 """Uid and gid that official images and MindCluster expect."""
 _INSTALLERS = frozenset(
@@ -29,9 +31,6 @@ _INSTALLERS = frozenset(
         *("apt", "apt-get", "aptitude", "dpkg", "unattended-upgrade", "unattended-upgr", "dnf", "dnf-3", "yum", "rpm"),
         *("zypper", "transactional-update", "ansible-playbook", "salt-call", "chef-client", "dkms"),
     }
-)
-_VENDOR = re.compile(
-    r"(?:ascend|atlas)[^\s/]*\.run\b|npu-(?:driver|firmware)[^\s/]*\.run\b|run_driver_install\.sh", re.I
 )
 
 
@@ -152,10 +151,9 @@ def driver_account(host: Host, staged: StagedPackages, recorded: InstallRecord |
     users, groups = parse_accounts(host.read("/etc/passwd")), parse_accounts(host.read("/etc/group"))
     services: tuple[str, ...] = ()
     with contextlib.suppress(Unavailable):
-        line = re.search(r"^\s*passwd:\s*([^#\n]*)", host.read("/etc/nsswitch.conf"), re.M)
-        services = tuple(
-            word for word in (line[1].split() if line else ()) if word in ("sss", "ldap", "winbind", "nis")
-        )
+        lines = (line.partition("#")[0].partition(":") for line in host.read("/etc/nsswitch.conf").splitlines())
+        named = next((words.split() for database, _, words in lines if database.strip() == "passwd"), [])
+        services = tuple(word for word in named if word in _DIRECTORIES)
     own, elsewhere = users.get(name), False
     if own is None and services:
         with contextlib.suppress(Unavailable):
@@ -216,6 +214,13 @@ class OtherInstallers:
     processes: tuple[Process, ...]
 
 
+def _is_of_vendor(word: str) -> bool:
+    """Whether a word of a command line is a package of the vendor, or the script that one unpacks."""
+    name = posixpath.basename(word).lower()
+    of_vendor = name.startswith(("ascend", "atlas")) or "npu-driver" in name or "npu-firmware" in name
+    return name == "run_driver_install.sh" or (of_vendor and name.endswith(".run"))
+
+
 @probe(of_the_moment=True)
 def other_installers(staged: StagedPackages, processes: Processes) -> OtherInstallers:
     """From the names and command lines of the processes."""
@@ -223,7 +228,7 @@ def other_installers(staged: StagedPackages, processes: Processes) -> OtherInsta
     found = [
         process
         for process in processes.by_pid.values()
-        if not process.dead and (process.name in _INSTALLERS or _VENDOR.search(" ".join(process.cmdline)))
+        if not process.dead and (process.name in _INSTALLERS or any(map(_is_of_vendor, process.cmdline)))
     ]
     return OtherInstallers(tuple(sorted(found, key=lambda process: process.pid)))
 
