@@ -189,6 +189,23 @@ class DoctorApp(Keyboard):
         self.action_go("overview")
         self.call_later(lambda: self.screen.run_action(f"look_at({check!r})"))
 
+    def explain(self, *names: str) -> None:
+        """Show what codes, known issues or checks mean."""
+        from npudoctor.tui.screens.explain import Explain
+
+        self.push_screen(Explain(self, names))
+
+    def preview_fix(self, check: str) -> None:
+        """Preview the fix of a check."""
+        from npudoctor.tui.screens.fix import open_fix
+
+        open_fix(self, (check,))
+
+    def show_variable(self, name: str) -> None:
+        """Show a variable on its screen."""
+        self.action_go("environment")
+        self.call_later(lambda: self.screen.run_action(f"show({name!r})"))
+
     def action_next_theme(self) -> None:
         """Switch to the next theme."""
         self.choose_theme(themes.NAMES[(themes.NAMES.index(self.theme) + 1) % len(themes.NAMES)])

@@ -18,7 +18,7 @@ from npudoctor.tui.model.session import CannotOpen, ReadOnly, Session
 
 FRAMES_A_SECOND = 15
 CUT_OFF = "npudoctor: a change was interrupted; to undo it: npudoctor fix --recover"
-CHANGES = frozenset({"fix", "fix_all", "save", "screenshot", "start", "suspend_process", "undo"})
+CHANGES = frozenset({"fix", "fix_all", "release", "save", "screenshot", "start", "suspend_process", "undo"})
 """The actions that change the node, write a file, or start a program; a read-only session offers none of them."""
 
 LEAVING_S = 3.0

@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from npudoctor.tui import themes
+from npudoctor.tui.model import environment
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp
@@ -25,9 +26,29 @@ def commands(app: DoctorApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
             about = f"key {binding.key_display or binding.key}"
             where = screen if binding in keys(screen) else app
             yield SystemCommand(binding.description, about, partial(where.run_action, binding.action))
+    yield from _contents(app)
     for name in themes.NAMES:
         yield SystemCommand(
             f"Theme: {name.removeprefix('npudoctor-')}", "change the theme", partial(app.choose_theme, name)
+        )
+
+
+def _contents(app: DoctorApp) -> Iterator[SystemCommand]:
+    """Checks, findings, codes, fixes and variables: what a person may look for by name."""
+    diagnosis, seen = app.diagnosis, set()
+    for row in diagnosis.rows():
+        name = row.summary if row.state.broken else row.title
+        yield SystemCommand(f"{row.check}: {name}", f"check, {row.state.value}", partial(app.look_at, row.check))
+        for fix in sorted(diagnosis.fixes_of(row.check)):
+            if fix not in seen and app.offers("fix"):
+                seen.add(fix)
+                yield SystemCommand(f"fix {fix}", f"fix of {row.check}", partial(app.preview_fix, row.check))
+    for code, check in diagnosis.codes().items():
+        yield SystemCommand(f"explain {code}", f"named by {check}", partial(app.explain, code))
+    for row in environment.variables(app.session, diagnosis).rows:
+        value = "not set" if row.value is None else row.value
+        yield SystemCommand(
+            f"{row.name}: {row.meaning}", f"variable, {value}"[:60], partial(app.show_variable, row.name)
         )
 
 

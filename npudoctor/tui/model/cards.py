@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,37 +9,31 @@ from npudoctor import clock
 from npudoctor.control_characters import all_visible
 from npudoctor.records import record
 from npudoctor.tui.model.diagnosis import Diagnosis, State, worth
+from npudoctor.tui.model.holders import Boxes, Held
 
 if TYPE_CHECKING:
     from npudoctor.chip_problems import Problem
     from npudoctor.facts.node.chips import NodeChip
     from npudoctor.tui.model.session import Session
 
-PAST = 60
-"""How many readings are kept for the curves."""
-
-
-@record(frozen=True, kw_only=True)
-class Held:
-    """A process on a chip. `memory_mb` is in MiB."""
-
-    pid: int
-    name: str
-    memory_mb: int | None = None
-    owner: str | None = None
-    command: str = ""
-    alive: bool | None = None
-
 
 @record(frozen=True, kw_only=True)
 class ChipRow:
-    """One chip as npu-smi shows it now, its processes, and what the checks say of it."""
+    """One chip as npu-smi shows it now, its processes, and what the checks say of it.
+
+    `checked` says whether its health was judged; `logical` and `physical` are its other numbers, `ecc_errors` its bit
+    errors since the driver was loaded, of one and of two bits.
+    """
 
     chip: NodeChip
     held: tuple[Held, ...] = ()
     link: str | None = None
     firmware: str | None = None
     problems: tuple[Problem, ...] = ()
+    checked: bool = True
+    logical: int | None = None
+    physical: int | None = None
+    ecc_errors: int | None = None
 
     @property
     def label(self) -> str:
@@ -48,9 +41,22 @@ class ChipRow:
         return self.chip.subject.removeprefix("npu:").replace("/chip:", ".")
 
     def state(self, check: str | None = None) -> State:
-        """How it stands by all checks, or by one."""
+        """The state by all checks, or by one; PENDING where its health was not judged."""
         worst = next((one for one in self.problems if check in (None, one.check)), None)
-        return State(worst.severity.value) if worst else State.OK
+        return State(worst.severity.value) if worst else State.OK if self.checked else State.PENDING
+
+    @property
+    def identity(self) -> str:
+        """Every number of the chip, in one row."""
+        chip = self.chip
+        numbers = (
+            ("NPU", chip.npu_id),
+            ("chip", chip.chip_id),
+            ("physical", self.physical),
+            ("logical", self.logical),
+            ("davinci", chip.device),
+        )
+        return "   ".join(f"{name} {'unknown' if number is None else number}" for name, number in numbers)
 
 
 @record(frozen=True)
@@ -92,48 +98,48 @@ class Pace:
         self._wait_s = self.chosen_s
 
 
-class Curves:
-    """The recent AI Core usage of each chip, for the curves."""
-
-    def __init__(self) -> None:
-        self._by_chip: dict[str, deque[int]] = {}
-
-    def add(self, reading: Reading) -> None:
-        """Keep a reading."""
-        for row in reading.rows:
-            self._by_chip.setdefault(row.chip.subject, deque(maxlen=PAST)).append(row.chip.aicore_pct or 0)
-
-    def of(self, subject: str) -> tuple[int, ...]:
-        """The percentages, oldest first."""
-        return tuple(self._by_chip.get(subject, ()))
-
-
 def read(session: Session, diagnosis: Diagnosis) -> Reading:
     """Ask npu-smi for the table and judge the chips' health anew; takes as long as the tool does."""
     from npudoctor.chip_problems import HEALTH_CHECK, problems
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.holders import CardHolders
+    from npudoctor.facts.node.launch import LaunchVariables
+    from npudoctor.facts.npu_smi import NpuMap
     from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 
     at = f"{clock.local():%H:%M:%S}"
-    facts, judged = session.ask(NpuSmiAnswer, Chips, CardHolders, check=HEALTH_CHECK)
+    wanted = (NpuSmiAnswer, Chips, CardHolders, LaunchVariables)
+    once = () if NpuMap in session.facts else (NpuMap,)  # it does not change between two runs of checks
+    facts, judged = session.ask(*wanted, *once, check=HEALTH_CHECK)
+    if once and session.facts:
+        session.facts[NpuMap] = facts.get(NpuMap)
     answer, chips, holding = facts.get(NpuSmiAnswer), facts.get(Chips), facts.get(CardHolders)
     if not isinstance(answer, NpuSmiAnswer):
         return all_visible(Reading(reason=_why(answer), at=at))
     if answer.info is None or not isinstance(chips, Chips):
         return all_visible(Reading(reason=answer.reason or _why(chips), seconds=answer.seconds, at=at))
     results = {**diagnosis.results, **{result.check: result for result in judged}}.values()
-    links, firmware = _links(session), _firmware(session)
-    rows = tuple(
-        ChipRow(
-            chip=chip,
-            held=tuple(map(_held, holding.on(chip.npu_id, chip.chip_id))) if isinstance(holding, CardHolders) else (),
-            link=links.get(chip.subject),
-            firmware=firmware.get(chip.subject),
-            problems=problems(results, chip.subject),
+    links, firmware, ecc = _links(session), _firmware(session), _ecc(session)
+    numbers, launched = _numbers(session), facts.get(LaunchVariables)
+    checked = any(result.status.value in ("ok", "warning", "error") for result in judged)
+    with session.looking() as host:
+        boxes = Boxes(session, host, launched if isinstance(launched, LaunchVariables) else None)
+        rows = tuple(
+            ChipRow(
+                chip=chip,
+                held=tuple(_held(one, boxes) for one in holding.on(chip.npu_id, chip.chip_id))
+                if isinstance(holding, CardHolders)
+                else (),
+                link=links.get(chip.subject),
+                firmware=firmware.get(chip.subject),
+                problems=problems(results, chip.subject),
+                checked=checked,
+                logical=numbers.get((chip.npu_id, chip.chip_id), (None, None))[0],
+                physical=numbers.get((chip.npu_id, chip.chip_id), (None, None))[1],
+                ecc_errors=ecc.get(chip.subject),
+            )
+            for chip in chips.chips
         )
-        for chip in chips.chips
-    )
     return all_visible(Reading(rows=rows, seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
 
 
@@ -174,8 +180,9 @@ def _remarks(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(finding.summary for finding in worth(result) if not finding.chips) if result else ()
 
 
-def _held(holder: Any) -> Held:
+def _held(holder: Any, boxes: Boxes) -> Held:
     process = holder.process
+    pid = process.pid if process else None
     return Held(
         pid=holder.row.pid,
         name=holder.row.name or (process.name if process else "?"),
@@ -183,7 +190,28 @@ def _held(holder: Any) -> Held:
         owner=process.username if process else None,
         command=process.command if process else "",
         alive={"live": True, "dead": False}.get(holder.state.value),
+        box=boxes.box_of(pid) if pid is not None else "",
+        rank=boxes.rank_of(pid) if pid is not None else "",
     )
+
+
+def _numbers(session: Session) -> dict[tuple[int | None, int | None], tuple[int | None, int | None]]:
+    """Logical and physical number by NPU and chip, from `npu-smi info -m`."""
+    from npudoctor.facts.npu_smi import NpuMap
+
+    found = session.known(NpuMap)
+    return {(row.npu_id, row.chip_id): (row.logic_id, row.phy_id) for row in found.rows} if found else {}
+
+
+def _ecc(session: Session) -> dict[str, int]:
+    """The bit errors of each chip's HBM, of one and two bits; a chip without a known count is missing."""
+    from npudoctor.facts.by_chip import PerChip
+    from npudoctor.facts.npu_smi import Ecc
+
+    found = session.known(PerChip[Ecc])
+    pages = found.by_subject.items() if found else ()
+    counts = {subject: (page.hbm_single, page.hbm_double) for subject, page in pages}
+    return {subject: sum(one or 0 for one in both) for subject, both in counts.items() if both != (None, None)}
 
 
 def _links(session: Session) -> Mapping[str, str | None]:

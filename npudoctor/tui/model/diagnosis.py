@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -39,6 +40,9 @@ class State(str, Enum):
         """Whether the check needs action."""
         return self in (State.WARNING, State.ERROR, State.CRASHED)
 
+
+_CODE = re.compile(r"\b(?:E[A-Z0-9]\d{4}|P\d{3}|[1-5]\d{5}|0x[0-9A-Fa-f]{4,8}|[0-9A-F]{8})\b")
+"""Codes of CANN's components, known issues of npudoctor, and codes of the runtime and of faults."""
 
 _INCOMPLETE = 3
 """The exit code of a smoke run that did not test every NPU that it should."""
@@ -96,14 +100,16 @@ class Shown:
     ok: bool = True
     skipped: bool = True
 
-    def admits(self, row: Row) -> bool:
-        """Whether a row is listed."""
+    def admits(self, row: Row, text: Callable[[str], str] = str) -> bool:
+        """Whether a row is listed; `text` gives all that is said about a check."""
         if row.state is State.OK and not self.ok and not row.noted:
             return False
         if row.state is State.SKIPPED and not self.skipped:
             return False
-        text = f"{row.check} {row.title} {row.summary}".lower()
-        return all(word in text for word in self.words.lower().split())
+        if not self.words:
+            return True
+        said = f"{row.check} {row.title} {row.summary} {text(row.check)}".lower()
+        return all(word in said for word in self.words.lower().split())
 
 
 class Diagnosis:
@@ -206,18 +212,52 @@ class Diagnosis:
             previewed=id in self.previewed,
         )
 
+    def text_of(self, id: str) -> str:
+        """All that is said about a check: its findings with evidence, codes, commands and fixes, and why it matters."""
+        result, check = self.results.get(id), self._checks.get(id)
+        parts: list[str | None] = [check.why if check else None, *(check.tags if check else ())]
+        parts += [result.reason, result.blocked_by] if result else []
+        for finding in result.findings if result else ():
+            parts += [finding.summary, finding.detail, finding.hint, finding.code, finding.pitfall, *finding.commands]
+            parts += [finding.subject, *(finding.links or ()), finding.fix.id if finding.fix else None]
+            parts += [f"{one.source} {one.actual or ''} {one.expected or ''}" for one in finding.evidence]
+        return " ".join(part for part in parts if part)
+
+    def fixes_of(self, id: str) -> set[str]:
+        """The fixes that the findings of a check offer."""
+        result = self.results.get(id)
+        return {finding.fix.id for finding in worth(result) if finding.fix} if result else set()
+
+    def codes_of(self, id: str) -> list[str]:
+        """The error codes and known issues that the findings of a check name, and the check itself."""
+        result = self.results.get(id)
+        text = " ".join(
+            f"{finding.pitfall or ''} {finding.summary} {finding.detail or ''}"
+            for finding in (result.findings if result else ())
+        )
+        return [*dict.fromkeys(_CODE.findall(text)), id]
+
+    def codes(self) -> dict[str, str]:
+        """Every code that a finding names, with the first check that names it."""
+        found: dict[str, str] = {}
+        for id in self.results:
+            for code in self.codes_of(id)[:-1]:
+                found.setdefault(code, id)
+        return found
+
     def sections(self, shown: Shown) -> list[Section]:
         """The list: problems, most severe first, then the groups with the other checks."""
         rows = list(self.rows())
         urgent = sorted(
-            (row for row in rows if row.state in _URGENCY and shown.admits(row)), key=lambda row: _URGENCY[row.state]
+            (row for row in rows if row.state in _URGENCY and shown.admits(row, self.text_of)),
+            key=lambda row: _URGENCY[row.state],
         )
         broken = tuple(row for row in urgent if row.state.broken)
         waiting = tuple(row for row in urgent if not row.state.broken)
         sections = [Section(name, rows) for name, rows in ((BROKEN, broken), (WAITING, waiting)) if rows]
         for group, members in groupby(rows, key=lambda row: row.group):
             alike = list(members)
-            rest = tuple(row for row in alike if row.state not in _URGENCY and shown.admits(row))
+            rest = tuple(row for row in alike if row.state not in _URGENCY and shown.admits(row, self.text_of))
             if rest:
                 sections.append(Section(group, rest, _remark(alike)))
         return sections
@@ -255,7 +295,7 @@ class Diagnosis:
         return Headline(
             state=State.OK,
             text=f"Node ready: no problems ({total} checks, {skipped} not applicable), {said}",
-            short=f"Node ready: no problems, {said}",
+            short=f"Node ready: no problems, {said.partition(' (')[0]}",
         )
 
     def counts(self) -> Mapping[State, int]:

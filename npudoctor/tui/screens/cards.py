@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
@@ -11,15 +10,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from npudoctor.tui.bars import bar, curve
-from npudoctor.tui.marks import GLYPHS, STYLES
-from npudoctor.tui.model import cards
-from npudoctor.tui.model.cards import ChipRow, Curves, Pace, Reading
+from npudoctor.tui import chip_lines
+from npudoctor.tui.model import cards, holders
+from npudoctor.tui.model.cards import ChipRow, Pace, Reading
 from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.holders import ORDERS, Held
+from npudoctor.tui.model.series import Series
+from npudoctor.tui.screens.fix import open_job
 from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 
@@ -33,12 +35,17 @@ class Cards(NodeScreen):
         Binding("minus", "pace(1)", "Slower", key_display="-"),
         Binding("p", "pause", "Pause"),
         Binding("c", "copy_shown", "Copy"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("s", "sort", "Sort"),
+        Binding("x", "release", "End processes"),
+        Binding("escape", "no_filter", "Clear filter", show=False),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._reading: Reading | None = None
-        self._curves = Curves()
+        self._series = Series()
+        self._order = ORDERS[0]
         self._pace = Pace()
         self._headed = (0, "")
         self._busy = False
@@ -49,6 +56,7 @@ class Cards(NodeScreen):
     def body(self) -> ComposeResult:
         """The rows above the selected chip."""
         with Vertical(id="body"):
+            yield FilterField()
             yield Static(id="head")
             yield OptionList(id="chips", compact=True)
             with VerticalScroll(id="detail", can_focus=False):
@@ -91,7 +99,7 @@ class Cards(NodeScreen):
         self._pace.record_duration(reading.seconds, failed=failed)
         if not (failed and self._reading and self._reading.rows):
             self._reading = reading
-            self._curves.add(reading)
+            self._series.add(reading.rows, reading.at)
         else:
             self._reading = Reading(self._reading.rows, reading.reason, reading.seconds, self._reading.at)
         self._show()
@@ -114,9 +122,9 @@ class Cards(NodeScreen):
         pace = "paused" if self._paused else f"every {_seconds(self._pace.wait_s)} s"
         if self._headed != (width, pace):
             self._headed = (width, pace)
-            self.query_one("#head", Static).update(_head(width))
+            self.query_one("#head", Static).update(chip_lines.head(width))
             self.query_one("#detail").border_title = pace
-        rows = [_row(row, self._curves.of(row.chip.subject), width) for row in reading.rows]
+        rows = [chip_lines.line(row, self._series.of(row.chip.subject, "AI Core"), width) for row in reading.rows]
         listed = self.query_one(OptionList)
         if listed.option_count == len(rows):
             for place, prompt in enumerate(rows):
@@ -132,7 +140,7 @@ class Cards(NodeScreen):
 
     @on(OptionList.OptionHighlighted)
     def _show_chip(self) -> None:
-        reading, place = self._reading, self.query_one(OptionList).highlighted
+        reading = self._reading
         if reading is None:
             return
         said: list[Paragraph] = []
@@ -144,10 +152,42 @@ class Cards(NodeScreen):
             Paragraph(Content.styled(remark, "bold $warning"), Content.styled("! ", "bold $warning"), "  ")
             for remark in reading.remarks
         ]
-        if place is not None and place < len(reading.rows):
-            row = reading.rows[place]
-            said += _chip(row, cards.pages(self.doctor.session, row))
+        row = self._row
+        if row is not None:
+            pages = cards.pages(self.doctor.session, row)
+            room = max(self.size.width - 4, 40)
+            said += chip_lines.about(row, self._series, self._listed(), self._title, pages, room, self._height)
         self.query_one("#page", Page).show(said)
+        self.refresh_bindings()
+
+    @property
+    def _row(self) -> ChipRow | None:
+        """The selected chip."""
+        place = self.query_one(OptionList).highlighted
+        rows = self._reading.rows if self._reading else ()
+        return rows[place] if place is not None and place < len(rows) else None
+
+    @property
+    def _height(self) -> int:
+        """The height of a curve in lines, by the room below the rows."""
+        rows = len(self._reading.rows) if self._reading else 0
+        return max(1, min(3, (self.size.height - rows - 18) // 5))
+
+    @property
+    def _words(self) -> str:
+        return self.query_one("#filter", Input).value
+
+    def _listed(self) -> list[Held]:
+        """The processes to list: those of the selected chip, with a filter those of all chips that match."""
+        row, rows = self._row, self._reading.rows if self._reading else ()
+        if self._words:
+            return holders.ordered((one for each in rows for one in each.held), self._order, self._words)
+        return holders.ordered(row.held if row else (), self._order)
+
+    @property
+    def _title(self) -> str:
+        whose = f"of all NPUs with {self._words}" if self._words else f"of {self._row.chip.subject}" * bool(self._row)
+        return f"Processes {whose}, by {self._order}"
 
     # Keys
 
@@ -159,6 +199,44 @@ class Cards(NodeScreen):
             self._next.stop()
         self._show()
         self._next = self.set_timer(self._pace.wait_s, self._look)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to end processes where some are listed."""
+        allowed = super().check_action(action, parameters)
+        if action in ("filter", "sort") and isinstance(self.focused, Input):
+            return False  # there it is ordinary input
+        return None if allowed and action == "release" and not (self.query("#chips") and self._listed()) else allowed
+
+    def action_sort(self) -> None:
+        """The next order of the processes."""
+        self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
+        self._show_chip()
+
+    def action_release(self) -> None:
+        """Preview the end of the listed processes."""
+        held = self._listed()
+        open_job(self.doctor, lambda: holders.releasing(self.doctor.session, held))
+
+    def action_filter(self) -> None:
+        """Type words of a process."""
+        field = self.query_one("#filter", Input)
+        field.display = True
+        self.set_focus(field)
+
+    def action_no_filter(self) -> None:
+        """List the processes of the selected chip again."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.display = False
+        self.query_one(OptionList).focus()
+
+    @on(Input.Changed, "#filter")
+    def _words_changed(self) -> None:
+        self._show_chip()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_stays(self) -> None:
+        self.query_one(OptionList).focus()
 
     def action_pause(self) -> None:
         """Pause or resume polling."""
@@ -177,88 +255,3 @@ def _worst(rows: tuple[ChipRow, ...]) -> int:
         if (place := next((number for number, row in enumerate(rows) if row.state() is state), None)) is not None:
             return place
     return 0
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Column widths; 0 for a column without room."""
-
-    model: int
-    curve: int
-    bar: int
-    link: int
-    firmware: int
-
-    @classmethod
-    def of(cls, width: int) -> _Columns:
-        """As many as fit."""
-        narrow, firmware = width < 75, 15 if width >= 130 else 0
-        spare = max(width - (50 if narrow else 67) - firmware, 6)
-        curve = min(spare // 2, 40)
-        return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6, firmware)
-
-
-def _head(width: int) -> Content:
-    fit = _Columns.of(width)
-    model = f"{'model':<11}" if fit.model else ""
-    core, memory = f"{'AI Core':<{fit.curve + 5}}", f"{'memory':<{fit.bar + 8}}"
-    link = f"{'link':>6}" if fit.link else ""
-    link += f"{'firmware':>{fit.firmware}}" if fit.firmware else ""
-    text = f"  {'NPU':<5}{model}{'health':<8}{'temp':>5}{'power':>7}  {core}  {memory}{'proc':>6}{link}"
-    return Content.styled(text, "$muted")
-
-
-def _row(row: ChipRow, past: tuple[int, ...], width: int) -> Content:
-    fit, chip = _Columns.of(width), row.chip
-    core = "–" if chip.aicore_pct is None else f"{chip.aicore_pct}%"
-    part = (chip.memory_used_mb or 0) / chip.memory_mb if chip.memory_mb else 0.0
-    full, empty = bar(part, fit.bar)
-    ground, risen = curve(past, fit.curve)
-    memory = f"{(chip.memory_used_mb or 0) / 1024:.0f}/{chip.memory_mb / 1024:.0f}G" if chip.memory_mb else "–"
-    temp = "–" if chip.temp_c is None else f"{chip.temp_c}°"
-    power = "–" if chip.power_w is None else f"{chip.power_w:.0f} W"
-    state = STYLES[row.state()]
-    return Content.assemble(
-        (f"{GLYPHS[row.state()]} ", state),
-        (f"{row.label:<5}", "bold"),
-        f"{(chip.name or '')[: fit.model - 1]:<{fit.model}}" if fit.model else "",
-        (f"{(chip.health or '–')[:7]:<8}", _marked(row, "npu.health")),
-        (f"{temp:>5}", _marked(row, "npu.temperature")),
-        f"{power:>7}  ",
-        (ground, "$faint"),
-        (risen, "$accent"),
-        f"{core:>5}  ",
-        (full, "$accent"),
-        (empty, "$faint"),
-        f" {memory:>7}",
-        f"{len(row.held) or '–':>6}",
-        (f"{row.link or '–':>6}" if fit.link else "", "bold $error" if row.link not in ("UP", None) else ""),
-        f"{row.firmware or '–':>{fit.firmware}}" if fit.firmware else "",
-    )
-
-
-def _marked(row: ChipRow, check: str) -> str:
-    """The style of what one check judges."""
-    state = row.state(check)
-    return "" if state is State.OK else STYLES[state]
-
-
-def _chip(row: ChipRow, pages: list[tuple[str, str]]) -> list[Paragraph]:
-    chip = row.chip
-    title = f"{chip.subject}  {chip.name or ''}"
-    place = " · ".join(part for part in (chip.bus_id, f"firmware {row.firmware}" if row.firmware else "") if part)
-    said = [Paragraph(Content.assemble((title, "bold"), f"  {place}"))]
-    for problem in row.problems:
-        state = State(problem.severity.value)
-        mark = Content.styled(f"{GLYPHS[state]} ", STYLES[state])
-        said.append(Paragraph(Content.styled(problem.text, "bold"), mark, "  "))
-    for held in row.held:
-        gone = {True: "", False: "  dead", None: "  not visible here"}[held.alive]
-        memory = f"{held.memory_mb} MB" if held.memory_mb is not None else ""
-        lead = Content.styled(f"{held.pid:>8} {held.owner or '–':<10}{memory:>9}  ", "$accent")
-        text = Content.assemble(held.command or held.name, (gone, "bold $warning"))
-        said.append(Paragraph(text, lead, " " * lead.cell_length))
-    if not row.held:
-        said.append(Paragraph(Content.styled("no process", "$muted")))
-    said += [Paragraph(Content(text), Content.styled(f"{name:<8}", "$muted"), " " * 8) for name, text in pages]
-    return said

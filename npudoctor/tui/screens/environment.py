@@ -123,6 +123,13 @@ class Environment(CheckScreen):
             said += [Paragraph(Content()), *of_blocks(blocks, read_only=bool(self.doctor.session.read_only))]
         return said
 
+    def action_show(self, name: str) -> None:
+        """Select a variable."""
+        self._unset = True
+        self.query_one("#filter", Input).value = ""
+        self._at = name
+        self._fill()
+
     def action_toggle_unset(self) -> None:
         """Show or hide the variables that are not set."""
         self._unset = not self._unset

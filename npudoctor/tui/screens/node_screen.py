@@ -74,7 +74,8 @@ class NodeScreen(Screen[None]):
         head = self.query_one(Masthead)
         diagnosis = self.doctor.diagnosis
         headline = diagnosis.headline()
-        if self.doctor.session.read_only or self.doctor.session.source == "bundle":
+        session, busy = self.doctor.session, self.doctor.node_line.state == "in service"
+        if session.read_only or session.source == "bundle" or busy:
             headline = replace(headline, next="")
         head.node, head.headline = self.doctor.node_line, headline
         done, total = diagnosis.progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -29,6 +29,7 @@ class Overview(CheckScreen):
         Binding("f", "fix", "Fix"),
         Binding("F", "fix_all", "Fix safe", key_display="F"),
         Binding("c", "copy", "Copy"),
+        Binding("x", "explain", "Explain", show=False),
         Binding("n", "next_broken", "Next problem", show=False),
         Binding("enter", "cause", "Go to cause", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
@@ -50,6 +51,12 @@ class Overview(CheckScreen):
     def check(self) -> str | None:
         """The selected check."""
         return self.query_one(CheckList).chosen
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Show titles where there is room."""
+        super().on_resize(event)
+        if self.query(CheckList):
+            self.follow()
 
     def follow(self) -> None:
         """Show the state of the run."""
@@ -112,6 +119,11 @@ class Overview(CheckScreen):
         """Show or hide skipped checks."""
         self.doctor.remember(skipped=not self.doctor.settings.skipped)
         self.follow()
+
+    def action_explain(self) -> None:
+        """What the codes of the selected finding mean, and the check itself."""
+        if self.check:
+            self.doctor.explain(*self.doctor.diagnosis.codes_of(self.check))
 
     def action_fix_all(self) -> None:
         """Preview all safe fixes together."""

@@ -17,6 +17,9 @@ from npudoctor.tui.model.diagnosis import BROKEN, WAITING, Row, Section, State
 
 _MOVES = frozenset({"up", "down", "pageup", "pagedown", "home", "end", "j", "k", "g", "G"})
 
+ROOM_FOR_TITLES = 140
+"""Least width of the screen in columns at which the title is beside the id of a check."""
+
 
 class CheckList(OptionList):
     """Keeps its position while results arrive; until the user moves, this is the first row."""
@@ -41,10 +44,11 @@ class CheckList(OptionList):
 
     def show(self, sections: Sequence[Section], empty: str = "") -> None:
         """Show these rows; without rows, the reason."""
+        titled = self.app.size.width >= ROOM_FOR_TITLES
         prompts: dict[str, Content] = {} if sections else {"#": Content.styled(empty, "$muted")}
         for number, section in enumerate(sections):
             prompts[f"#{section.name}"] = _heading(section, spaced=number > 0)
-            prompts |= {row.check: _row(row) for row in section.rows}
+            prompts |= {row.check: _row(row, titled=titled) for row in section.rows}
         if list(prompts) == list(self._prompts):
             for key, prompt in prompts.items():
                 if prompt != self._prompts[key] or prompt.spans != self._prompts[key].spans:
@@ -98,8 +102,9 @@ def _heading(section: Section, *, spaced: bool) -> Content:
     return Content("\n") + line if spaced else line
 
 
-def _row(row: Row) -> Content:
+def _row(row: Row, *, titled: bool) -> Content:
     name = {State.SKIPPED: "$muted", State.PENDING: "$muted"}.get(row.state, "")
     name = "bold" if row.state.broken or row.state is State.WAITING else name
     note = (" i", "$accent") if row.noted else ("", "")
-    return Content.assemble((GLYPHS[row.state], STYLES[row.state]), " ", (row.check, name), note)
+    title = (f"  {row.title}" if titled else "", "$muted")
+    return Content.assemble((GLYPHS[row.state], STYLES[row.state]), " ", (row.check, name), note, title)
