@@ -50,7 +50,8 @@ def reserve_ports(
     others = [one for one in files.of(KEY) if one.path not in OURS]
     at_boot = _parsed(others[-1].value, others[-1].path) if others else PortRanges()
     united = kernel.reserved | wanted
-    if ports is not None and wanted == ports.possible and (more := wanted - ports.certain).spans:
+    is_new = not kernel.reserved.covers(united)
+    if is_new and ports is not None and wanted == ports.possible and (more := wanted - ports.certain).spans:
         yield Note(messages.FOR_LATER_CANN.text(certain=ports.certain, more=more))
     yield SetSysctl(KEY, str(united))
     last = files.of(KEY)[-1] if files.of(KEY) else None

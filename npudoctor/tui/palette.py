@@ -45,11 +45,10 @@ def _contents(app: DoctorApp) -> Iterator[SystemCommand]:
                 yield SystemCommand(f"fix {fix}", f"fix of {row.check}", partial(app.preview_fix, row.check))
     for code, check in diagnosis.codes().items():
         yield SystemCommand(f"explain {code}", f"named by {check}", partial(app.explain, code))
-    for row in environment.variables(app.session, diagnosis).rows:
-        value = "not set" if row.value is None else row.value
-        yield SystemCommand(
-            f"{row.name}: {row.meaning}", f"variable, {value}"[:60], partial(app.show_variable, row.name)
-        )
+    for one in environment.variables(app.session, diagnosis).rows:
+        value = "not set" if one.value is None else one.value
+        about = f"variable, {value}"[:60]
+        yield SystemCommand(f"{one.name}: {one.meaning}", about, partial(app.show_variable, one.name))
 
 
 def keys(owner: Screen[Any] | App[Any]) -> list[Binding]:

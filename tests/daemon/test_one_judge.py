@@ -16,11 +16,11 @@ from npudoctor.selection import Selection
 from npudoctor.smoke import plan
 from npudoctor.smoke.plan import Request
 from npudoctor.smoke.session import Session as Smoke
+from npudoctor.tui.chip_lines import line
 from npudoctor.tui.marks import STYLES
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.diagnosis import Diagnosis, State
 from npudoctor.tui.model.session import Session
-from npudoctor.tui.screens.cards import _row
 from tests.daemon.conftest import Asker, Watch
 from tests.daemon.test_answers import samples
 from tests.tui.driving import node_of
@@ -73,7 +73,7 @@ def test_a_chip_has_one_state_everywhere(
     session = Session(lambda: node_of("--simulate", scenario))
     row = next(row for row in cards.read(session, Diagnosis()).rows if row.chip.subject == CHIP)
     assert (row.state().value, row.state("npu.health").value) == (expected, expected)
-    shown = _row(row, (), 120)
+    shown = line(row, (), 120)
     colours = {span.style for span in shown.spans if word and shown.plain[span.start : span.end].strip() == word}
     assert colours <= {STYLES[State(expected)]}
 

@@ -121,7 +121,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
     results = {**diagnosis.results, **{result.check: result for result in judged}}.values()
     links, firmware, ecc = _links(session), _firmware(session), _ecc(session)
     numbers, launched = _numbers(session), facts.get(LaunchVariables)
-    checked = any(result.status.value in ("ok", "warning", "error") for result in judged)
+    checked = any(result.status.value in ("ok", "warning", "error", "silenced") for result in judged)
     with session.looking() as host:
         boxes = Boxes(session, host, launched if isinstance(launched, LaunchVariables) else None)
         rows = tuple(

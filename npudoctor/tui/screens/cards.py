@@ -186,7 +186,8 @@ class Cards(NodeScreen):
 
     @property
     def _title(self) -> str:
-        whose = f"of all NPUs with {self._words}" if self._words else f"of {self._row.chip.subject}" * bool(self._row)
+        row = self._row
+        whose = f"of all NPUs with {self._words}" if self._words else f"of {row.chip.subject}" if row else ""
         return f"Processes {whose}, by {self._order}"
 
     # Keys
