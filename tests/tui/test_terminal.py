@@ -98,7 +98,7 @@ def test_a_person_walks_all_screens_mends_undoes_and_leaves(terminal: Terminal) 
     terminal.press("/", *"ports-reserved", "Enter")
     terminal.shows("! hccl.ports-reserved")
     terminal.press("f")
-    terminal.shows("60000-60031", "Copy command")  # words of the dialog, and of nothing behind it
+    terminal.shows("60000-60031", "Apply", "Close")  # words of the dialog, and of nothing behind it
     terminal.press("Enter")
     terminal.shows("applied and verified")
     terminal.press("Enter")
