@@ -181,11 +181,11 @@ class Session:
     def changes(self) -> tuple[tuple[Change, ...], str | None]:
         """The applied runs of the journal, newest last, and when the node was booted, in UTC."""
         from npudoctor.fixer import progress
-        from npudoctor.host import Refused
+        from npudoctor.host import Refused, Unavailable
 
         try:
             applied = progress.changes(self.history(), progress.resolving(self.node.catalog.fixes))
-        except Refused:
+        except (Refused, Unavailable, OSError, ValueError):  # the history screen says why
             applied = ()
         with self.looking() as host:
             return applied, progress.booted_at(host)
