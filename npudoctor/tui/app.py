@@ -69,6 +69,7 @@ class DoctorApp(Keyboard):
         self.node_line = NodeLine()
         self.planning = False
         self.changed_node = False
+        self._once_more = False
         self.changed: Signal[None] = Signal(self, "diagnosis changed")
         for theme in themes.themes():
             self.register_theme(theme)
@@ -123,6 +124,7 @@ class DoctorApp(Keyboard):
         if at_login != self.session.at_login:
             self.diagnosis.forget_smoke()
         self.session.at_login = at_login
+        self._once_more = self.diagnosis.running  # what runs now began before
         self.action_rerun()
 
     def _run(self) -> None:
@@ -172,6 +174,9 @@ class DoctorApp(Keyboard):
         if not self.is_headless:
             gc.freeze()  # objects of now stay; scanning them again and again would delay keys
         gc.enable()
+        if self._once_more:
+            self._once_more = False
+            self.action_rerun()
 
     # Keys
 

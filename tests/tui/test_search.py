@@ -1,5 +1,6 @@
 """Finding a check, a finding, a variable, a code or a fix by any of its words."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -91,6 +92,29 @@ def test_explain_opens_from_the_selected_problem() -> None:
         await until(pilot, lambda: "EI0019" in text(app))
         await press(pilot, "escape")
         await until(pilot, lambda: not isinstance(app.screen, Explain))
+
+    play("new-node", acts, names=FEW)
+
+
+def test_an_explanation_that_comes_after_its_dialog_was_closed_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, told = threading.Event(), threading.Event()
+
+    def slowly(*_: Any) -> list[tuple[str, str]]:
+        closed.wait(300)
+        told.set()
+        return [("", "late")]
+
+    monkeypatch.setattr(explaining, "explained", slowly)
+
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        await press(pilot, "x")
+        await until(pilot, lambda: isinstance(app.screen, Explain))
+        await press(pilot, "escape")
+        await until(pilot, lambda: not isinstance(app.screen, Explain))
+        closed.set()
+        await until(pilot, told.is_set)
+        await press(pilot, "2")
+        await until(pilot, lambda: app.current_mode == "cards")
 
     play("new-node", acts, names=FEW)
 

@@ -50,7 +50,9 @@ class Explain(ModalScreen[None]):
         doctor.beside(lambda: doctor.tell(self._show, name, explaining.explained(doctor.session, name)))
 
     def _show(self, name: str, found: Sequence[tuple[str, str]]) -> None:
-        place = self.query_one(OptionList).highlighted if self.is_mounted else None
+        if not self.is_attached:
+            return  # it was closed meanwhile
+        place = self.query_one(OptionList).highlighted
         if place is None or self._names[place] != name:
             return
         said = []
