@@ -64,7 +64,7 @@ def nearest(framework: Framework, table: Stacks, parts: Parts) -> tuple[Framewor
     best: tuple[tuple[int, bool, bool, int], FrameworkRelease, tuple[str, ...]] | None = None
     for place, release in enumerate(table.of(framework.name)):
         wrong = tuple(misfits(release, parts))
-        stays = release.release in (here, "*")
+        stays = release.speaks_of(here)
         cost = sum(_COSTS.get(part, _PACKAGE_COST) for part in wrong) + (0 if stays else _PACKAGE_COST)
         key = (cost, not stays, "rc" in release.release, place)
         if best is None or key < best[0]:
@@ -84,9 +84,8 @@ def commands(
     packages = [part for part in wrong if part not in ("cann", "python")]
     yield from (f"{pip} {_pinned(part, release)}" for part in packages if part in _ORDER)
     last = [part for part in packages if part not in _ORDER]
-    if wheel(parts.get(framework.package, "")) not in (release.release, "*") or any(
-        part in _ORDER for part in packages
-    ):
+    stays = release.speaks_of(wheel(parts.get(framework.package, "")))
+    if framework.in_package_index and (not stays or any(part in _ORDER for part in packages)):
         last.insert(0, framework.package)
     if last:
         yield f"{pip} {' '.join(_pinned(part, release, framework) for part in last)}"

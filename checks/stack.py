@@ -61,6 +61,10 @@ verl = _check_of("verl", "verl", "verl")
 llamafactory = _check_of("llamafactory", "llamafactory", "LLaMA-Factory")
 sglang = _check_of("sglang", "sglang", "SGLang")
 lmdeploy = _check_of("lmdeploy", "lmdeploy", "LMDeploy")
+mindspore = _check_of("mindspore", "mindspore", "MindSpore")
+mindie = _check_of("mindie", "mindie-llm", "MindIE")
+mindspeed = _check_of("mindspeed", "mindspeed", "MindSpeed")
+ms_swift = _check_of("ms-swift", "ms-swift", "ms-swift")
 
 
 def _of_chip(framework: Framework, python: PythonEnvironment, family: str | None) -> Iterator[Finding]:

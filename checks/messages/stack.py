@@ -2,7 +2,17 @@
 
 from npudoctor.sdk import Message, Sentence, Severity
 
-_FRAMEWORKS = ("vllm-ascend", "verl", "llamafactory", "sglang", "lmdeploy")
+_FRAMEWORKS = (
+    "vllm-ascend",
+    "verl",
+    "llamafactory",
+    "sglang",
+    "lmdeploy",
+    "mindspore",
+    "mindie",
+    "mindspeed",
+    "ms-swift",
+)
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
 KEEP_RELEASE = Sentence("Smallest change: install {changes}.")

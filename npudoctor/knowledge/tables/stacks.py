@@ -16,18 +16,22 @@ from npudoctor.records import record
 
 @record(frozen=True, kw_only=True)
 class Framework:
-    """A framework: `package` is the Python distribution, `brings` those that belong to the same release."""
+    """A framework: `package` is the Python distribution, `brings` those that belong to the same release.
+
+    Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
+    """
 
     name: str
     title: str
     package: str
     brings: tuple[str, ...] = ()
+    in_package_index: bool = True
     sources: tuple[str, ...] = ()
 
 
 @record(frozen=True, kw_only=True)
 class FrameworkRelease:
-    """One published set of releases; `*` stands for every release of which no other row speaks.
+    """One published set of releases; `*` stands for every release of which no other row speaks, `3.12.*` for a train.
 
     `requires` maps a part (torch, torch_npu, cann, driver, python, or a distribution) to what was published: one
     release (`2.7.1`), several (`0.10.1 or 0.10.1.1`), or a range (`>=3.10, <3.12`).
@@ -38,6 +42,11 @@ class FrameworkRelease:
     requires: Mapping[str, str]
     sources: tuple[str, ...] = ()
     note: str | None = None
+
+    def speaks_of(self, version: str) -> bool:
+        """Whether the row is of this release: by its name, by its train, or because it is of every release."""
+        train = self.release.removesuffix("*")
+        return version == self.release or (train != self.release and version.startswith(train))
 
 
 @record(frozen=True, kw_only=True)
@@ -73,9 +82,9 @@ class Stacks:
         return tuple(release for release in self.releases if release.framework == framework)
 
     def release(self, framework: str, version: str) -> FrameworkRelease | None:
-        """The row of exactly this release, else of every release; None where no table speaks of it."""
-        named = {row.release: row for row in self.of(framework)}
-        return named.get(wheel(version)) or named.get("*")
+        """The row of this release, else of its train, else of every release; None where no table speaks of it."""
+        rows = [row for row in self.of(framework) if row.speaks_of(wheel(version))]
+        return max(rows, key=lambda row: (row.release == wheel(version), len(row.release)), default=None)
 
     def chip(self, package: str, family: str) -> ChipSupport | None:
         """What is known of a distribution on a chip family."""
