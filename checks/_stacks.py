@@ -20,6 +20,9 @@ _ORDER = ("cann", "python", "vllm", "sglang", "transformers")
 """What is installed first: vllm brings a torch of its own, which the framework's own package then replaces
 (vllm-project/vllm-ascend#5710)."""
 
+_FIRST_OF_RANGE = frozenset({"torch", "torch_npu"})
+"""The first release of a range is installed: each would come in its newest, and these do not go together."""
+
 _NAMES = {"cann": "CANN", "python": "Python"}
 
 Parts = Mapping[str, str]
@@ -95,6 +98,8 @@ def _pinned(part: str, release: FrameworkRelease, framework: Framework | None = 
     if framework is not None and part == framework.package:
         return part if release.release == "*" else f"{part}=={release.release}"
     wanted = release.requires[part]
+    if part in _FIRST_OF_RANGE:
+        return f"{part}=={exact(wanted)}"
     return f"'{part}{wanted.replace(' ', '')}'" if re.match(r"[<>=!~]", wanted) else f"{part}=={exact(wanted)}"
 
 

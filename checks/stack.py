@@ -9,15 +9,19 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.service_port import ServicePort
 from npudoctor.facts.node.working_folder import WorkingFolder
 from npudoctor.facts.python.operator_builds import OperatorBuilds
 from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.facts.system.processes import Processes
 from npudoctor.facts.versions import is_older
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
 from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Severity, Unavailable, check
 
+from ._owners import owners
 from ._stacks import commands, installed_parts, misfits, named, nearest
 from .messages import stack as messages
 
@@ -220,3 +224,29 @@ def working_folder_is_writable(folder: WorkingFolder) -> Iterator[Finding]:
         pid=folder.pid,
         evidence=(Evidence(source=f"/proc/{folder.pid}/cwd", actual=folder.path),),
     )
+
+
+@check("stack.service-port", requires=(SoftwareStack,))
+def service_port_is_free(
+    service: ServicePort, processes: Processes | None, ports: HcclPorts | None
+) -> Iterator[Finding]:
+    """Port of the service free.
+
+    A service that finds its port in use ends, or a client reaches another program. Judged only for a service with an
+    option --port, in a job that --environment pid:N names, and in a pod.
+    """
+    evidence = (Evidence(source=messages.COMMAND_LINE.text(pid=service.pid), actual=f"--port {service.port}"),)
+    if not service.listens:
+        for owner in owners(service.others, processes, None):
+            yield messages.PORT_TAKEN.finding(
+                title=service.title,
+                pid=service.pid,
+                port=service.port,
+                owner=owner,
+                commands=(f"ss -tlnp 'sport = :{service.port}'",),
+                evidence=evidence,
+            )
+    if ports is not None and not ports.automatic and service.port in ports.certain:
+        yield messages.PORT_OF_HCCL.finding(
+            title=service.title, pid=service.pid, port=service.port, ports=ports.certain, evidence=evidence
+        )

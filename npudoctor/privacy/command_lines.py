@@ -43,6 +43,10 @@ _LAUNCHER_OPTIONS = frozenset(
         *("num_processes", "num_machines", "machine_rank", "num_gpus", "num_nodes", "tensor_parallel_size"),
     }
 )
+_SERVERS = frozenset({"vllm", "sglang", "lmdeploy", "swift"})
+_SERVICES = frozenset({"serve", "deploy"})
+"""Commands of servers that start a service; their other commands may name a port as clients."""
+
 _NUMBER = re.compile(r"[0-9]{1,6}(?::[0-9]{1,6})?")
 _LISTENS = re.compile(r"\*:[0-9]{1,5}")
 """redis-server and others write the port that they listen on into their title."""
@@ -119,6 +123,7 @@ def _places(line: Sequence[str]) -> Iterator[int]:
         if (
             word in (*_LAUNCHER_FLAGS, SPAWN_MARK)
             or _LISTENS.fullmatch(word)
+            or (word in _SERVICES and line[place - 1].rpartition("/")[2] in _SERVERS)
             or (counts and equals and _NUMBER.fullmatch(value))
         ):
             yield place

@@ -31,7 +31,7 @@ def working_folder(
     host: Host, environment: JobEnvironment | None, container: Container | None, mounts: Mounts | None
 ) -> WorkingFolder:
     """Of the process that --environment names, else of a pod's first process; never that of npudoctor itself."""
-    pid = _process(environment, container)
+    pid = job_process(environment, container)
     try:
         path, user = host.read_link(f"/proc/{pid}/cwd"), host.stat(f"/proc/{pid}").uid
     except Unavailable as why:
@@ -42,7 +42,8 @@ def working_folder(
     return WorkingFolder(path, pid, user, _why_not(host, path, user, mounts), instead)
 
 
-def _process(environment: JobEnvironment | None, container: Container | None) -> int:
+def job_process(environment: JobEnvironment | None, container: Container | None) -> int:
+    """The process that --environment names, else a pod's first one; raises NotApplicable where there is neither."""
     whose = environment.whose if environment is not None else "process"
     if whose.startswith("pid:") and whose[4:].isdigit():
         return int(whose[4:])

@@ -19,6 +19,7 @@ class Framework:
     """A framework: `package` is the Python distribution, `brings` those that belong to the same release.
 
     Where it is not `in_package_index`, its vendor publishes it elsewhere, and no `pip install` of it can be advised.
+    `serves_as` are the commands and modules that start a service, whose option --port names where it listens.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Framework:
     package: str
     brings: tuple[str, ...] = ()
     in_package_index: bool = True
+    serves_as: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
 
