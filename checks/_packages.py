@@ -8,6 +8,7 @@ import re
 from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import CannInstall
 from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import ParseError
 
@@ -15,6 +16,16 @@ from .messages import cann as messages
 
 FIRMWARE = "./Ascend-hdk-<chip>-npu-firmware_<version>.run"
 DRIVER = "./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run"
+
+
+def for_this_node(package: str, cards: Chips | None, platform: Platform | None) -> str:
+    """FIRMWARE or DRIVER with the chip and the architecture of this node, where both are known."""
+    names = knowledge.install().named(cards.family) if cards is not None and cards.family is not None else None
+    if names is not None:
+        package = package.replace("Ascend-hdk-<chip>", names.hdk[0])
+    if platform is not None and platform.machine:
+        package = package.replace("<arch>", platform.machine.replace("x86_64", "x86-64"))
+    return package
 
 
 def explained(command: str) -> str:

@@ -9,16 +9,18 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.packages import Nnal
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.driver.install import DriverInstall
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.python.torch_abi import TorchAbi
+from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion, DriverVersion
 from npudoctor.knowledge.pairs import Confidence, Fit, HdkSupport
 from npudoctor.sdk import Evidence, Finding, NotApplicable, ParseError, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, explained
+from ._packages import DRIVER, FIRMWARE, explained, for_this_node
 from .messages import cann as messages
 
 ATB_HOME = "ATB_HOME_PATH"
@@ -27,7 +29,9 @@ NEEDING_ATB = ("vllm-ascend", "mindie-llm", "atb-llm")
 
 
 @check("cann.driver", after=("cann.installed", "driver.installed"), requires=(SoftwareStack,))
-def driver_matches_cann(cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None) -> Iterator[Finding]:
+def driver_matches_cann(
+    cann: Cann, driver: DriverInstall | None, info: NpuSmiInfo | None, cards: Chips | None, platform: Platform | None
+) -> Iterator[Finding]:
     """Driver version supported by this CANN.
 
     CANN calls functions that an older driver does not have: `feature is not supported`, 207000, undefined symbols that
@@ -45,7 +49,7 @@ def driver_matches_cann(cann: Cann, driver: DriverInstall | None, info: NpuSmiIn
     fit = support.fit(stated)
     older = fit is Fit.UNKNOWN and _is_older(stated, support)
     if (fit is Fit.OUTSIDE or older) and support.confidence is not Confidence.WEAK:
-        yield _too_old(install, source, stated, support)
+        yield _too_old(install, source, stated, support, cards, platform)
     elif fit in (Fit.OUTSIDE, Fit.UNKNOWN):
         yield _not_listed(install, source, stated)
 
@@ -75,7 +79,14 @@ def _is_older(stated: str, support: HdkSupport) -> bool:
     return False
 
 
-def _too_old(install: CannInstall, source: str, stated: str, support: HdkSupport) -> Finding:
+def _too_old(
+    install: CannInstall,
+    source: str,
+    stated: str,
+    support: HdkSupport,
+    cards: Chips | None,
+    platform: Platform | None,
+) -> Finding:
     paired = support.paired or (support.oldest_compatible,)
     return messages.DRIVER_TOO_OLD.finding(
         driver=stated,
@@ -83,8 +94,8 @@ def _too_old(install: CannInstall, source: str, stated: str, support: HdkSupport
         required=support.oldest_compatible or paired,
         paired=paired,
         commands=(
-            explained(f"{FIRMWARE} --upgrade"),
-            explained(f"{DRIVER} --upgrade"),
+            explained(f"{for_this_node(FIRMWARE, cards, platform)} --upgrade"),
+            explained(f"{for_this_node(DRIVER, cards, platform)} --upgrade"),
             "reboot",
         ),
         evidence=(

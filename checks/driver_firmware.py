@@ -6,22 +6,28 @@ from collections.abc import Iterator
 
 from npudoctor.facts.driver.firmware_match import FirmwareMatch
 from npudoctor.facts.driver.install import FirmwareInstall
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.context import DriverStack
+from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import FirmwareVersion
 from npudoctor.sdk import Evidence, Finding, ParseError, check
 
-from ._packages import DRIVER, FIRMWARE, explained
+from ._packages import DRIVER, FIRMWARE, explained, for_this_node
 from .messages import driver as messages
 
-_UPGRADE = (
-    explained(f"{FIRMWARE} --upgrade"),
-    explained(f"{DRIVER} --upgrade"),
-    "reboot",
-)
+
+def _upgrade(cards: Chips | None, platform: Platform | None) -> tuple[str, ...]:
+    packages = (for_this_node(package, cards, platform) for package in (FIRMWARE, DRIVER))
+    return (*(explained(f"{package} --upgrade") for package in packages), "reboot")
 
 
 @check("driver.firmware", after=("container.devices", "driver.installed", "driver.rebooted"), requires=(DriverStack,))
-def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) -> Iterator[Finding]:
+def driver_matches_firmware(
+    match: FirmwareMatch,
+    disk: FirmwareInstall | None,
+    cards: Chips | None = None,
+    platform: Platform | None = None,
+) -> Iterator[Finding]:
     """Driver and firmware versions match.
 
     Each board reports whether they do, and the driver's version.info names the firmware versions that it was tested
@@ -33,7 +39,7 @@ def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) 
         yield messages.INCOMPATIBLE.finding(
             subject="host" if everywhere else f"npu:{npu_id}",
             flag=flag,
-            commands=_UPGRADE,
+            commands=_upgrade(cards, platform),
             evidence=(
                 Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
             ),
@@ -50,7 +56,7 @@ def driver_matches_firmware(match: FirmwareMatch, disk: FirmwareInstall | None) 
             subject=source if source.startswith("npu:") and len(refused) == 1 < len(match.versions) else "host",
             version=version,
             accepted=match.accepted,
-            commands=_UPGRADE,
+            commands=_upgrade(cards, platform),
             evidence=(
                 Evidence(source=source, expected=f"{match.accepted} ({match.accepted_path})", actual=str(version)),
             ),

@@ -159,7 +159,9 @@ def _wrong(
 def _exports(interfaces: Iterable[Interface]) -> list[str]:
     """The line that sets an interface for HCCL, gloo and tensorpipe; HCCL's first = asks for the whole name."""
     return [
-        f"export {IFNAME}=={one.name} GLOO_SOCKET_IFNAME={one.name} TP_SOCKET_IFNAME={one.name}" for one in interfaces
+        f"export {IFNAME}=={one.name} GLOO_SOCKET_IFNAME={one.name} TP_SOCKET_IFNAME={one.name}"
+        f"  # {messages.WHOLE_NAME.text(name=one.name)}"
+        for one in interfaces
     ]
 
 

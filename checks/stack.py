@@ -11,6 +11,7 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.service_port import ServicePort
 from npudoctor.facts.node.working_folder import WorkingFolder
@@ -22,6 +23,7 @@ from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease
 from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Severity, Unavailable, check
 
 from ._owners import owners
+from ._places import place_of
 from ._stacks import commands, installed_parts, misfits, named, nearest
 from .messages import stack as messages
 
@@ -208,7 +210,7 @@ def operators_are_built_for_this_chip(builds: OperatorBuilds, cards: Chips) -> I
 
 
 @check("stack.working-folder", requires=(SoftwareStack,))
-def working_folder_is_writable(folder: WorkingFolder) -> Iterator[Finding]:
+def working_folder_is_writable(folder: WorkingFolder, container: Container | None = None) -> Iterator[Finding]:
     """Working directory of the job writable.
 
     The operator compiler writes files into the directory in which a job was started. A service or a pod starts in /
@@ -219,9 +221,11 @@ def working_folder_is_writable(folder: WorkingFolder) -> Iterator[Finding]:
     if folder.why_not is None:
         return
     message = messages.READ_ONLY if folder.why_not == "read-only" else messages.NOT_WRITABLE
+    place = place_of(container)
     yield message.finding(
         path=folder.path,
         pid=folder.pid,
+        hint=messages.FOLDER_OF[place.name].text(),
         evidence=(Evidence(source=f"/proc/{folder.pid}/cwd", actual=folder.path),),
     )
 

@@ -32,6 +32,8 @@ JOB = Sentence("job")
 NONE = Sentence("none")
 AND_OTHERS = Sentence("{owner} and {count} more {count:process|processes} of its job")
 
+WHOLE_NAME = Sentence("={name}: only the interface with exactly this name, not {name}1 or {name}.100")
+
 # hccl.base-port
 
 PORTS_INVALID = Message(

@@ -169,7 +169,7 @@ NO_FAULT_CODE = Sentence("no fault code")
 FAULT_NOT_READ = Sentence("fault code not read")
 FAULT_INFORMATION = Sentence("Error information of the chip: {information}. Jobs on an unhealthy chip fail.")
 CHECK_FIRST = Sentence(
-    "Try in this order: {places}. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
+    "Check first: {places}. Until the chip reports OK, exclude it from jobs (ASCEND_RT_VISIBLE_DEVICES)."
 )
 HEALTH_NOT_SHOWN = Sentence("npu-smi does not show the health of any chip")
 

@@ -91,17 +91,22 @@ NOT_WRITABLE = Message(
     summary="Working directory {path} of process {pid} is not writable for its user",
     detail="The operator compiler of CANN writes kernel_meta there: `PermissionError: [Errno 13] Permission denied: "
     "'kernel_meta'`.",
-    hint="Start the job in a writable directory (cd, WorkingDirectory= of a service, workingDir: of a pod), or set "
-    "ASCEND_WORK_PATH to one.",
+    hint="Start the job in a writable directory, or set ASCEND_WORK_PATH to one.",
 )
 READ_ONLY = Message(
     "stack.working-folder/read-only",
     summary="Working directory {path} of process {pid} is on a read-only file system",
     detail="The operator compiler of CANN writes kernel_meta there: `OSError: [Errno 30] Read-only file system: "
     "'kernel_meta'`.",
-    hint="Start the job in a writable directory (cd, WorkingDirectory= of a service, workingDir: of a pod), or set "
-    "ASCEND_WORK_PATH to one.",
+    hint="Start the job in a writable directory, or set ASCEND_WORK_PATH to one.",
 )
+_OR_ELSEWHERE = "or set ASCEND_WORK_PATH to a writable one."
+FOLDER_OF = {
+    "HOST": Sentence(f"Start the job in a writable directory (cd; WorkingDirectory= of a service), {_OR_ELSEWHERE}"),
+    "CONTAINER": Sentence(f"Start the container with a writable --workdir, {_OR_ELSEWHERE}"),
+    "POD": Sentence(f"Name a writable directory as workingDir: of the pod's container, {_OR_ELSEWHERE}"),
+    "NOTEBOOK": Sentence(f"Change to a writable directory before the job starts, {_OR_ELSEWHERE}"),
+}
 WRITES_ELSEWHERE = Sentence("{variable} names another directory")
 
 # stack.service-port

@@ -38,7 +38,7 @@ def render(plan: FixPlan, host: Host, form: str) -> str:
         raise Refused(messages.NOTHING_TO_HAND_OVER.text(fix=plan.fix.id))
     head = f"# {messages.HANDED_OVER.text(fix=plan.fix.id, title=plan.fix.title)}\n"
     if form == "ansible":
-        return head + "".join(_as_yaml(task) for step in steps for task in _tasks(step, host))
+        return head + "".join(_as_yaml({**task, "become": True}) for step in steps for task in _tasks(step, host))
     if form == "shell":
         return f"#!/bin/sh\n{head}set -eu\n" + "".join(text for step in steps for text in _commands(step, host))
     return head + "".join(_drop_ins(steps, host))
@@ -67,9 +67,28 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
         told = {"name": step.name, "enabled": step.enabled, "daemon_reload": True}
         told |= {} if step.active is None else {"state": "started" if step.active else "stopped"}
         yield {"name": f"npudoctor: {step.name}", "ansible.builtin.systemd": told}
+    elif isinstance(step, SetSysctl):
+        yield from _setting_tasks(step)
     else:
         argv = _argv(step)
         yield {"name": f"npudoctor: {shlex.join(argv)}", "ansible.builtin.command": {"argv": argv}}
+
+
+def _setting_tasks(step: SetSysctl) -> Iterator[dict[str, Any]]:
+    """A kernel setting, changed only where it differs; without ansible.posix, which a plain ansible-core lacks."""
+    yield {
+        "name": f"npudoctor: {step.key} now",
+        "ansible.builtin.command": {"argv": ["sysctl", "-n", step.key]},
+        "register": "npudoctor_setting",
+        "changed_when": False,
+        "check_mode": False,
+    }
+    argv = _argv(step)
+    yield {
+        "name": f"npudoctor: {shlex.join(argv)}",
+        "ansible.builtin.command": {"argv": argv},
+        "when": f"npudoctor_setting.stdout.split() != {step.value.split()!r}",
+    }
 
 
 def _line_tasks(step: WriteFile, host: Host) -> Iterator[dict[str, Any]]:

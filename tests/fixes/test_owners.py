@@ -187,12 +187,16 @@ def test_the_change_is_printed_as_tasks_of_ansible() -> None:
     host = node(sysctl={KEY: "10050"}, files={"/etc/sysctl.conf": MANAGED})
     text = handover.render(planned(host, "hccl.reserve-ports"), host, "ansible")
     tasks = yaml.safe_load(text)
-    assert [sorted(set(task) - {"name"}) for task in tasks] == [
-        ["ansible.builtin.command"],
-        ["ansible.builtin.lineinfile"],
+    assert [next(key for key in task if key.startswith("ansible.")) for task in tasks] == [
+        "ansible.builtin.command",
+        "ansible.builtin.command",
+        "ansible.builtin.lineinfile",
     ]
-    assert tasks[0]["ansible.builtin.command"] == {"argv": ["sysctl", "-w", f"{KEY}=10050,60000-60031"]}
-    line = tasks[1]["ansible.builtin.lineinfile"]
+    assert all(task["become"] is True for task in tasks)
+    assert tasks[0]["changed_when"] is False
+    assert tasks[1]["ansible.builtin.command"] == {"argv": ["sysctl", "-w", f"{KEY}=10050,60000-60031"]}
+    assert tasks[1]["when"] == "npudoctor_setting.stdout.split() != ['10050,60000-60031']"
+    line = tasks[2]["ansible.builtin.lineinfile"]
     assert (line["path"], line["line"]) == ("/etc/sysctl.conf", f"{KEY} = 10050,60000-60031")
 
 
