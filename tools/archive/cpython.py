@@ -231,6 +231,7 @@ def build_python(target: Target, builder: str) -> Path:
     root = target.root
     libraries: Mapping[str, str] = {
         "PKG_CONFIG": "/bin/false",
+        "READELF": "/usr/bin/readelf",  # configure requires one with the prefix of the other architecture
         "MODULE_BUILDTYPE": "static",
         "CPPFLAGS": f"-I{root}/include",
         "LDFLAGS": f"-L{root}/lib -Wl,-s -pie",
