@@ -3,7 +3,7 @@
 Requires Debian 12 or newer on x86_64 with python3.11, python3-venv, dpkg-dev, patch, make, binutils, perl, tcl, git
 (and rpm, for --packages), and a package index; the first run compiles for some ten minutes an architecture. Writes into
 dist/, for each architecture, npudoctor-VERSION-linux-ARCH.tar.gz (with an SBOM and licences inside), the same as one
-file that unpacks itself (.run), and SHA256SUMS. What is not committed is not in it. A commit always gives the same bytes.
+file that unpacks itself (.run), and SHA256SUMS. What is not committed is not in it. A commit has one result.
 """
 
 from __future__ import annotations
