@@ -249,7 +249,7 @@ def _no_gateway(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan)
         commands=tuple(f"hccn_tool -i {device} -gateway -s gateway <gateway>{OF_THE_PLAN}" for device in devices[:8]),
         evidence=tuple(
             Evidence(
-                source=f"hccn_tool -i {device} -gateway -g" if device in found.in_force else "/etc/hccn.conf",
+                source=found.gateway_source[device],
                 expected=messages.A_GATEWAY.text(usual=usual),
                 actual=messages.NONE.text(),
             )
@@ -284,10 +284,7 @@ def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known
                 f"hccn_tool -i {first} -gateway -g",
             ),
             evidence=(
-                *(
-                    Evidence(source=f"hccn_tool -i {d} -net_health -g", expected="Success", actual=odd[d])
-                    for d in devices[:8]
-                ),
+                *(Evidence(source=health.source[d], expected="Success", actual=odd[d]) for d in devices[:8]),
                 *of_the_job(plan),
             ),
             **more,

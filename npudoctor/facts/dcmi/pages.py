@@ -11,7 +11,7 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import DCMI, LIBRARY, NOT_PERMITTED, NOT_SUPPORTED, LibraryAnswer, LibraryChip, meaning
-from npudoctor.facts.hccn.answers import Address, NetHealth
+from npudoctor.facts.hccn.answers import Address, Gateway, NetHealth
 from npudoctor.facts.npu_smi.chip_pages import Common, CommonChip, Ecc, NpuMemory
 from npudoctor.facts.npu_smi.health import Health
 from npudoctor.facts.npu_smi.links import HeldMemory, PhyIdRemap, ProcessMemory
@@ -30,6 +30,8 @@ MOST_CELSIUS = 1000
 """The library gives 0x7FFD, 0x7FFF where a sensor is missing."""
 MIB = 1 << 20
 UNSET = -8023
+NO_GATEWAY = -8008
+"""What the library says of a port without a gateway; its address it would refuse with UNSET."""
 
 
 class LibraryTable(NpuSmiInfo):
@@ -276,12 +278,25 @@ def _text(address: Mapping[str, Any]) -> str:
     return ".".join(map(str, address["bytes"][:4]))
 
 
+def _is_unset(one: LibraryChip) -> bool:
+    """Whether the port has no address."""
+    return one.refused.get("address") == UNSET
+
+
 def address(one: LibraryChip) -> Address | None:
     """`-ip`: the address and mask of the port."""
-    if one.refused.get("address") == UNSET:
+    if _is_unset(one):
         return Address()
     told = one.told.get("address")
     return Address(ipaddr=_text(told[0]), netmask=_text(told[1])) if told and any(told[0]["bytes"][:4]) else None
+
+
+def gateway(one: LibraryChip) -> Gateway | None:
+    """`-gateway`, without the interface, which hccn_tool alone knows."""
+    if one.refused.get("gateway") in (UNSET, NO_GATEWAY) and ("address" in one.told or _is_unset(one)):
+        return Gateway()
+    told = one.told.get("gateway")
+    return Gateway(default_gateway=_text(told)) if told and any(told["bytes"][:4]) else None
 
 
 def net_health(one: LibraryChip) -> NetHealth | None:
@@ -293,6 +308,18 @@ def net_health(one: LibraryChip) -> NetHealth | None:
 
 
 OF_PORTS: Mapping[str, Callable[[LibraryChip], Any]] = {"ip": address, "net_health": net_health}
-"""What of the queries of hccn_tool the library answers too. A gateway's interface is known to hccn_tool alone."""
+"""What of the queries of hccn_tool the library answers as a whole."""
 
-__all__ = ["OF_PORTS", "LibraryTable", "address", "board", "common", "ecc", "health", "memory", "numbers", "table"]
+__all__ = [
+    "OF_PORTS",
+    "LibraryTable",
+    "address",
+    "board",
+    "common",
+    "ecc",
+    "gateway",
+    "health",
+    "memory",
+    "numbers",
+    "table",
+]

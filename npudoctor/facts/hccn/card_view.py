@@ -13,7 +13,7 @@ from npudoctor.facts.by_chip import PerPort, graver
 from npudoctor.facts.hccn.answers import Address, Fec, Gateway, Link, NetHealth, Vnic
 from npudoctor.facts.hccn.conf import CONF_PATH
 from npudoctor.facts.hccn.counters import LinkStat
-from npudoctor.facts.hccn.per_port import ask
+from npudoctor.facts.hccn.per_port import ask, default_gateways, source_of
 from npudoctor.facts.hccn.port import Lldp
 from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
 from npudoctor.facts.node.chips import Chips
@@ -114,8 +114,9 @@ class CardAddresses:
     """The address of each device, None for one without; `gateways` only where they were asked for or are on disk.
 
     They are those in force on the cards, or where no card was asked, those on disk; `source` says where an address was
-    read, by device. `in_force` is what each card that was asked answered: address, netmask, gateway; `on_disk` is what
-    /etc/hccn.conf sets. `gateway_unknown` says why a card did not tell its gateway.
+    read, by device, and `gateway_source` the same of a gateway. `in_force` is what each card that was asked answered:
+    address, netmask, gateway; `on_disk` is what /etc/hccn.conf sets. `gateway_unknown` says why a card did not tell its
+    gateway.
     """
 
     addresses: Mapping[int, str | None]
@@ -123,6 +124,7 @@ class CardAddresses:
     source: Mapping[int, str]
     subjects: Mapping[int, str]
     failed: Mapping[int, str]
+    gateway_source: Mapping[int, str] = field(default_factory=dict)
     in_force: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
     on_disk: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     gateway_unknown: Unavailable | None = field(default=None, compare=False)
@@ -160,10 +162,14 @@ def card_addresses(
     gateways = {device: entry.get("gateway") for device, entry in on_disk.items() if device in devices.subjects}
     gateway_unknown: Unavailable | None = None
     told: dict[int, str | None] = {}
+    gateway_source = dict.fromkeys(devices.subjects, CONF_PATH)
     if asked.subjects and (plan.several or any(gateways.values())):
         try:
-            answers: PerPort[Gateway] = ask(host, options, asked, "gateway")
+            answers: PerPort[Gateway] = default_gateways(host, options, asked)
             told = {device: one.default_gateway for device, one in answers.by_device.items()}
+            gateway_source |= {
+                device: source_of(answers, device, devices.subjects[device], "gateway") for device in told
+            }
             gateway_unknown = answers.why
         except Unavailable as why:
             gateway_unknown = why
@@ -172,7 +178,7 @@ def card_addresses(
     for device in devices.subjects:
         if device in live.by_device:
             addresses[device] = live.by_device[device].ipaddr
-            source[device] = f"hccn_tool -i {device} -ip -g"
+            source[device] = source_of(live, device, devices.subjects[device], "ip")
         elif device not in live.failed and device not in asked.subjects and device not in links.failed:
             addresses[device] = on_disk.get(device, {}).get("address")
             source[device] = CONF_PATH
@@ -180,6 +186,7 @@ def card_addresses(
         addresses=addresses,
         gateways={**gateways, **told},
         source=source,
+        gateway_source=gateway_source,
         subjects=devices.subjects,
         failed=live.failed,
         in_force={
@@ -202,6 +209,7 @@ class CardNetHealth:
 
     statuses: Mapping[int, str]
     failed: Mapping[int, str]
+    source: Mapping[int, str]
     why: Unavailable | None = field(default=None, compare=False)
 
 
@@ -219,6 +227,7 @@ def card_net_health(
     return CardNetHealth(
         {device: one.status for device, one in health.by_device.items() if one.status is not None},
         health.failed,
+        {device: source_of(health, device, devices.subjects[device], "net_health") for device in health.by_device},
         health.why,
     )
 

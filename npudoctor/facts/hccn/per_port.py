@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from npudoctor.facts.by_chip import PerPort, collect
-from npudoctor.facts.dcmi.answer import DCMI, asked
-from npudoctor.facts.dcmi.pages import OF_PORTS
+from npudoctor.facts.dcmi.answer import DCMI, LIBRARY, LibraryChip, asked
+from npudoctor.facts.dcmi.pages import OF_PORTS, gateway
 from npudoctor.facts.hccn.answers import (
     Address,
     Fec,
@@ -89,10 +89,27 @@ PROBES = {page.name: page.probe() for page in PAGES}
 
 def ask(host: Host, options: Options, devices: NetworkDevices, query: str) -> PerPort[Any]:
     """The answer of every device to a query of the table; Unavailable where none has one."""
+    return _ask(host, options, devices, query, OF_PORTS.get(query))
+
+
+def default_gateways(host: Host, options: Options, devices: NetworkDevices) -> PerPort[Gateway]:
+    """The default gateway of every device; from the library it comes without its interface."""
+    return _ask(host, options, devices, "gateway", gateway)
+
+
+def source_of(pages: PerPort[Any], device: int, subject: str, query: str) -> str:
+    """What evidence names as the source of a device's answer to a query."""
+    return f"{LIBRARY}, {subject}" if device in pages.sources else f"{TOOL} -i {device} -{query} -g"
+
+
+def _ask(
+    host: Host, options: Options, devices: NetworkDevices, query: str, of_library: Callable[[LibraryChip], Any] | None
+) -> PerPort[Any]:
+    """The answer of every device, by `of_library` from what the driver's library told of it, else from hccn_tool."""
     if options.profile == "quick":
         raise NotApplicable("profile quick reads no per-chip pages")
     page = next(page for page in PAGES if page.query == query)
-    known = _from_library(host, options, devices, query)
+    known = _from_library(host, options, devices, of_library) if of_library else {}
     left = [device for device in devices.subjects if device not in known]
     commands = {device: (TOOL, "-i", str(device), f"-{query}", "-g") for device in left}
     told = dict(zip(commands, _answers(host, options, list(commands.values())), strict=True))
@@ -104,14 +121,16 @@ def ask(host: Host, options: Options, devices: NetworkDevices, query: str) -> Pe
     return PerPort(*collect(devices.subjects, answers, read), sources=dict.fromkeys(known, DCMI))
 
 
-def _from_library(host: Host, options: Options, devices: NetworkDevices, query: str) -> dict[int, Any]:
+def _from_library(
+    host: Host, options: Options, devices: NetworkDevices, of_library: Callable[[LibraryChip], Any]
+) -> dict[int, Any]:
     """What the driver's library tells of the ports, by device."""
-    answer = asked(host, options) if query in OF_PORTS else None
+    answer = asked(host, options)
     found = {}
     for device, subject in devices.subjects.items() if answer is not None else ():
         assert answer is not None
         one = answer.chip(subject)
-        if one is not None and one.told.get("phy_id") == device and (page := OF_PORTS[query](one)) is not None:
+        if one is not None and one.told.get("phy_id") == device and (page := of_library(one)) is not None:
             found[device] = page
     return found
 

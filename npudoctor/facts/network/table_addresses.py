@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.hccn.answers import Address as PortAddress
 from npudoctor.facts.hccn.conf import CONF_PATH
-from npudoctor.facts.hccn.per_port import ask
+from npudoctor.facts.hccn.per_port import ask, source_of
 from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
 from npudoctor.facts.network.interfaces import Address, parse_address
 from npudoctor.facts.network.rank_table import RankTableFile
@@ -30,7 +30,7 @@ def table_addresses(
     devices: NetworkDevices | None,
     settings: PortSettings | None,
 ) -> TableAddresses:
-    """From `hccn_tool -ip -g`, else /etc/hccn.conf."""
+    """From the library or `hccn_tool -ip -g`, else /etc/hccn.conf."""
     found: dict[int, tuple[Address, str]] = {}
     for number, setting in settings.by_device.items() if settings is not None else ():
         if (address := parse_address(setting.get("address", ""))) is not None:
@@ -43,5 +43,5 @@ def table_addresses(
         for number, answer in answers.by_device.items():
             found.pop(number, None)
             if (address := parse_address(answer.ipaddr or "")) is not None:
-                found[number] = address, f"hccn_tool -i {number} -ip -g"
+                found[number] = address, source_of(answers, number, devices.subjects[number], "ip")
     return TableAddresses(found)
