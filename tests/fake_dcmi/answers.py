@@ -356,8 +356,10 @@ def _health(node: Node, chip: Chip) -> Iterator[_Call]:
     yield _says("dcmi_get_device_temperature", *at, temperature=chip.temp_c)
     if chip.power_w is not None:
         yield _says("dcmi_get_device_power_info", *at, power=round(chip.power_w * 10))
-    elif node.product.family == "A3":  # the first die carries the package
+    elif node.product.family == "A3":  # npu-smi shows that of the first die alone, which carries the package
         yield _says("dcmi_get_device_power_info", *at, power=0)
+    elif node.product.family == "310P":  # npu-smi shows NA whatever comes
+        yield _says("dcmi_get_device_power_info", *at, power=128)
     yield _says("dcmi_get_device_voltage", *at, voltage=86)
     if node.product.family != "310P":
         sensors = {11: chip.temp_c.to_bytes(1, "little"), 13: _scalar("int", chip.temp_c)}
@@ -472,8 +474,8 @@ def _network(node: Node, chip: Chip) -> Iterator[_Call]:
         yield _says("dcmi_get_device_ip", *at, 1, 0, rc=NOT_SET)
     if chip.address and gateway_of(chip):
         yield _says("dcmi_get_device_gateway", *at, 1, 0, gateway=_address(gateway_of(chip)))
-    else:
-        yield _says("dcmi_get_device_gateway", *at, 1, 0, rc=NOT_SET)
+    else:  # unlike an address, an unset gateway has no code of its own
+        yield _says("dcmi_get_device_gateway", *at, 1, 0, rc=NOT_EXIST)
     if node.product.family == "A3":
         vnic = f"192.168.{100 + chip.phy_id // 8}.{1 + chip.phy_id % 8}"
         yield _says("dcmi_get_device_ip", *at, 0, 0, ip=_address(vnic), mask=_address("255.255.0.0"))
