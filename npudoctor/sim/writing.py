@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -130,7 +131,8 @@ _SCRIPT = """\
 here=${{0%/*}}/..
 {key}
 printf '%s\\n' "$key" >>"$here/calls.log"
-[ -z "$NPUDOCTOR_FAKE_DELAY_S" ] || sleep "$NPUDOCTOR_FAKE_DELAY_S"
+delay=${{{variable}-$NPUDOCTOR_FAKE_DELAY_S}}
+[ -z "$delay" ] || sleep "$delay"
 answer="$here/commands/$key"
 if [ ! -d "$answer" ]; then
     {unknown}
@@ -161,6 +163,7 @@ def _script(host: RecordedHost, tool: str) -> str:
     ]
     return _SCRIPT.format(
         tool=tool,
+        variable=f"NPUDOCTOR_FAKE_DELAY_S_{re.sub('[^a-z0-9]', '_', tool)}",
         key=_python_key(answers) if tool == "python" else f'key="{tool}${{*:+ $*}}"',
         unknown=_unknown(host, tool),
         slow="\n".join(slow),

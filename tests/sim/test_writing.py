@@ -145,6 +145,13 @@ def test_the_executables_can_be_slow(tmp_path: Path) -> None:
     assert time.monotonic() - started >= 0.4
 
 
+def test_one_executable_can_be_slower_than_the_others(tmp_path: Path) -> None:
+    sim.write_tools(sim.simulate("bare-host"), str(tmp_path / "node"))
+    started = time.monotonic()
+    call(tmp_path / "node", "lsmod", NPUDOCTOR_FAKE_DELAY_S="600", NPUDOCTOR_FAKE_DELAY_S_lsmod="0.4")
+    assert time.monotonic() - started >= 0.4
+
+
 def test_a_tool_that_crashes_or_hangs_does_so_as_an_executable(tmp_path: Path) -> None:
     for fault in ("crash", "hang"):
         (tmp_path / f"{fault}.toml").write_text(f'product = "atlas-800t-a3"\ndriver = {{ fault = "{fault}" }}\n')
