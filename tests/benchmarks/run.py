@@ -13,19 +13,31 @@ import argparse
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import npudoctor
 from npudoctor.daemon import state
 
 NPUDOCTOR = [sys.executable, "-m", "npudoctor"]
 SLOW_CALL_S = 0.7
+LIBRARY_CALL_MS = 3
+FAST_CALL_S = 0.05
+SMI_SLOW = {"NPUDOCTOR_FAKE_DELAY_S_npu_smi": str(SLOW_CALL_S), "NPUDOCTOR_FAKE_DELAY_S_hccn_tool": str(FAST_CALL_S)}
+BOTH_SLOW = {f"NPUDOCTOR_FAKE_DELAY_S_{tool}": str(SLOW_CALL_S) for tool in ("npu_smi", "hccn_tool")}
+QUIET_S = 0.35
+"""What a check takes with tools that answer at once, on a machine with nothing else to do; it is not in the bars."""
+Bars = dict[str, tuple[float, float]]
+REPOSITORY = Path(__file__).resolve().parents[2]
+HELPER = Path(npudoctor.__file__).parent / "host/live/read_dcmi.py"
 QUICK = "npudoctor check --profile quick --json"
 NOISE = 1.2
 """What a busy machine may add to a ratio before `--bars` calls it missed; the table shows the bars as they are."""
@@ -42,7 +54,8 @@ class Cost:
 def once(argv: Sequence[str], environment: dict[str, str]) -> Cost:
     """Run a command; its wall time and its own peak memory."""
     began = time.perf_counter()
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, env=environment)
     _, _, usage = os.wait4(process.pid, 0)
     return Cost(time.perf_counter() - began, usage.ru_maxrss / 1024)
 
@@ -114,7 +127,62 @@ def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[floa
     return statistics.median(times), min(times) - min(quick), calls, repeated
 
 
-def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]:
+def through_the_library(folder: Path, environment: dict[str, str], runs: int) -> tuple[dict[str, Cost], Bars]:
+    """Checks of nodes with a driver's library beside slow tools; none where the stub library cannot be compiled.
+
+    A row is the fastest of three runs: they wait more than they compute, and another process can only make them slower.
+    """
+    if not shutil.which("gcc"):
+        return {}, {}
+    commands: dict[str, Sequence[str]] = {
+        "python -I -S -c pass": [sys.executable, "-I", "-S", "-c", "pass"],
+        "the process that asks libdcmi": [sys.executable, "-I", "-S", str(HELPER), "1"],
+    }
+    costs = measure(commands, runs, environment)
+    asking, bare = costs["the process that asks libdcmi"], costs["python -I -S -c pass"]
+    bars: Bars = {
+        "the process that asks libdcmi ≤ 2.5 × python -I -S": (asking.seconds / bare.seconds, 2.5),
+        "its memory in MiB": (asking.mebibytes, 20.0),
+    }
+    for scenario, chips, limit_s in (("seed-910b1", 8, 2.5), ("healthy-a3", 16, 3.5)):
+        node = folder / scenario
+        write = [sys.executable, "-m", "tests.fake_dcmi.nodes", str(node), scenario, str(LIBRARY_CALL_MS)]
+        subprocess.run(write, check=True, cwd=REPOSITORY)
+        check = [*NPUDOCTOR, "check", "--json", "--root", str(node)]
+        at_once, _ = fastest(node, check, environment)
+        slow, asked = fastest(node, check, environment | SMI_SLOW)
+        quick, in_quick = fastest(node, [*check, "--profile", "quick"], environment | BOTH_SLOW)
+        costs |= {f"check, {chips} chips, libdcmi of 3 ms": at_once, f"… npu-smi 0.7 s, hccn 0.05 s, {chips}": slow}
+        costs[f"… quick, {chips} chips"] = quick
+        if chips == 8:
+            both, _ = fastest(node, check, environment | BOTH_SLOW, runs=1)
+            costs[f"… both tools 0.7 s, {chips} chips"] = both
+            bars["a check of 8 chips with both tools of 0.7 s in s"] = (both.seconds, 14.0)
+        bars |= {
+            f"slow tools and libdcmi add to a check of {chips} chips in s": (
+                slow.seconds - at_once.seconds,
+                limit_s - QUIET_S,
+            ),
+            f"calls of hccn_tool for {chips} chips, 2 each": (asked["hccn_tool"], 2.0 * chips),
+            f"calls of npu-smi for {chips} chips": (asked["npu-smi"], 2.0),
+            f"calls of vendor tools in a quick check of {chips} chips": (sum(in_quick.values()), 0.0),
+        }
+    return costs, bars
+
+
+def fastest(node: Path, argv: Sequence[str], environment: dict[str, str], runs: int = 3) -> tuple[Cost, Counter[str]]:
+    """The fastest of some runs, and how often it called each vendor tool."""
+    log = node / "calls.log"
+    spent = []
+    for _ in range(runs):
+        log.unlink(missing_ok=True)
+        spent.append(once(argv, environment))
+    called = Counter(line.split(" ")[0] for line in (log.read_text().splitlines() if log.exists() else ()))
+    cost = min(spent, key=lambda one: one.seconds)
+    return cost, Counter({tool: called[tool] for tool in ("npu-smi", "hccn_tool")})
+
+
+def figures(runs: int) -> tuple[dict[str, Cost], Bars]:
     """What everything costs, and each bar as (measured, allowed)."""
     unlike_a_user = ("NPUDOCTOR_", "PYTHONDONTWRITEBYTECODE")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(unlike_a_user)}
@@ -137,9 +205,12 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
             commands["torch.utils.collect_env"] = [sys.executable, "-m", "torch.utils.collect_env"]
         costs = measure(commands, runs, environment)
         wall_s, added_s, calls, repeated = slow_tools(node, environment, max(3, runs // 2))
+        (Path(folder) / "with").mkdir()
+        library_costs, library_bars = through_the_library(Path(folder) / "with", environment, runs)
     bare, base, check = costs["python -c pass"], costs["the same libraries"], costs[QUICK]
     from_daemon = costs["healthcheck, from a daemon"]
     costs[f"check, npu-smi of {SLOW_CALL_S} s a call"] = Cost(wall_s, check.mebibytes)
+    costs |= library_costs
     two_at_a_time_s = math.ceil(calls / 2) * SLOW_CALL_S
     return costs, {
         "memory of check --profile quick ≤ that of its libraries + 15 MiB": (check.mebibytes - base.mebibytes, 15.0),
@@ -148,6 +219,7 @@ def figures(runs: int) -> tuple[dict[str, Cost], dict[str, tuple[float, float]]]
         "--version ≤ 3 × bare Python": (costs["npudoctor --version"].seconds / bare.seconds, 3.0),
         f"{calls} slow calls add ≤ 1.5 × two at a time": (added_s / two_at_a_time_s, 1.5),
         "commands that ran twice": (float(repeated), 0.0),
+        **library_bars,
     }
 
 
