@@ -314,7 +314,7 @@ time.sleep(600)
 @as_root
 @pytest.mark.skipif(not os.access("/usr/bin/python3", os.X_OK), reason="no Python here that a plain user can run")
 def test_a_plain_users_process_forges_nothing_and_writes_no_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    argv = ["/usr/bin/python3", "-I", "-c", HOLDER, f"\x1b]0;PWN\x07\n{FORGED}".encode()]
+    argv: list[str | bytes] = ["/usr/bin/python3", "-I", "-c", HOLDER, f"\x1b]0;PWN\x07\n{FORGED}".encode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, **identity(ALICE)) as process:
         try:
             assert process.stdout is not None
