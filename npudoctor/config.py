@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from npudoctor import clock
+from npudoctor import change_control, clock
 from npudoctor.findings import Severity, Silenced
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
@@ -57,6 +57,16 @@ class Web(BaseModel):
     enabled: bool = True
 
 
+class Changes(BaseModel):
+    """The section [changes]: whether a fix needs a reason, when fixes are allowed, and why none is at present."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    require_reason: bool = False
+    window: Annotated[str, AfterValidator(change_control.window)] | None = None
+    frozen: Annotated[str, AfterValidator(change_control.frozen)] | None = None
+
+
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError("expected an absolute path")
@@ -86,8 +96,8 @@ class Config(BaseModel):
     and codes of findings to ignore, `severity` the severity that the findings of a check get.
     `thresholds` are read by checks by name; `names_are_known` compares all these names with a catalogue. `daemon` and
     `auto_fix` are sections that only the daemon reads, as `for_daemon` and `policy`; `web` is one that only
-    `npudoctor web` reads. `node` says where its data come from, as `chips_from`. `managed` is one of the fixes, as
-    `managed_paths`.
+    `npudoctor web` reads. `node` says where its data come from, as `chips_from`. `managed` and `changes` are of the
+    fixes, as `managed_paths` and `change_control`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -106,6 +116,7 @@ class Config(BaseModel):
     thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     managed: dict[str, Any] = Field(default_factory=dict)
     node: dict[str, Any] = Field(default_factory=dict)
+    changes: dict[str, Any] = Field(default_factory=dict)
     web: dict[str, Any] = Field(default_factory=dict)
     daemon: dict[str, Any] = Field(default_factory=dict)
     auto_fix: dict[str, Any] = Field(default_factory=dict)
@@ -114,6 +125,21 @@ class Config(BaseModel):
     def managed_paths(self) -> tuple[str, ...]:
         """The paths of the section [managed]."""
         return Managed.model_validate(self.managed).paths if self.managed else ()
+
+    def change_control(self, explicit: str | None = None) -> change_control.ChangeControl:
+        """What the sections [changes] of this configuration and of the site's file demand together.
+
+        The site's file always counts, so that only users who can write it can lift it. Raises ConfigError.
+        """
+        said = [self.changes] if self.changes else []
+        if os.path.lexists(SYSTEM) and find(explicit) != SYSTEM and (site := load(SYSTEM).changes):
+            said.append(site)
+        all_of = [Changes.model_validate(one) for one in said]
+        return change_control.ChangeControl(
+            require_reason=any(one.require_reason for one in all_of),
+            windows=tuple(one.window for one in all_of if one.window),
+            frozen=tuple(one.frozen for one in all_of if one.frozen),
+        )
 
     @property
     def chips_from(self) -> str:
@@ -186,7 +212,7 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
         config = Config.model_validate(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
-    for name in ("daemon", "auto_fix", "managed", "node", "web"):
+    for name in ("daemon", "auto_fix", "managed", "changes", "node", "web"):
         if name in data:
             _section_is_right(path, name, data[name])
     return config
@@ -228,6 +254,7 @@ def _section_is_right(path: str, name: str, data: object) -> None:
         "auto_fix": daemon_config.AutoFix,
         "managed": Managed,
         "node": Node,
+        "changes": Changes,
         "web": Web,
     }
     model = models[name]

@@ -56,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N,N-N",
         help="report only on these devices, N of /dev/davinciN",
     )
+    parser.add_argument("--state", metavar="DIR", help="with --simulate: the node as `fix --state DIR` has left it")
+    parser.set_defaults(keeps_changes=True)
     node.add_frameworks(parser)
     shape = parser.add_argument_group("output")
     shape.add_argument(

@@ -52,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print the change for the owner of the files, and change nothing",
     )
     parser.add_argument("--recover", action="store_true", help="undo runs that a crash interrupted")
+    fixing.add_reason(parser)
     fixing.add_state(parser)
     node.add_arguments(parser)
 
@@ -181,6 +182,7 @@ def _words(args: argparse.Namespace, id: str = "") -> list[str]:
     words += ["--set", *args.assignments] if args.assignments else []
     for name in ("all_safe", "irreversible"):
         words += [f"--{name.replace('_', '-')}"] if getattr(args, name) and not (id and name == "all_safe") else []
-    for name in ("simulate", "root", "python", "environment", "state"):
-        words += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
+    for name in ("reason", "simulate", "root", "python", "environment", "state", "simulated_state"):
+        value = getattr(args, name, None)
+        words += [f"--{name.removeprefix('simulated_')}", value] if value else []
     return words

@@ -29,8 +29,15 @@ def add_state(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state",
         metavar="DIR",
-        help="journal folder (default: /var/lib/npudoctor for root, else ~/.local/state/npudoctor)",
+        help="journal folder (default: /var/lib/npudoctor for root, else ~/.local/state/npudoctor); with --simulate "
+        "a folder that keeps the node's changes between commands",
     )
+    parser.set_defaults(keeps_changes=True)
+
+
+def add_reason(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the reason of a change."""
+    parser.add_argument("--reason", metavar="TEXT", help="why: kept in the journal and in syslog, such as a ticket")
 
 
 def changeable(host: Host) -> MutableHost:
@@ -163,7 +170,8 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     if ended.instead is not None:
         say(f"  $ {command_for(ended.instead, words)}")
     if ended.outcome is Outcome.APPLIED and "--simulate" in words:
-        say("  simulated: changes are discarded when the command exits")
+        kept = words[words.index("--state") + 1] if "--state" in words else None
+        say(f"  simulated: kept in {kept}" if kept else "  simulated: changes are discarded when the command exits")
     elif ended.outcome is Outcome.APPLIED and ended.reversible:
         say(f"  $ npudoctor undo {ended.run}   # to undo")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from npudoctor import config as site
+from npudoctor.change_control import ChangeControl
 from npudoctor.cli.output import UsageError, say
 from npudoctor.facts.python import target_python
 from npudoctor.host import Because, Host, Unavailable, real_path
@@ -121,6 +122,7 @@ def _framework(name: str) -> str:
 def words_of(args: argparse.Namespace) -> str:
     """The options that name the node, for a command shown to the user."""
     named = [(option, getattr(args, option, None)) for option in ("replay", "simulate", "root", "python")]
+    named.append(("state", getattr(args, "simulated_state", None)))
     words = [word for option, value in named if value for word in (f"--{option}", value)]
     return shlex.join(words) if words else ""
 
@@ -167,6 +169,8 @@ def options(args: argparse.Namespace, config: site.Config) -> Options:
         settings=dict(config.thresholds),
         managed=config.managed_paths,
         chips_from=getattr(args, "chips_from", None) or config.chips_from,
+        changes=_change_control(args, config),
+        reason=getattr(args, "reason", None) or "",
         frameworks=tuple(getattr(args, "frameworks", ())),
         packages=_staged(getattr(args, "packages", ())),
     )
@@ -180,17 +184,77 @@ def _staged(folders: Sequence[str]) -> StagedPackages | None:
     return staged.staged_in(folders)
 
 
+def _change_control(args: argparse.Namespace, config: site.Config) -> ChangeControl:
+    try:
+        return config.change_control(args.config)
+    except site.ConfigError as problem:
+        raise UsageError(str(problem)) from problem
+
+
 @contextlib.contextmanager
 def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     """The requested node; its running tools are ended on leaving."""
-    host = _open(args, config)
+    kept_at = simulated_state(args)
+    host = _open(args, config) if kept_at is None else _redone(_open(args, config), kept_at)
     try:
         _must_be_a_python(host, options(args, config))
         yield host
     finally:
+        if kept_at is not None:
+            _keep(host, kept_at)
         host.close()
         if problem := accounts.problem():
             say(f"npudoctor: {problem}")
+
+
+def simulated_state(args: argparse.Namespace) -> str | None:
+    """The file that keeps the changes of a simulated node between commands; None without --state."""
+    if not (args.simulate and getattr(args, "keeps_changes", False)):
+        return None
+    if args.state:
+        args.simulated_state, args.state = args.state, None
+    folder = getattr(args, "simulated_state", None)
+    if folder is None:
+        return None
+    name = os.path.basename(args.simulate).removesuffix(".toml")
+    return os.path.join(folder, f"{name}.json")
+
+
+def _redone(host: Host, path: str) -> Host:
+    """The simulated node as the commands before have left it, after a new login."""
+    from npudoctor.host.live.safe_files import Unreadable, read_bounded
+    from npudoctor.host.simulated import redo
+    from npudoctor.host.simulated.host import SimulatedHost
+
+    assert isinstance(host, SimulatedHost)
+    if not os.path.lexists(path):
+        if not os.path.isdir(os.path.dirname(path)):
+            raise UsageError(f"--state {os.path.dirname(path)}: the folder does not exist")
+        return host
+    try:
+        redo.redo(host, read_bounded(path))
+    except Unreadable as problem:
+        raise UsageError(str(problem)) from problem
+    except redo.NotRedone as problem:
+        raise UsageError(f"{path}: {problem}") from problem
+    return host.after_login() if host.done else host
+
+
+def _keep(host: Host, path: str) -> None:
+    from npudoctor.host import Refused
+    from npudoctor.host.live.safe_files import written
+    from npudoctor.host.simulated import redo
+    from npudoctor.host.simulated.host import SimulatedHost
+
+    if not isinstance(host, SimulatedHost) or not host.done:
+        return
+    try:
+        with written(path) as file:
+            file.write(redo.written(host))
+    except Refused as problem:
+        raise UsageError(f"{path} was not written: {problem.reason}") from problem
+    except OSError as problem:
+        raise UsageError(f"cannot write {path}: {problem.strerror}") from problem
 
 
 def _must_be_a_python(host: Host, told: Options) -> None:

@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config), deadline_s=limit_s)
         report = judged(catalog, recorder, selection, no_color=args.no_color)
-        changes = changes_of(host, args.state)
-        made = of(report, recorder, log=explained, changes=changes, state=args.state, redacted=args.redact)
+        changes, folder = changes_of(host, args.state), getattr(args, "simulated_state", None) or args.state
+        made = of(report, recorder, log=explained, changes=changes, state=folder, redacted=args.redact)
     text = (case.html if args.html else case.markdown)(made)
     if args.redact:
         text = without_names(text, bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]))

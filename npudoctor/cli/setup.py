@@ -52,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=node.seconds, metavar="S", help="examine for S seconds at most each time (default: 300)"
     )
+    fixing.add_reason(parser)
     fixing.add_state(parser)
     setup_plan.configure(parser)
     node.add_arguments(parser)

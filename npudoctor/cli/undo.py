@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     words = ["undo", *([args.run_id] if args.run_id else []), *(["--force"] if args.force else [])]
     words += ["--state", args.state] if args.state else []
+    words += ["--simulate", args.simulate] if args.simulate else []
     with node.opened(args, config) as host:
         try:
             events = runner.undo(fixing.changeable(host), args.run_id, force=args.force, state=args.state)

@@ -29,6 +29,7 @@ from npudoctor.host import Host, MutableHost
 from npudoctor.host import Refused as FixRefused
 from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
+from npudoctor.records import replace
 from npudoctor.sdk import Risk
 
 OpenHost = Callable[[Site], AbstractContextManager[Host]]
@@ -77,7 +78,8 @@ class Worker:
         if planned.empty:
             return None
         ended = runner.Ended(outcome=Outcome.REFUSED, fix=id, reason="the fix did not end")
-        for event in runner.apply(self.catalog, host.fresh(), planned, site.options, state=journal):
+        options = replace(site.options, reason=site.options.reason or "named in [auto_fix]")
+        for event in runner.apply(self.catalog, host.fresh(), planned, options, state=journal):
             if isinstance(event, runner.Ended):
                 ended = event
         if ended.outcome is Outcome.REFUSED:

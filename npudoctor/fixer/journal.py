@@ -11,10 +11,11 @@ cut off, and recovery undoes its steps, newest first: an inverse is idempotent, 
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor import clock
@@ -35,7 +36,11 @@ _ENTRY = re.compile(r"\d{3}\.json")
 
 @record(frozen=True, kw_only=True)
 class RunRecord:
-    """What a journal says of a run: `params` as JSON, times in UTC, `aims` the findings as check and subject."""
+    """What a journal says of a run: `params` as JSON, times in UTC, `aims` the findings as check and subject.
+
+    `reason` is why it was made, `login` who logged in, `sudo_user` who called sudo, `origin` the address that they came
+    from, `host` and `machine_id` the node. All are empty where they are not known, as in journals of 0.1.
+    """
 
     id: str
     fix: str
@@ -47,6 +52,12 @@ class RunRecord:
     preview: tuple[str, ...]
     reversible: bool = True
     aims: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    login: str = ""
+    sudo_user: str = ""
+    origin: str = ""
+    host: str = ""
+    machine_id: str = ""
 
 
 @record(frozen=True, kw_only=True)
@@ -177,9 +188,43 @@ class Journal:
             return ()
 
     def cut_off(self) -> tuple[str, ...]:
-        """The runs that were begun and not ended."""
+        """The runs that were begun on this node and not ended."""
+        return tuple(run for run in self.unfinished() if not self.elsewhere(run))
+
+    def unfinished(self) -> tuple[str, ...]:
+        """The runs that were begun and not ended, on any node that shares this folder."""
         statuses = ((run, self.status(run)) for run in self.runs())
         return tuple(run for run, found in statuses if found is not None and found.status in CUT_OFF)
+
+    def elsewhere(self, run: str) -> str | None:
+        """The other node on which a run was made, in a home that several share; None for one of this node."""
+        record = self.record(run)
+        other = record.machine_id and self.machine_id and record.machine_id != self.machine_id
+        renamed = record.host and record.host != self.host.about.hostname
+        return record.host or record.machine_id if other or renamed else None
+
+    @functools.cached_property
+    def machine_id(self) -> str:
+        """The id of this node (machine-id(5)); empty where it has none."""
+        try:
+            text = self.host.read("/etc/machine-id").strip()
+        except Unavailable:
+            return ""
+        return text if re.fullmatch(r"[0-9a-f]{32}", text) else ""
+
+    def ran(self, run: str, number: int, commands: Sequence[tuple[Sequence[str], int | None]]) -> None:
+        """Write down the commands of a step and their exit codes; None is one that was ended."""
+        if commands:
+            said = [{"command": list(argv), "exit_code": code} for argv, code in commands]
+            self._write(run, f"{number:03}.commands.json", {"commands": said})
+
+    def commands(self, run: str) -> list[Any]:
+        """The commands of a run and their exit codes, in order."""
+        found: list[Any] = []
+        for name in self.host.list_dir(self._at(run)):
+            if name.endswith(".commands.json"):
+                found += self._read(run, name).get("commands", [])
+        return found
 
     def record(self, run: str) -> RunRecord:
         """What a run was; raises Refused for data that is not ours."""
@@ -208,6 +253,17 @@ class Journal:
                 step = self._formed(run, serialise.read_step, data.get("step"))
                 inverse = None if back is None else self._formed(run, serialise.read_step, back)
                 yield Entry(step, inverse)
+
+    def history(self) -> list[Mapping[str, Any]]:
+        """Every run with what became of it, oldest first; `why` is the reason of the person who made it."""
+        found: list[Mapping[str, Any]] = []
+        for run in self.runs():
+            status = self.status(run)
+            if status is not None:
+                record = self.record(run)
+                data = {**serialise.written(record), "params": json.loads(record.params), "why": record.reason}
+                found.append({**data, **serialise.written(status), "commands": self.commands(run)})
+        return found
 
     def drop(self, run: str) -> None:
         """Forget a run that has changed nothing."""

@@ -39,6 +39,20 @@ JOURNAL_NOT_A_RECORD = Sentence("{path} is not what npudoctor writes: it is not 
 JOURNAL_NOT_WRITABLE = Sentence("the journal is not writable: {problem}")
 BY_USER = Sentence("{user} (uid {uid})")
 
+OF_ANOTHER_HOST = Sentence("run {run} was made on {host}; undo it there")
+LEFT_ON_ANOTHER_HOST = Sentence("run {run} was interrupted on {host}; only `npudoctor fix --recover` there undoes it")
+UNDER_WAY = Sentence("{reason}; it is run {run} of {by} on {host}, begun {at}")
+
+# change control
+
+FROZEN = Sentence("changes are frozen on this node: {reason}")
+WINDOW_CLOSED = Sentence("changes are allowed in the window {window} only")
+REASON_REQUIRED = Sentence("this site requires a reason for every change")
+ON_NETWORK = Sentence("{path} is on a network file system ({kind}): the change reaches every node that mounts it")
+LOGGED = Sentence("{what} {fix}, run {run}, by {by}{origin}: {reason}")
+FROM = Sentence(" from {origin}")
+NO_REASON = Sentence("no reason given")
+
 # applying
 
 ALREADY_APPLIED = Sentence("already applied; nothing to change")

@@ -13,7 +13,7 @@ from typing import Any
 
 from npudoctor import engine
 from npudoctor.findings import Finding, FixOffer, Report, Result, Severity, Status
-from npudoctor.fixer import messages, serialise
+from npudoctor.fixer import control, messages, serialise
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
@@ -167,6 +167,7 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
     if obstacle is None and fix.root and steps and host.user.uid != 0:
         obstacle = Obstacle(messages.ONLY_ROOT.text(), root=True)
     notes = tuple(one.text for one in made if isinstance(one, Note))
+    notes += control.on_network(host, (one.step for one in steps))
     unproved = next((one.unproved for one in made if isinstance(one, Note) and one.unproved), "")
     plan = replace(plan, unproved=unproved)
     return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))

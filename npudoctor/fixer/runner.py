@@ -10,13 +10,13 @@ events. Nothing is raised but what interrupts the process.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from npudoctor.findings import Finding, Result, Status
-from npudoctor.fixer import messages, plan, serialise
+from npudoctor.fixer import control, messages, plan, serialise
+from npudoctor.fixer.control import standing_against as standing_against
 from npudoctor.fixer.events import Begun as Begun
 from npudoctor.fixer.events import Ended as Ended
 from npudoctor.fixer.events import Event as Event
@@ -38,6 +38,7 @@ from npudoctor.fixer.journal import (
 )
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.host import MutableHost, Refused, Unavailable
+from npudoctor.host.live import audit
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Effect, Options
@@ -66,13 +67,16 @@ def apply(
     if stands := standing_against(planned, irreversible=irreversible):
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=stands.reason, instead=stands.instead)
         return
+    if not planned.empty and (forbidden := control.forbidden_now(options)):
+        yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=forbidden.reason, instead=forbidden.instead)
+        return
     if planned.empty:
         yield Ended(outcome=Outcome.NOTHING, fix=fix.id, reason=messages.ALREADY_APPLIED.text())
         return
     journal = Journal(host, state)
     try:
         journal.prepare()
-        with locked(journal):
+        with control.locked(journal):
             yield from _cut_off(journal)
             again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
             if again.digest != planned.digest:
@@ -81,23 +85,6 @@ def apply(
     except (Refused, OSError) as why:
         reason = why.reason if isinstance(why, Refused) else messages.JOURNAL_NOT_WRITABLE.text(problem=why)
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason)
-
-
-def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
-    """Why a plan is not applied; None where nothing stands against it."""
-    if planned.refused is not None:
-        return planned.refused
-    if planned.obstacle is not None:
-        owned = "--as ansible" if planned.obstacle.owner else None
-        return Refused(planned.obstacle.reason, instead="sudo" if planned.obstacle.root else owned)
-    if planned.irreversible and not irreversible:
-        return Refused(messages.IRREVERSIBLE.text(), instead="--irreversible")
-    return None
-
-
-def locked(journal: Journal) -> contextlib.AbstractContextManager[None]:
-    """Hold the lock of this user's journal; root's is root's alone."""
-    return journal.host.lock(f"{journal.folder}/lock")
 
 
 class _Run:
@@ -128,8 +115,12 @@ class _Run:
                 step = self._placed(one.step, number)
                 self.journal.note(self.id, number, step, step.inverse(self.host))
                 yield StepBegun(number + 1, one.preview)
-                with output_to(self.stream):
-                    step.apply(self.host)
+                commands: control.Ran = []
+                try:
+                    with output_to(self.stream):
+                        step.apply(control.listening(self.host, commands))
+                finally:
+                    self.journal.ran(self.id, number, commands)
                 yield StepDone(number + 1)
             remaining, told = yield from self._prove()
             if not remaining:
@@ -145,6 +136,7 @@ class _Run:
             first = remaining[0].summary
             yield from self._roll_back(messages.STILL_THERE.text(problem=first), remaining)
             return
+        control.log(self.journal, self.id, "applied", told)
         back = any(one.inverse for one in self.plan.steps)
         yield Ended(
             outcome=Outcome.APPLIED,
@@ -163,6 +155,7 @@ class _Run:
 
     def _open(self) -> None:
         fix, user = self.plan.fix, self.host.user
+        who = audit.asker() if self.host.about.source == "live" else audit.NOBODY
         self.journal.begin(
             RunRecord(
                 id=self.id,
@@ -175,6 +168,12 @@ class _Run:
                 preview=tuple(one.preview for one in self.plan.steps),
                 reversible=not self.plan.irreversible,
                 aims=tuple((aim.check, aim.subject) for aim in self.plan.aims),
+                reason=self.options.reason,
+                login=who.login,
+                sudo_user=who.sudo_user,
+                origin=who.origin,
+                host=self.host.about.hostname,
+                machine_id=self.journal.machine_id,
             )
         )
 
@@ -229,6 +228,7 @@ class _Run:
         try:
             yield from taken_back(self.journal, self.id)
             self.journal.mark(self.id, ROLLED_BACK, reason)
+            control.log(self.journal, self.id, "rolled back", reason)
         except _FAILURES as problem:
             reason = messages.UNDO_FAILED.text(reason=reason, problem=_reason(problem))
             again = "npudoctor fix --recover"
@@ -267,17 +267,22 @@ def undo(
     fix = ""
     try:
         if not journal.runs():
-            raise Refused(messages.NOTHING_TO_UNDO.text())
+            raise Refused(messages.NO_SUCH_RUN.text(run=run) if run else messages.NOTHING_TO_UNDO.text())
         journal.prepare()
-        with locked(journal):
+        with control.locked(journal):
             yield from _cut_off(journal)
             run = _applied(journal, run)
             fix = journal.record(run).fix
+            if (there := journal.elsewhere(run)) and not force:
+                raise Refused(
+                    messages.OF_ANOTHER_HOST.text(run=run, host=there), instead=f"npudoctor undo {run} --force"
+                )
             _must_be_undoable(journal, run, force)
             journal.mark(run, UNDOING)
             yield Begun(run, fix, len(journal.entries(run)))
             yield from taken_back(journal, run)
             journal.mark(run, UNDONE)
+            control.log(journal, run, "undone", messages.UNDONE.text())
             yield Ended(outcome=Outcome.UNDONE, fix=fix, run=run, reason=messages.UNDONE.text())
     except Refused as why:
         yield Ended(outcome=Outcome.REFUSED, fix=fix, run=run, reason=why.reason, instead=why.instead)
@@ -337,12 +342,12 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
             yield Ended(outcome=Outcome.NOTHING, fix="", reason=messages.NOTHING_CUT_OFF.text())
             return
         journal.prepare()
-        with locked(journal):
+        with control.locked(journal):
             count = 0
             for event in _cut_off(journal):
                 count += isinstance(event, Begun)
                 yield event
-            reason = messages.CUT_OFF_UNDONE.text(count=count) if count else messages.NOTHING_CUT_OFF.text()
+            reason = messages.CUT_OFF_UNDONE.text(count=count) if count else control.nothing_cut_off(journal)
             outcome = Outcome.UNDONE if count else Outcome.NOTHING
             yield Ended(outcome=outcome, fix="", reason=reason)
     except Refused as why:
@@ -357,7 +362,7 @@ def _cut_off(journal: Journal) -> Iterator[Event]:
         status = journal.status(run)
         if status is None:
             journal.drop(run)
-        elif status.status in CUT_OFF:
+        elif status.status in CUT_OFF and not journal.elsewhere(run):
             record = journal.record(run)
             yield Begun(run, record.fix, len(journal.entries(run)))
             yield from taken_back(journal, run)
@@ -366,13 +371,4 @@ def _cut_off(journal: Journal) -> Iterator[Event]:
 
 def history(host: MutableHost, *, state: str | None = None) -> list[Mapping[str, Any]]:
     """Every run with what became of it, oldest first."""
-    journal = Journal(host, state)
-    found: list[Mapping[str, Any]] = []
-    for run in journal.runs():
-        status = journal.status(run)
-        if status is not None:
-            record = journal.record(run)
-            found.append(
-                {**serialise.written(record), "params": json.loads(record.params), **serialise.written(status)}
-            )
-    return found
+    return Journal(host, state).history()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from npudoctor.change_control import ChangeControl
 from npudoctor.findings import Finding
 from npudoctor.injection import Need, needs_of
 from npudoctor.records import field, record
@@ -32,8 +33,8 @@ class Options:
     the site's thresholds by name, which checks read with `Threshold.of`. `tool_timeout_s` bounds one call of a vendor
     tool. `frameworks` are those that the node is checked for, installed or not (`check --for`).
     `managed` are paths that the site manages itself. `packages` are the package files in the folders that the person
-    named, read before the run (`StagedPackages`); None where none was named.
-    `managed` are paths that the site manages itself. `chips_from` names the source of the chips: dcmi is the driver's
+    named, read before the run (`StagedPackages`); None where none was named. `changes` is what the site demands of a
+    change, and `reason` why this one is made. `chips_from` names the source of the chips: dcmi is the driver's
     library, npu-smi the tools, auto the library and the tools for what it does not tell.
     """
 
@@ -47,6 +48,8 @@ class Options:
     managed: tuple[str, ...] = ()
     packages: Any = None
     chips_from: str = "auto"
+    changes: ChangeControl = ChangeControl()
+    reason: str = ""
 
 
 @record(frozen=True)

@@ -128,7 +128,7 @@ def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> Non
 
 
 WRONG = {
-    'profil = "quick"': "unknown key 'profil'; known are auto_fix, daemon, expect_idle, fail_on",
+    'profil = "quick"': "unknown key 'profil'; known are auto_fix, changes, daemon, expect_idle, fail_on",
     'profile = "fast"': "profile: input should be 'quick', 'standard' or 'full', found 'fast'",
     "tool_timeout_s = 0": "tool_timeout_s: input should be greater than 0, found 0",
     'expect_idle = "perhaps"': "expect_idle: input should be a valid boolean",

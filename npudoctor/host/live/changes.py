@@ -165,6 +165,13 @@ def _is_held(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Refused(f"another fix is under way: {_holder(handle)}") from None
+    except OSError as problem:
+        if problem.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+            raise Refused(
+                "locks do not work on the file system of the journal, so that two fixes could run at once; "
+                "give --state a folder on a local disk"
+            ) from problem
+        raise
     return True
 
 

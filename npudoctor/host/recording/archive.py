@@ -82,7 +82,8 @@ def _explained(path: str) -> Iterator[None]:
     except BundleError:
         raise
     except (BrokenTar, EOFError, zlib.error) as problem:
-        raise BundleError(f"{path} is not a .tar.gz that can be read ({str(problem)[:80]})") from None
+        what = "another file, or a damaged one" if isinstance(problem, zlib.error) else str(problem)[:80]
+        raise BundleError(f"{path} is not a .tar.gz that can be read ({what})") from None
     except OSError as problem:
         raise BundleError(f"{path} cannot be read: {problem.strerror or problem}") from None
 

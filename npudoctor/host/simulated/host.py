@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from npudoctor.host import TOOL_TIMEOUT_S, Completed, FileStat
 from npudoctor.host.recording.canned import RecordedHost
+from npudoctor.host.simulated.redo import noted
 from npudoctor.host.simulated.tree import normal
 from npudoctor.host.simulated.tree_changes import ChangingTree
 
@@ -48,12 +49,14 @@ class SimulatedHost(RecordedHost):
     def __init__(self, machine: Machine, **recorded: Any) -> None:
         super().__init__(**recorded)
         self._machine = machine
+        self.done: list[dict[str, Any]] = []
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """What the command prints now; one that takes longer than its time limit is ended by it."""
         found = self._machine.answer(argv)
         return _within(super().run(argv, timeout=timeout) if found is None else found, timeout)
 
+    @noted
     def write_file(
         self,
         path: str,
@@ -74,16 +77,19 @@ class SimulatedHost(RecordedHost):
             owner = (old.uid, old.gid)
         self.tree.write(path, content, mode=mode, owner=owner)
 
+    @noted
     def remove(self, path: str, *, follow: bool = False) -> None:
         """Remove a file or a link, or what the link leads to; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
             self.tree.remove(self.real_path(path) if follow else path)
 
+    @noted
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
         with contextlib.suppress(FileExistsError):
             self.tree.make_folder(path, mode)
 
+    @noted
     def remove_folder(self, path: str) -> None:
         """Remove an empty folder; one that is not there or not empty is no error."""
         try:
@@ -122,16 +128,21 @@ class SimulatedHost(RecordedHost):
 
     def after_login(self) -> SimulatedHost:
         """The same node with the variables that a new login of its user has."""
-        return self._machine.after_login(self)
+        there = self._machine.after_login(self)
+        there.done = self.done
+        return there
 
+    @noted
     def set_sysctl(self, key: str, value: str) -> None:
         """Write a kernel setting; raises OSError where the kernel refuses it."""
         self._machine.set_sysctl(key, f"{value}\n")
 
+    @noted
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a process; what it held is free when it is gone."""
         self._machine.end(pid, number)
 
+    @noted
     def run_streaming(
         self, argv: Sequence[str], *, timeout: float, stream: Callable[[str], None] | None = None
     ) -> Completed:

@@ -1,0 +1,64 @@
+"""A simulated node keeps what was done to it between commands: `--simulate NAME --state DIR`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npudoctor import sim
+from npudoctor.host.simulated import redo
+
+from .conftest import Command
+
+
+def test_the_whole_way_can_be_tried_across_commands(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path))
+    assert npudoctor("check", *node).code == 1
+    assert list(tmp_path.iterdir()) == [], "a check changes nothing"
+    for fix in ("env.profile", "python.install-pair", "hccl.reserve-ports"):
+        ran = npudoctor("fix", fix, *node, "--yes")
+        assert ran.code == 0, ran.err
+        assert "discarded" not in ran.err
+    assert npudoctor("check", *node).code == 0
+    assert npudoctor("check", "--simulate", "new-node").code == 1, "without the folder the node is new"
+    runs = npudoctor("history", "--json", *node).json
+    assert [one["status"] for one in runs] == ["applied"] * 3
+    assert npudoctor("undo", runs[1]["id"], *node).code == 0
+    report = npudoctor("check", "--json", *node)
+    assert (report.code, report.worse()) == (1, {"python.pairing": "error"})
+    assert [one["status"] for one in npudoctor("history", "--json", *node).json] == ["applied", "undone", "applied"]
+
+
+def test_commands_name_the_folder(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path))
+    assert npudoctor("check", "python", *node).out.splitlines()[-1].endswith(f"--state {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"schema": "x", "done": []}', '{"schema": "npudoctor.simulated/1", "done": [{"do": "close"}]}']
+)
+def test_another_file_is_refused_in_one_line(npudoctor: Command, tmp_path: Path, text: str) -> None:
+    (tmp_path / "new-node.json").write_text(text)
+    ran = npudoctor("check", "--simulate", "new-node", "--state", str(tmp_path))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert str(tmp_path) in ran.err
+
+
+def test_a_folder_that_is_not_there_is_named(npudoctor: Command, tmp_path: Path) -> None:
+    ran = npudoctor("fix", "hccl.reserve-ports", "--simulate", "new-node", "--state", str(tmp_path / "no"), "--yes")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+def test_what_was_done_is_done_again(tmp_path: Path) -> None:
+    first, second = sim.simulate("new-node"), sim.simulate("new-node")
+    first.make_folder("/etc/x", mode=0o700)
+    first.write_file("/etc/x/y", b"\xff\0", mode=0o600)
+    first.set_sysctl("net.ipv4.ip_local_reserved_ports", "1-2")
+    first.run_streaming(["usermod", "-aG", "HwHiAiUser", "nobody"], timeout=5)
+    redo.redo(second, redo.written(first))
+    assert second.read_bytes("/etc/x/y") == b"\xff\0"
+    assert second.stat("/etc/x/y").mode == 0o600
+    assert second.read("/proc/sys/net/ipv4/ip_local_reserved_ports") == "1-2\n"
+    assert json.loads(redo.written(second)) == json.loads(redo.written(first))
