@@ -1,13 +1,14 @@
 """Try npudoctor without an NPU: diagnose a simulated, newly installed node.
 
-The same as `npudoctor check --simulate new-node`. Nothing on this machine is read or changed.
+On a terminal it opens the terminal interface with that node, where fixes can be tried; otherwise, and with any option,
+it is the same as `npudoctor check --simulate new-node`. Nothing on this machine is read or changed.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import check
+from npudoctor.cli import check, parsing, tui
 from npudoctor.cli.output import say, write
 from npudoctor.selection import Selection
 
@@ -28,13 +29,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Take the options of `npudoctor check`."""
     check.configure(parser)
     parser.add_argument("--fleet", action="store_true", help="show the verdict on a simulated cluster of 64 nodes")
-    parser.set_defaults(simulate="new-node")
+    parser.set_defaults(simulate="new-node", plain=parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the introduction and the report."""
     if args.fleet:
         return _fleet(args)
+    if _is_bare(args) and tui.on_a_terminal():
+        return tui.run(parsing.parser_of("tui").parse_args(["--simulate", args.simulate]))
     if args.format in (None, "text"):
         say(ABOUT)
     return check.run(args)
@@ -52,3 +55,9 @@ def _fleet(args: argparse.Namespace) -> int:
         page.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose), colored=True
     )
     return report.exit_code
+
+
+def _is_bare(args: argparse.Namespace) -> bool:
+    """Whether no option but the node was given."""
+    usual = vars(args.plain.parse_args([]))
+    return all(value == usual.get(name) for name, value in vars(args).items() if name in usual and name != "simulate")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 
 from npudoctor import engine
@@ -16,6 +17,12 @@ USUAL_COLUMNS = 80
 
 EVERY_S = 0.1
 
+SLOW_S = 2.0
+"""From then on the line says how long a fact has been pending."""
+
+TELLING = 0.2
+"""The share of checks that has to have ended before the rest is estimated."""
+
 
 class Progress:
     """Shows a bar, a count, and the pending fact on stderr, at most ten times a second.
@@ -25,7 +32,8 @@ class Progress:
 
     def __init__(self, total: int, *, color: bool) -> None:
         self._total = max(total, 1)
-        self._asked: dict[str, None] = {}
+        self._asked: dict[str, float] = {}
+        self._began = time.monotonic()
         self._ended = 0
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._color = color and "NO_COLOR" not in os.environ
@@ -43,7 +51,7 @@ class Progress:
     def show(self, event: engine.Event) -> None:
         """Update the state from an event."""
         if isinstance(event, engine.Asked):
-            self._asked[event.fact] = None
+            self._asked[event.fact] = time.monotonic()
         elif isinstance(event, engine.Answered):
             self._asked.pop(event.fact, None)
         elif isinstance(event, engine.Finished):
@@ -59,10 +67,24 @@ class Progress:
         width = max(1, min(WIDTH, columns // 4))
         done = width * min(self._ended, self._total) // self._total
         bar = "#" * done + "." * (width - done)
-        waiting = next(iter(self._asked.copy()), "")
-        line = f"[{bar}] {self._ended}/{self._total} {visible(waiting)}"[: max(columns - 1, 1)]
+        line = f"[{bar}] {self._ended}/{self._total}{self._waiting(time.monotonic())}"[: max(columns - 1, 1)]
         sys.stderr.write(f"\r\x1b[K\x1b[2m{line}\x1b[0m" if self._color else f"\r\x1b[K{line}")
         sys.stderr.flush()
+
+    def _waiting(self, now: float) -> str:
+        """The pending fact, for how long it has been, and an estimate of the rest of the run."""
+        fact, since = next(iter(self._asked.copy().items()), ("", now))
+        if not fact:
+            return ""
+        waited = f" {now - since:.0f} s" if now - since >= SLOW_S else ""
+        left = self.left_s(now)
+        return f" {visible(fact)}{waited}" + (f", about {left:.0f} s left" if waited and left else "")
+
+    def left_s(self, now: float) -> float | None:
+        """How long the rest takes if it goes on as before, in seconds; None while too little has ended to tell."""
+        if not TELLING * self._total <= self._ended < self._total:
+            return None
+        return max(1.0, (now - self._began) * (self._total - self._ended) / self._ended)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self._live:

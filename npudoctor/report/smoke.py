@@ -146,6 +146,8 @@ class _Page:
         named = (*(report.plan.excluded if report.plan else ()), *report.unhealthy)
         if checks := sorted({one.check for one in named if one.check}):
             self._line("  i ", f"what is wrong with these NPUs: npudoctor check {' '.join(checks)}")
+        elif report.exit_code == 3:
+            self._line("  i ", "what kept this node from being tested: npudoctor check")
         if report.logs:
             self._line("  i ", f"logs and stacks: {report.logs}")
         text = self._out.getvalue()

@@ -256,6 +256,9 @@ class _List(Printer):
         if result.status is Status.CRASHED:
             self._line("    ", Text(f"could not determine: {result.reason}", style=STYLES["crashed"]))
         self._findings(result.findings)
+        if result.status is not Status.CRASHED:
+            more = Text("      explain   ", style="cyan") + Text(f"npudoctor explain {result.check}", style="green")
+            self._console.print(more, soft_wrap=True)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))
 

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_a_run_names_the_fact_that_it_waits_for_whatever_the_terminal_says_of_it
     lines = shown(columns, tmp_path).split("\r\x1b[K")
     assert any(NAME.decode() in line for line in lines)
     assert lines[-1] == ""
+
+
+def test_a_slow_fact_is_shown_with_its_time_and_an_estimate() -> None:
+    progress = Progress(10, color=False)
+    began = time.monotonic()
+    progress.show(engine.Asked("npu_smi.boards"))
+    assert progress._waiting(began) == " npu_smi.boards"
+    assert progress._waiting(began + 7.2) == " npu_smi.boards 7 s"
+    for _ in range(5):
+        progress._ended += 1
+    assert progress._waiting(began + 30.1) == " npu_smi.boards 30 s, about 30 s left"
+    progress._ended = 10
+    assert progress.left_s(began + 31) is None
 
 
 def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def noted(change: Callable[Concatenate[Node, Rest], Answer]) -> Callable[Concate
     """A method that changes a node, and notes that it has done so."""
 
     @functools.wraps(change)
-    def noting(host: Node, *given: Rest.args, **named: Rest.kwargs) -> Answer:
+    def noting(host: Node, /, *given: Rest.args, **named: Rest.kwargs) -> Answer:
         answer = change(host, *given, **named)
         kept = {name: value for name, value in named.items() if name != "stream"}
         host.done.append({"do": change.__name__, "given": [_out(one) for one in given], "named": _all_out(kept)})
