@@ -240,6 +240,13 @@ def test_quick_rests_on_the_library_and_starts_no_tool(ask: Ask) -> None:
     assert judged == _judged(run(sim.simulate("in-service"), profile="quick"))
 
 
+def test_quick_tells_the_fault_codes_that_the_library_knows(ask: Ask) -> None:
+    host = WithLibrary(sim.simulate("sick-cards"), ask(answers.of("sick-cards")))
+    quick, standard = _judged(run(host, "npu.health", profile="quick")), _judged(run(host, "npu.health"))
+    assert quick["npu.health"] == standard["npu.health"]
+    assert not [one for one in host.commands if "-t health" in one]
+
+
 def test_nothing_is_bound_that_changes_a_card() -> None:
     known = interface.load()
     symbols = knowledge.dcmi().symbols

@@ -259,9 +259,12 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     Fault codes stand on the page of a chip. Where that one could not be had, the page of its NPU tells a little. On 950
     the codes of the active fault events stand in for those that the page lacks.
     """
-    if options.profile == "quick":
-        raise NotApplicable("profile quick reads no per-chip pages")
     sick = [subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False]
+    if options.profile == "quick":
+        if asked(host, options) is None:
+            raise NotApplicable("profile quick reads no per-chip pages")
+        places = {one: numbered_chips(info)[one] for one in sick}
+        return HealthPages(_from_library(host, options, "health", places)[0])
     found: dict[str, Health] = {}
     for places in (numbered_chips(info), chips(info)):
         wanted = {one: places[one] for one in sick if one not in found}
@@ -270,8 +273,8 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     for one in [one for one in sick if "-c" not in numbered_chips(info)[one]]:
         page = found.get(one) or Health()
         with contextlib.suppress(Unavailable):
-            asked = {one: numbered_chips(info)[one]} if not page.error_codes else {}
-            events = ask(host, options, "current-fault-event", asked, parse_fault_events).by_subject.get(one)
+            place = {one: numbered_chips(info)[one]} if not page.error_codes else {}
+            events = ask(host, options, "current-fault-event", place, parse_fault_events).by_subject.get(one)
             codes = tuple(dict.fromkeys(event.event_id for event in events.events)) if events is not None else ()
             found |= {one: replace(page, error_codes=codes)} if codes else {}
     return HealthPages({one: found[one] for one in sick if one in found})
