@@ -14,7 +14,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts.driver.install import install_record
 from npudoctor.records import record
-from npudoctor.sdk import Because, Host, NotApplicable, Options, Unavailable, probe
+from npudoctor.sdk import Because, Host, NotApplicable, Options, ParseError, Unavailable, probe
 
 DCMI, NPU_SMI = "dcmi", "npu-smi"
 LIBRARY = "libdcmi.so"
@@ -84,7 +84,7 @@ def library(host: Host, options: Options) -> LibraryAnswer:
     if options.chips_from == NPU_SMI:
         raise NotApplicable("--chips-from npu-smi: the driver's library is not asked")
     prefix = None
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Unavailable, ParseError):
         prefix = install_record.function(host).driver_install_path
     driver = f"{(prefix or '/usr/local/Ascend').rstrip('/')}/driver"
     done = host.ask_library(driver, pages=options.profile != "quick", timeout=options.tool_timeout_s)

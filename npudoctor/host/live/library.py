@@ -89,16 +89,19 @@ class Library:
         raise Unavailable(f"{NAME} is not installed")
 
     def _folders(self, driver: str) -> list[str]:
-        """Where the libraries lie that this one needs; nothing else says so to the linker."""
+        """Where the libraries lie that this one needs; nothing else says so to the linker.
+
+        A folder that is not there is left out: nobody could say who makes it.
+        """
         libraries = posixpath.join(driver, "lib64")
-        return [posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries]
+        places = (posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries)
+        return [place for place in places if os.path.isdir(self.at(place))]
 
     def _needed(self, driver: str) -> Iterator[str]:
         """What the linker could load with it."""
         for folder in self._folders(driver):
-            if os.path.isdir(self.at(folder)):
-                yield folder
-                yield from (posixpath.join(folder, name) for name in os.listdir(self.at(folder)) if ".so" in name)
+            yield folder
+            yield from (posixpath.join(folder, name) for name in os.listdir(self.at(folder)) if ".so" in name)
 
     def at(self, path: str) -> str:
         """Where a path of the node lies on this machine; a link below `root` does not lead out of it."""
@@ -272,10 +275,12 @@ class _Reading:
 
     def _collect(self, answers: int, said: bytearray) -> str:
         """Read until the reader is done, dies, or is silent for too long; "hang" in the last case."""
+        told = select.poll()  # select(2) takes no descriptor above 1023
+        told.register(answers, select.POLLIN)
         while len(said) < MOST_BYTES:
             starting = said.count(b"\n") < STARTING_LINES
             left = min(self._until - time.monotonic(), INIT_S if starting else self._call_s)
-            if not select.select([answers], [], [], max(0.0, left))[0]:
+            if not told.poll(max(0.0, left) * 1000):
                 return "hang"
             piece = os.read(answers, 1 << 16)
             if not piece:
