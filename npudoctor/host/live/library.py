@@ -91,7 +91,7 @@ class Library:
     def _folders(self, driver: str) -> list[str]:
         """Where the libraries lie that this one needs; nothing else says so to the linker.
 
-        A folder that is not there is left out: nobody could say who makes it.
+        A folder that is not there is left out, because who makes it is not known beforehand.
         """
         libraries = posixpath.join(driver, "lib64")
         places = (posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries)
