@@ -210,6 +210,7 @@ def _said(answer: tuple[str, int], tool: str, seconds: float | None = None) -> C
 
 def _is_executable(tree: FileTree, path: str) -> bool:
     try:
-        return "x" in tree.stat(path).access
+        found = tree.stat(path)
+        return found.kind != "dir" and "x" in found.access
     except OSError:
         return False

@@ -162,6 +162,7 @@ def _tree(node: Node, target: Target) -> ChangingTree:
     for path in node.scenario.remove:
         for known in (files, links, stats):
             _without(known, normal(path))
+    files |= {normal(path): content for path, content in node.scenario.files.items()}  # a directory in its place
     for path in files:
         if _EXECUTABLES.fullmatch(path):
             stats[path] = Overlay(mode=0o755)

@@ -12,8 +12,8 @@ MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 FIRST_VIRTUAL_NUMBER = 100
 """Numbers from here on are slices of a card, not cards."""
 
-_CARD = re.compile(r"davinci(\d+)")
-_SLICE = re.compile(r"vdavinci(\d+)")
+_CARD = re.compile(r"davinci([0-9]{1,4})")
+_SLICE = re.compile(r"vdavinci([0-9]{1,4})")
 
 
 @record(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ _POD = r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f
 _RUNTIMES = ("docker", "cri-containerd", "containerd", "crio", "libpod", "isulad")
 _USUAL_NAMES = {"cri-containerd": "containerd", "crio": "cri-o", "libpod": "podman"}
 _OF_PODS = r"/pods/[^/]+/containers/([^/]+)/"
-_NODE = r"davinci\d+|vdavinci\d+|davinci_manager(?:_docker)?|devmm_svm|hisi_hdc"
+_NODE = r"v?davinci[0-9]{1,4}|davinci_manager(?:_docker)?|devmm_svm|hisi_hdc"
 _IN_MEMORY = ("tmpfs", "devtmpfs")
 
 
@@ -72,7 +72,7 @@ class RunningContainer:
     @property
     def cards(self) -> tuple[str, ...]:
         """The device nodes of its NPUs, whole or sliced."""
-        return tuple(path for path in self.devices or () if re.fullmatch(r"/dev/v?davinci\d+", path))
+        return tuple(path for path in self.devices or () if re.fullmatch(r"/dev/v?davinci[0-9]{1,4}", path))
 
     @property
     def uses_npus(self) -> bool:
