@@ -151,10 +151,17 @@ class Session:
         return {probe.provides: value for probe, value in found.items()}
 
     def ask(self, *wanted: type, check: str) -> tuple[Mapping[type, Any], tuple[Result, ...]]:
-        """These facts as they are now, or why they are unknown, and the results of one check."""
+        """These facts as they are now, or why they are unknown, and the results of one check.
+
+        They are read by npu-smi unless the library was requested: a process that asks libdcmi initialises the driver's
+        library anew and reads every page of every chip, more than a screen shows that is drawn again and again.
+        """
         from npudoctor import engine
 
-        catalog, selection = self.node.catalog.alone(check), replace(self.node.selection, names=())
+        options = self.node.selection.options
+        source = "npu-smi" if options.chips_from == "auto" else options.chips_from
+        catalog = self.node.catalog.alone(check)
+        selection = replace(self.node.selection, names=(), options=replace(options, chips_from=source))
         facts: dict[type, Any] = {}
         results: tuple[Result, ...] = ()
         with self.looking() as host:
