@@ -6,11 +6,12 @@ of a job must share is planned for a whole group of nodes at once.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 
 from npudoctor.findings import Line, Model
-from npudoctor.fleet.targets import fold
+from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
 
 FOR_GROUPS: Mapping[str, str] = {
@@ -18,6 +19,10 @@ FOR_GROUPS: Mapping[str, str] = {
     "python.install-pair": "ranks of a job need one torch and torch_npu",
 }
 """Fixes of what nodes share, with the reason: one node alone would differ from the others afterwards."""
+
+
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,60}(?:\.[a-z0-9][a-z0-9_-]{0,60}){0,3}")
+"""A node says what its fixes are called; what Ansible or a shell would evaluate is no name of one."""
 
 
 class Planned(Model):
@@ -35,12 +40,14 @@ def plan(report: FleetReport, wanted: str | None = None) -> list[Planned]:
     summaries: dict[str, str] = {}
     for result in report.report.results:
         for finding in result.open_findings:
-            if finding.fix and wanted in (None, finding.fix.id):
-                nodes.setdefault(finding.fix.id, []).extend(map(str, finding.params.get("nodes", ())))
+            if finding.fix and wanted in (None, finding.fix.id) and _ID.fullmatch(finding.fix.id):
+                on = filter(is_name, map(str, finding.params.get("nodes", ())))
+                nodes.setdefault(finding.fix.id, []).extend(on)
                 summaries.setdefault(finding.fix.id, finding.summary)
     rows = (
         Planned(id=id, nodes=tuple(dict.fromkeys(on)), summary=summaries[id], reason=FOR_GROUPS.get(id))
         for id, on in nodes.items()
+        if on
     )
     return sorted(rows, key=lambda one: (-len(one.nodes), one.id))
 

@@ -43,7 +43,7 @@ def ask(run: Run, plan: Plan, engine: Engine, *, progress: Callable[[int, int], 
     for answer in engine(replace(plan, names=tuple(left))) if left else ():
         outcome, content = intake.take(answer)
         if outcome.kind == "sudo":
-            line_to_add = f"{getpass.getuser()} ALL=(root) NOPASSWD: {' '.join(plan.command)} node *"
+            line_to_add = f"{getpass.getuser()} ALL=(root) NOPASSWD: {' '.join((*plan.command, *plan.own))}"
             outcome = outcome.model_copy(update={"detail": f"{outcome.detail}; the line to add: {line_to_add}"})
         run.keep(outcome, content)
         waiting.pop(answer.node, None)

@@ -10,6 +10,7 @@ from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.engines import Answer
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import files_of
+from npudoctor.fleet.targets import is_name
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 
@@ -51,6 +52,8 @@ def of_files(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
                 yield Outcome(node=name, kind="silent", detail=f"{path}: no line of npudoctor"), None
             for one in found:
                 digest = line.read(one)
+                if not is_name(digest.name):  # it is printed in commands and lists for other programs
+                    raise line.Garbled(f"it calls itself {digest.name[:80]!r}, which is no host name")
                 yield Outcome(node=digest.name, kind="answered"), digest
         except (Unreadable, line.Garbled) as problem:
             yield Outcome(node=name, kind="garbled", detail=f"{os.path.basename(path)}: {problem}"), None

@@ -24,6 +24,7 @@ MOST_BYTES = 2 << 20
 MOST_TEXT = 8 << 20
 """The most that it may become."""
 MOST_VALUES = 200_000
+LONGEST_NAME = 200
 
 _LINE = re.compile(rf"^.*?\b{MARK} ([0-9a-f]{{64}}) ([A-Za-z0-9+/=]+)[ \r]*$", re.MULTILINE)
 
@@ -94,4 +95,7 @@ def _unpacked(raw: bytes) -> bytes:
 def file_name(name: str) -> str:
     """A name as it may be in a file: other characters than letters, digits, dot and dashes as %XX."""
     safe = re.sub(r"[^A-Za-z0-9._-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)
-    return (f"%2E{safe[1:]}" if safe.startswith(".") else safe)[:200] or "%"
+    safe = f"%2E{safe[1:]}" if safe.startswith(".") else safe
+    if len(safe) > LONGEST_NAME:  # names that begin alike have files of their own
+        safe = f"{safe[: LONGEST_NAME - 65]}-{hashlib.sha256(name.encode()).hexdigest()}"
+    return safe or "%"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from npudoctor.findings import Severity
 from npudoctor.fleet.merge import Fleet, Member
-from npudoctor.fleet.targets import fold
+from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
 
 OWNER = "npudoctor-fleet"
@@ -26,13 +26,13 @@ def failing(report: FleetReport) -> dict[str, str]:
             if finding.severity is Severity.ERROR and not (finding.code or "").endswith("/tie"):
                 for name in finding.params.get("nodes", ()):
                     reasons.setdefault(str(name), result.check)
-    return reasons
+    return {name: reason for name, reason in reasons.items() if is_name(name)}  # another is the name of a file
 
 
 def render(kind: str, report: FleetReport, fleet: Fleet) -> str:
     """One list; raises KeyError for an unknown kind."""
     bad = failing(report)
-    good = [member for member in fleet.members if member.name not in bad]
+    good = [member for member in fleet.members if member.name not in bad and is_name(member.name)]
     return KINDS[kind](good, bad, report.run or "run")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -212,10 +213,15 @@ def feature_splits(fleet: Fleet, wanted: Callable[[Feature], bool]) -> Iterator[
 
 
 def name_for(digest: Digest, taken: Mapping[str, object], expected: Iterable[str]) -> str:
-    """The name of an answer that came by itself: as it calls itself, or its short host name where that is expected."""
+    """The name of an answer that came by itself: as it calls itself, or its short host name where that is expected.
+
+    A second answer of the same name does not replace the first; lists for other programs leave it out.
+    """
     known = set(expected)
     short = digest.name.partition(".")[0]
     by_short = Counter(name.partition(".")[0] for name in known)
-    if digest.name not in known and by_short.get(short) == 1:
-        return next(name for name in known if name.partition(".")[0] == short)
-    return digest.name if digest.name not in taken else f"{digest.name} (again)"
+    own = digest.name
+    if own not in known and by_short.get(short) == 1:
+        own = next(name for name in known if name.partition(".")[0] == short)
+    again = (f"{own} (again, answer {number})" for number in itertools.count(len(taken) + 1))
+    return next(name for name in itertools.chain([own], again) if name not in taken)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from npudoctor.fleet.line import MOST_BYTES, file_name
 from npudoctor.fleet.outcomes import Outcome
+from npudoctor.fleet.targets import BadTargets, checked
 from npudoctor.host.live import safe_files
 from npudoctor.host.live.safe_files import Unreadable
 
@@ -42,12 +43,16 @@ class Run:
             file.write("".join(f"{name}\n" for name in names).encode())
 
     def expected(self) -> list[str]:
-        """The names in order; none where the run has no list."""
+        """The names in order; none where the run has no list. Raises BadTargets for one that no host can have."""
         try:
             text = safe_files.read_bounded(self.path("expected.txt"), 16 << 20).decode("utf-8", "replace")
         except Unreadable:
             return []
-        return [line for line in text.splitlines() if line]
+        names = [line for line in text.splitlines() if line]
+        try:
+            return checked(names) if names else []
+        except BadTargets as problem:
+            raise BadTargets(f"{self.path('expected.txt')}: {problem}") from None
 
     def keep(self, outcome: Outcome, content: bytes | None) -> None:
         """Store what a node answered, then what became of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,6 +13,9 @@ from npudoctor.host import ParseError
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 
 MOST_NODES = 100_000
+MOST_WORDS = 20 * MOST_NODES
+"""So many names are read of a list, in which a node may be named once for each of its ranks."""
+MOST_RANGES = 16
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@%-]{0,252}")
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
@@ -23,29 +27,45 @@ class BadTargets(ValueError):
 def expand(text: str) -> list[str]:
     """The names that `n[0001-0003,7]-ib,login1` stands for, in order; `@group` is resolved by ClusterShell."""
     found: list[str] = []
-    for part in re.split(r"[,\s]+(?![^\[]*\])", text.strip()):
+    for part in re.findall(r"(?:[^,\s\[]|\[[^\]]*\]?)+", text):
         if part.startswith("@"):
             found += _group(part)
         elif part:
-            found += itertools.islice(_expanded(part), MOST_NODES + 1)
+            found += _expanded(part)
+        if len(found) > MOST_WORDS:
+            raise _too_many()
     return checked(found)
 
 
 def _expanded(text: str) -> Iterator[str]:
-    head, bracket, rest = text.partition("[")
-    if not bracket:
-        yield text
-        return
-    inside, closed, tail = rest.partition("]")
-    if not closed:
-        raise BadTargets(f"{text}: ] missing")
-    tails = list(_expanded(tail)) if tail else [""]
+    if text.count("[") > MOST_RANGES:
+        raise BadTargets(f"{text[:80]}: more than {MOST_RANGES} ranges")
+    parts: list[Sequence[str]] = []
+    bracket, rest = "[", text
+    while bracket:
+        head, bracket, rest = rest.partition("[")
+        parts.append((head,))
+        if bracket:
+            inside, closed, rest = rest.partition("]")
+            if not closed:
+                raise BadTargets(f"{text[:80]}: ] missing")
+            parts.append(_numbers(text, inside))
+            if math.prod(map(len, parts)) > MOST_NODES:
+                raise _too_many()
+    return map("".join, itertools.product(*parts))
+
+
+def _numbers(text: str, inside: str) -> list[str]:
+    """The numbers in a pair of brackets."""
+    numbers: list[str] = []
     for span in inside.split(","):
         if not (found := re.fullmatch(r"(\d{1,9})(?:[-:](\d{1,9}))?", span)):
-            raise BadTargets(f"{text}: expected numbers such as 1-9 in [], found {span!r}")
+            raise BadTargets(f"{text[:80]}: expected numbers such as 1-9 in [], found {span[:80]!r}")
         first, last = int(found[1]), int(found[2] or found[1])
-        for number in range(first, last + 1):
-            yield from (f"{head}{number:0{len(found[1])}}{end}" for end in tails)
+        if len(numbers) + last - first >= MOST_NODES:
+            raise _too_many()
+        numbers += [f"{number:0{len(found[1])}}" for number in range(first, last + 1)]
+    return numbers
 
 
 def _group(name: str) -> list[str]:
@@ -61,14 +81,25 @@ def _group(name: str) -> list[str]:
 
 def checked(names: Iterable[str]) -> list[str]:
     """Each name once, in order; raises BadTargets for one that no host can have, for too many, and for none."""
-    found = list(dict.fromkeys(names))
-    if wrong := next((name for name in found if not _NAME.fullmatch(name)), None):
-        raise BadTargets(f"expected a host name, found {wrong[:80]!r}")
+    found: dict[str, None] = {}
+    for words, name in enumerate(names):
+        if not is_name(name):
+            raise BadTargets(f"expected a host name, found {name[:80]!r}")
+        found[name] = None
+        if len(found) > MOST_NODES or words >= MOST_WORDS:
+            raise _too_many()
     if not found:
         raise BadTargets("no nodes named")
-    if len(found) > MOST_NODES:
-        raise BadTargets(f"more than {MOST_NODES:,} nodes")
-    return found
+    return list(found)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a node, and is no option, list or pattern of a program that is given it."""
+    return _NAME.fullmatch(text) is not None and text.lower() != "all"
+
+
+def _too_many() -> BadTargets:
+    return BadTargets(f"more than {MOST_NODES:,} nodes")
 
 
 def of_file(kind: str, path: str) -> list[str]:

@@ -45,11 +45,15 @@ class Plan:
     ssh_config: str | None = None
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """What follows npudoctor in the command: all that sudo has to allow."""
+        return ("node", "--line", "--timeout", f"{max(1.0, self.timeout_s - 5):g}", *self.words)
+
+    @property
     def argv(self) -> tuple[str, ...]:
         """The command on the node, which is ended there when its time is up: closing ssh does not end it."""
-        own = ("node", "--line", "--timeout", f"{max(1.0, self.timeout_s - 5):g}", *self.words)
         sudo = ("sudo", "-n") if self.sudo else ()
-        return ("timeout", "-k", "5", f"{self.timeout_s:g}", *sudo, *self.command, *own)
+        return ("timeout", "-k", "5", f"{self.timeout_s:g}", *sudo, *self.command, *self.own)
 
     @property
     def line(self) -> str:

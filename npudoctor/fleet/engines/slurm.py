@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ STARTING_S = 30.0
 """Seconds for srun to get the nodes and to start, besides those of the command."""
 _OUT = ("down", "drain", "maint", "reserved", "fail", "power", "unknown", "planned", "reboot", "future")
 _BUSY = ("alloc", "comp")
+_NODE = re.compile(r"NPUDOCTOR-NODE (\S+)")
 
 
 class State(NamedTuple):
@@ -88,10 +90,15 @@ def _step(plan: Plan, names: list[str], *, inside: bool) -> Iterator[Answer]:
     (whole,) = processes.run_all(job, timeout_s=limit, fanout=1, most=len(names) * processes.MOST_OUTPUT)
     outputs, errors = by_task(whole.stdout), by_task(whole.stderr)
     answered = set()
+    claims = Counter(said[1] for text in outputs.values() if (said := _NODE.search(text)))
     for task, text in outputs.items():
-        if not (said := re.search(r"NPUDOCTOR-NODE (\S+)", text)) or said[1] not in names:
+        if not (said := _NODE.search(text)) or said[1] not in names:
             continue
         answered.add(said[1])
+        if claims[said[1]] > 1:  # one of them answers in the name of another
+            said_twice = f"{claims[said[1]]} nodes answered as {said[1]}"
+            yield Answer(node=said[1], code=None, kind="garbled", stderr=said_twice)
+            continue
         ended = re.search(r"NPUDOCTOR-EXIT (\d+)", text)
         yield Answer(
             node=said[1],
