@@ -8,12 +8,14 @@ their table of contents, and for wheels METADATA. A header that cannot be unders
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 
+from npudoctor.host.recording.tar_headers import BrokenTar, Member, members
 from npudoctor.packages.reading import OverBudget, Parts
 from npudoctor.records import record
 
@@ -22,6 +24,9 @@ SCRIPT_BYTES = 1 << 20
 UNPACKED_BYTES = 6 << 20
 """So much of the archive behind it is unpacked, in memory, to find its files that name the version."""
 MOST_NAMES = 400
+LONGEST_DESCRIPTION = 16 << 10
+DESCRIBING_BYTES = 768 << 10
+"""Bytes of one header of a tar, and of all that are read: those of 400 members with long names need half of it."""
 _DAMAGED = (EOFError, OSError, ValueError, RuntimeError, ArithmeticError, LookupError, zlib.error, struct.error)
 """What the readers of the standard library raise for archives that are damaged, or made to damage."""
 INFO = re.compile(r"(?:^|/)(version\.info|scene\.info|ascend_[a-z0-9_]{1,40}_install\.info|version\.cfg)$")
@@ -158,28 +163,59 @@ class _Unpacking(io.RawIOBase):
         return len(piece)
 
 
+class _Forward:
+    """A tar that is read forward; what describes its members is bounded, because it is kept and compared."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._file = io.BufferedReader(stream, 1 << 16)
+        self._place = 0
+        self._left = DESCRIBING_BYTES
+
+    def tell(self) -> int:
+        """How far it was read."""
+        return self._place
+
+    def skip(self, position: int) -> None:
+        """Read on to a position; raises BrokenTar where it does not exist."""
+        while self._place < position:
+            if not self._read(min(position - self._place, 1 << 16)):
+                raise BrokenTar("unexpected end of data")
+
+    def header(self, size: int) -> bytes:
+        """The next bytes; raises BrokenTar where they are more than describe any member."""
+        self._left -= size
+        if size > LONGEST_DESCRIPTION or self._left < 0:
+            raise BrokenTar("its headers are too large to be read")
+        return self._read(size)
+
+    def content(self, member: Member) -> bytes:
+        """All of a file that has just been named."""
+        return self._read(member.size)
+
+    def _read(self, size: int) -> bytes:
+        piece = self._file.read(size)
+        self._place += len(piece)
+        return piece
+
+
 def _tar(
     parts: Parts, start: int, *, tolerant: bool = False, limit: int = UNPACKED_BYTES
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], str | None]:
     """The first names in a compressed tar, the small files that name the version, and what is wrong with it."""
-    import tarfile
-
     stream = _Unpacking(parts, start, limit)
     if not stream.known:
         return (), (), None if tolerant else "its compression is not known"
     names: list[str] = []
     infos: list[tuple[str, str]] = []
     try:
-        with tarfile.open(fileobj=io.BufferedReader(stream, 1 << 16), mode="r|", errorlevel=0) as archive:
-            for member in archive:
-                names.append(member.name.removeprefix("./"))
-                if member.isreg() and member.size <= 1 << 16 and INFO.search(member.name):
-                    file = archive.extractfile(member)
-                    if file is not None:
-                        infos.append((names[-1], file.read(1 << 16).decode("utf-8", "replace")))
-                if len(names) >= MOST_NAMES:
-                    break
-    except (tarfile.TarError, *_DAMAGED) as problem:
+        archive = _Forward(stream)
+        for member in members(archive):
+            names.append(member.name.removeprefix("./"))
+            if member.kind == "file" and member.size <= 1 << 16 and INFO.search(member.name):
+                infos.append((names[-1], archive.content(member).decode("utf-8", "replace")))
+            if len(names) >= MOST_NAMES:
+                break
+    except _DAMAGED as problem:
         if not names:
             return (), (), f"its archive cannot be read: {str(problem)[:80] or type(problem).__name__}"
     return tuple(names), tuple(infos), None
@@ -255,15 +291,11 @@ def _deb(parts: Parts) -> Header:
 
 
 def _control(parts: Parts) -> dict[str, str]:
-    import tarfile
-
-    try:
-        with tarfile.open(fileobj=io.BufferedReader(_Unpacking(parts, 0, 1 << 20)), mode="r|", errorlevel=0) as archive:
-            for member in archive:
-                if member.name.removeprefix("./") == "control" and (file := archive.extractfile(member)):
-                    return _fields(file.read(1 << 16).decode("utf-8", "replace"))
-    except (tarfile.TarError, *_DAMAGED):
-        pass
+    with contextlib.suppress(*_DAMAGED):
+        archive = _Forward(_Unpacking(parts, 0, 1 << 20))
+        for member in members(archive):
+            if member.name.removeprefix("./") == "control" and member.kind == "file" and member.size <= 1 << 16:
+                return _fields(archive.content(member).decode("utf-8", "replace"))
     return {}
 
 
@@ -283,8 +315,10 @@ def _zip(parts: Parts) -> Header:
             files = archive.infolist()
             names = tuple(file.filename for file in files[:MOST_NAMES])
             meta = next((f for f in files if re.fullmatch(r"[^/]{1,200}\.dist-info/METADATA", f.filename)), None)
-            if meta is not None and meta.file_size <= 1 << 20:
-                text = archive.read(meta).decode("utf-8", "replace")
+            kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others are unpacked without a bound
+            if meta is not None and meta.file_size <= 1 << 20 and meta.compress_type in kinds:
+                with archive.open(meta) as file:
+                    text = file.read(1 << 20).decode("utf-8", "replace")
                 fields = _fields(text.partition("\n\n")[0])
                 requires = tuple(re.findall(r"^Requires-Dist: *([^\r\n]{1,300})", text, re.M))
                 return Header(

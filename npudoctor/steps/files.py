@@ -232,10 +232,10 @@ def _shared_folder(host: Host, path: str) -> str | None:
 
 def untrusted_writer(host: Host, path: str, *, only_root: bool = False) -> str | None:
     """Who besides root (and this user) could change a path or where it leads, as a clause; None if no one could."""
-    if not isinstance(host, MutableHost):
-        return None
+    if not isinstance(host, MutableHost) and (host.about.source != "live" or host.rooted):
+        return None  # a check asks this machine through a host that cannot change it: that is judged, too
     users, groups = ((), ()) if only_root or host.user.uid == 0 else ((host.user.uid,), (host.user.gid,))
-    if host.rooted:
+    if isinstance(host, MutableHost) and host.rooted:
         writer = foreign_writer(path, look=host.link_stat, read_link=host.read_link, users=users, groups=groups)
     else:
         writer = foreign_writer(path, users=users, groups=groups)

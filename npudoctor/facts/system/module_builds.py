@@ -7,6 +7,7 @@ that would change the node.
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 
 from npudoctor.facts.node.container import Container
@@ -40,6 +41,11 @@ tail -n 12 "$dir/log"
 exit 1
 """
 """What is run with the folder of a kernel's headers as its argument."""
+_LEADS = re.compile(
+    r"^(?:-?include|sinclude|export|[A-Za-z_]{1,40})[ \t:?=]{1,9}(?:[A-Za-z_]{1,40}[ \t:?=]{1,9})?(/(?!dev/)[\w./+-]{1,400})",
+    re.M,
+)
+MOST_PATHS = 64
 _EFI = "/sys/firmware/efi"
 _SECURE_BOOT = f"{_EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -91,8 +97,9 @@ def _build(host: Host, kernel: str) -> ModuleBuild:
         return ModuleBuild(kernel=kernel, headers=True, reason=f"{' and '.join(lacking)} not installed")
     if host.about.source == "live" and host.rooted:
         return ModuleBuild(kernel=kernel, headers=True, reason="this system is not the running one")
-    if writer := untrusted_writer(host, host.real_path(folder)):
-        return ModuleBuild(kernel=kernel, headers=True, reason=writer)
+    for path in _obeyed(host, folder) if host.about.source == "live" else ():
+        if writer := untrusted_writer(host, path):
+            return ModuleBuild(kernel=kernel, headers=True, reason=writer)
     try:
         done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
     except Unavailable as why:
@@ -100,6 +107,15 @@ def _build(host: Host, kernel: str) -> ModuleBuild:
     if done.returncode is None or done.returncode in (96, 97):
         return ModuleBuild(kernel=kernel, headers=True, reason="the build did not end, or no folder could be made")
     return ModuleBuild(kernel=kernel, headers=True, built=done.returncode == 0, reason=_error(done.stdout))
+
+
+def _obeyed(host: Host, folder: str) -> list[str]:
+    """What make would obey: the headers, and where their Makefile leads, such as the sources of a kernel built here."""
+    makefile = f"{folder}/Makefile"
+    text = ""
+    with contextlib.suppress(Unavailable):  # then make cannot read it either
+        text = host.read_part(makefile, 0, 1 << 17).decode("utf-8", "replace")
+    return [folder, makefile, f"{posixpath.dirname(folder)}/source", *_LEADS.findall(text)[:MOST_PATHS]]
 
 
 def _error(log: str) -> str:
