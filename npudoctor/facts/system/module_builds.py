@@ -42,7 +42,8 @@ exit 1
 """
 """What is run with the folder of a kernel's headers as its argument."""
 _LEADS = re.compile(
-    r"^(?:-?include|sinclude|export|[A-Za-z_]{1,40})[ \t:?=]{1,9}(?:[A-Za-z_]{1,40}[ \t:?=]{1,9})?(/(?!dev/)[\w./+-]{1,400})",
+    r"^(?:-?include|sinclude|export|[A-Za-z_]{1,40})[ \t:?=]{1,9}"
+    r"(?:[A-Za-z_]{1,40}[ \t:?=]{1,9})?(/(?!dev/)[\w./+-]{1,400})",
     re.M,
 )
 MOST_PATHS = 64
