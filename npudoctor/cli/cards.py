@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from npudoctor.cli.output import UsageError
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.findings import Finding, Report, Result, Status, count, judge
@@ -26,7 +27,10 @@ def numbers(text: str) -> frozenset[int]:
 
 
 def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Report:
-    """The report without findings on other NPUs; findings on the node, or on an unknown NPU, stay."""
+    """The report without findings on other NPUs; findings on the node, or on an unknown NPU, stay.
+
+    Raises UsageError where nothing is found and a device is not on the node: that is no healthy device.
+    """
     devices = _devices(facts)
     blocking = {result.blocked_by for result in report.results}
     results = tuple(
@@ -35,6 +39,9 @@ def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Re
     verdict, code = judge(results, fail_on=report.fail_on)
     if report.exit_code == 3 and code == 0:
         verdict, code = report.verdict, report.exit_code
+    if code == 0 and devices and (absent := sorted(wanted - set(devices.values()))):
+        known = ", ".join(map(str, sorted(devices.values())))
+        raise UsageError(f"--cards {','.join(map(str, absent))}: not on this node, which has the devices {known}")
     update = {"results": results, "summary": count(results), "verdict": verdict, "exit_code": code}
     return report.model_copy(update=update)
 

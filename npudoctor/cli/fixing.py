@@ -42,8 +42,10 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
 
 def changeable(host: Host) -> MutableHost:
     """The host with write access; raises Refused for recordings and other stand-ins."""
-    if host.about.source == "bundle" or not isinstance(host, MutableHost):
+    if host.about.source == "bundle":
         raise Refused("recordings are read-only; run this on the node itself")
+    if not isinstance(host, MutableHost):
+        raise Refused("a node below --root is read-only; run this on the node itself, without --root")
     return host
 
 

@@ -86,7 +86,9 @@ def _add_targets(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_remote(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--timeout", type=node.seconds, default=120.0, metavar="S", help="seconds for each node")
+    parser.add_argument(
+        "--timeout", type=node.seconds, default=120.0, metavar="S", help="seconds for each node (default: 120)"
+    )
     parser.add_argument("--profile", choices=PROFILES, help="checks to run (default: standard, in service quick)")
     parser.add_argument(
         "--remote-command", default="npudoctor", metavar="PATH", help="npudoctor on the nodes (default: npudoctor)"
@@ -319,7 +321,8 @@ def _fix(args: argparse.Namespace) -> int:
     report, _ = _judged(args, fleet, run=run.folder if run else None)
     rows = fixplan.plan(report, args.id)
     if not rows:
-        write("No finding offers a fix.\n" if args.id is None else f"No finding offers {args.id}.\n")
+        text = "No finding offers a fix." if args.id is None else f"No finding offers {args.id}."
+        write(f"{'' if args.form == 'text' else '# '}{text}\n")
         return 0
     write(fixplan.render(rows, args.form))
     return 0

@@ -135,7 +135,7 @@ _WORDS = {
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
     if not answer["install"] and not answer["releases"]:
-        yield f"{given}: not in the tables as of {answer['as_of']}"
+        yield f"{given}: not in the tables as of {answer['as_of']}; see npudoctor knowledge compatibility releases"
         return
     if answer["advice"]:
         yield f"{given}: {answer['advice']} ({answer['rests_on']})"
@@ -144,8 +144,9 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"{given}: install torch {install['torch']} and torch_npu {install['torch_npu']} ({answer['rests_on']})"
         yield f'  pip install "torch=={install["torch"]}"  # on x86_64: "torch=={install["torch"]}+cpu"'
         yield f'  pip install --no-deps "torch_npu=={install["torch_npu"]}"'
-    for row in answer["releases"]:
-        yield ""
+    for number, row in enumerate(answer["releases"]):
+        if number or answer["advice"] or answer["install"]:
+            yield ""
         yield f"torch_npu {row['torch_npu']}"
         for name, words in _WORDS.items():
             value = row[name]

@@ -41,6 +41,8 @@ COMMANDS = {
 }
 
 
+ALIKE = 0.72
+"""How alike an unknown option and a known one must be for a question; --json and --version are 0.67."""
 LEAST_BESIDE = 24
 """A description with fewer columns than this beside its command is printed below it."""
 
@@ -101,7 +103,7 @@ class Parser(argparse.ArgumentParser):
         import re
 
         known = ["--version", *re.findall(r"--[a-z][a-z-]+", self.format_help())]
-        near = difflib.get_close_matches(words.split()[0].partition("=")[0], known, n=1)
+        near = difflib.get_close_matches(words.split()[0].partition("=")[0], known, n=1, cutoff=ALIKE)
         return f"did you mean {near[0]}? " if near else ""
 
 

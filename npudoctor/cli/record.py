@@ -38,6 +38,8 @@ from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select
 
 ARCHIVES = (".tar.gz", ".tgz")
+OTHER_ARCHIVES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z")
+"""Names that ask for a kind of archive that is not written; a folder of such a name would be taken for one."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +119,8 @@ give_up = node.give_up
 
 def place_for(target: str, *, force: bool) -> str:
     """The path to write; raises UsageError, before the node is read, where it cannot be written."""
+    if target.endswith(OTHER_ARCHIVES) and not _is_archive(target):
+        raise UsageError(f"{target}: expected a folder, or a name that ends in .tar.gz")
     place = os.path.abspath(target)
     try:
         found = os.lstat(place)

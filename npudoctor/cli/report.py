@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--redact",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="replace names, addresses and serial numbers by pseudonyms",
+        help="replace names, addresses and serial numbers by pseudonyms (default: --redact)",
     )
     parser.add_argument("--profile", choices=PROFILES, help="which checks to run by cost (default: standard)")
     parser.add_argument(

@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
             write(_program())
             return 0
         if not args.yes and not (answer := fixing.confirm("Remove these now?")):
-            say("refused" if answer is False else "refused: not a terminal. To remove without confirmation: --yes")
+            without = "npudoctor self uninstall --yes"
+            say("refused" if answer is False else f"refused: not a terminal. To remove without confirmation: {without}")
             return fixing.REFUSED
         if kept.units and (code := _remove_services(args)):
             return code

@@ -148,7 +148,7 @@ def _healthy(report: Report) -> Row:
         run=f"`npudoctor check --profile {report.profile}`",
         expect="exit 0 without a warning, on a node that is healthy and idle",
         status=PASSED if not counts and report.exit_code == 0 else MEASURED,
-        actual=f"exit {report.exit_code}: {found}; in service: {report.in_service}",
+        actual=f"exit {report.exit_code}: {found}; {'in service' if report.in_service else 'idle'}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
@@ -10,7 +11,7 @@ from rich.text import Text
 from npudoctor.findings import Finding, Result, Severity, Status, Verdict
 from npudoctor.fleet.targets import brief, fold
 from npudoctor.fleet.verdict import FleetReport, NodeRow
-from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
+from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look, evidence_line
 
 MOST_FINDINGS = 12
 """So many kinds of findings are printed in full; the others are counted."""
@@ -88,12 +89,20 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
         if one.hint:
             line("  do        ", one.hint)
         for each in one.evidence[: None if verbose else 3]:
-            line("  also      ", f"{each.source}: {each.actual}" + (f", not {each.expected}" if each.expected else ""))
+            if result.check.startswith("fleet."):
+                line(
+                    "  also      ",
+                    f"{each.source}: {each.actual}" + (f", not {each.expected}" if each.expected else ""),
+                )
+            else:
+                line("  evidence  ", evidence_line(each))
     if len(rows) > MOST_FINDINGS and not verbose:
         line("", f"… and {len(rows) - MOST_FINDINGS} more (--verbose)")
     for result in report.report.results:
         if result.status is Status.CRASHED:
             line(f"{glyphs['crashed']} ", f"could not determine {result.check}: {result.reason}", STYLES["crashed"])
+    if report.groups:
+        console.print()
     for text in _groups(report):
         line("  ", text)
     for result, one in [row for row in found(report, Severity.INFO) if row[1].severity is Severity.INFO]:
@@ -101,6 +110,9 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
             line(f"{glyphs['info']} ", f"{one.summary}  ({result.check}; {_list_of(one, verbose)})", "dim")
     console.print()
     line("", _closing(report, rows))
+    if report.run:
+        line("", "This page again:")
+        console.print(Text(f"  $ npudoctor fleet merge {shlex.quote(report.run)}"), soft_wrap=True)
     return out.getvalue()
 
 
@@ -114,8 +126,6 @@ def _list_of(finding: Finding, verbose: bool) -> str:
 
 
 def _groups(report: FleetReport) -> Iterator[str]:
-    if report.groups:
-        yield ""
     for group in report.groups:
         names = {"driver version": "driver", "package torch": "torch", "package torch-npu": "torch_npu"}
         told = ", ".join(f"{names.get(title, title)} {value}" for title, value in group.software.items())
@@ -125,8 +135,7 @@ def _groups(report: FleetReport) -> Iterator[str]:
 def _closing(report: FleetReport, rows: Sequence[tuple[Result, Finding]]) -> str:
     not_asked = fold(row.name for row in report.nodes if row.verdict is None and row.outcome != "scheduler")
     text = f"Not answered: {not_asked if len(not_asked) < 200 else not_asked[:200] + '…'}. " if not_asked else ""
-    run = f" Merged again by: npudoctor fleet merge {report.run}" if report.run else ""
     if not rows:
-        return f"{text}Nothing to fix.{run}"
+        return f"{text}Nothing to fix."
     result, first = rows[0]
-    return f"{text}Start with {result.check}: {first.hint or first.summary}{run}"
+    return f"{text}Start with {result.check}: {first.hint or first.summary}"

@@ -85,7 +85,9 @@ KEPT_WORDS = frozenset(
 them."""
 
 KEPT_HOSTS = frozenset({"localhost", "localhost.localdomain", "localhost4", "localhost6", "broadcasthost"})
-IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"
+_NO_KERNEL = r"(?:(?<!\.\d-)(?<!\.\d\d-)(?<!\.\d\d\d-)|(?!(?:\d{1,3}\.){4}[a-z]))"
+"""Not the four numbers in a kernel release such as 5.10.0-216.0.0.115.oe2203sp4."""
+IPV4 = r"(?<![\w.])" + _NO_KERNEL + r"(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)"
 _SERIAL = (
     r"(?im)^[ \t|]{0,40}(?:(?:product|chassis|board)[ _])?"
     r"(?:serial[ _]?(?:number|num|no)?|s/?n|vendor[ _]sn|[vn]?die[ _]?id|uuid|machine-?id)"

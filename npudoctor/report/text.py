@@ -339,23 +339,21 @@ class _List(Printer):
         if finding.detail:
             self._line("      ", finding.detail)
         if finding.hint:
-            self._line("      ", Text("do        ", style="cyan") + Text(finding.hint), hang=16)
+            self._line(Text("      do        ", style="cyan"), finding.hint)
         for command in finding.commands:
             self._command("                ", command)
         shown = finding.evidence if self._verbose else finding.evidence[:MOST_EVIDENCE]
         for evidence in shown:
-            self._line("      ", Text("evidence  ", style="cyan") + Text(evidence_line(evidence)), hang=16)
+            self._line(Text("      evidence  ", style="cyan"), evidence_line(evidence))
         if len(shown) < len(finding.evidence):
             more = f"… and {len(finding.evidence) - len(shown)} more (-vv)"
             self._line("                ", Text(more, style="dim"))
         if finding.fix:
-            self._line(
-                "      ", Text("fix       ", style="cyan") + Text(self._fix(finding.fix), style="green"), hang=16
-            )
+            self._line(Text("      fix       ", style="cyan"), self._fix(finding.fix), style="green")
         if finding.pitfall and self._verbose:
-            self._line("      ", Text("issue     ", style="cyan") + Text(finding.pitfall), hang=16)
+            self._line(Text("      issue     ", style="cyan"), finding.pitfall)
         for link in finding.links if self._verbose else ():
-            self._line("      ", Text("link      ", style="cyan") + Text(link), hang=16)
+            self._line(Text("      link      ", style="cyan"), link)
 
 
 def _is_broken(result: Result, least: Severity) -> bool:

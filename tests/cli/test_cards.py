@@ -48,6 +48,13 @@ def test_a_chip_is_known_by_its_device_node(npudoctor: Command, tmp_path: Path) 
     assert npudoctor(*sick, "0-2,4-15").code == 0
 
 
+def test_a_device_that_is_not_on_the_node_is_no_healthy_one(npudoctor: Command) -> None:
+    ran = npudoctor(*HEALTH, "--simulate", "sick-cards", "--cards", "0,8,11")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "--cards 8,11" in ran.err and "0, 1, 2, 3, 4, 5, 6, 7" in ran.err
+    assert npudoctor(*HEALTH, "--simulate", "sick-cards", "--cards", "2,8").code == 1
+
+
 def test_nothing_else_is_a_list_of_cards(npudoctor: Command) -> None:
     for wrong in ("", "a", "3-1", "-1", "0,,1"):
         ran = npudoctor("check", f"--cards={wrong}")

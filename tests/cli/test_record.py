@@ -214,6 +214,8 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(npudoctor: Command, tmp_p
     target = tmp_path / "node.tar.gz"
     target.write_text("precious")
     assert refused(npudoctor, str(target)) == f"npudoctor: {target} exists; --force replaces it\n"
+    assert "ends in .tar.gz" in refused(npudoctor, str(tmp_path / "node.zip"))
+    assert not (tmp_path / "node.zip").exists()
     assert target.read_text() == "precious"
     assert npudoctor("record", "--simulate", "bare-host", str(target), "--force").code == 0
     assert npudoctor("check", "--replay", str(target)).code == 1

@@ -87,6 +87,7 @@ BAD = {
     ("completion", "ksh"): "invalid choice: 'ksh'",
     ("--versio",): "did you mean --version?",
     ("check", "--jsno"): "did you mean --json?",
+    ("report", "--json"): "unrecognized arguments: --json; see npudoctor report --help",
     ("fix", "hccl.reserve-port", "--simulate", "new-node"): "did you mean hccl.reserve-ports?",
 }
 

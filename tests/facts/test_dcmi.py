@@ -156,6 +156,12 @@ def test_only_the_library_is_asked_where_it_is_demanded(ask: Ask) -> None:
     assert not [one for one in host.commands if "-t ecc" in one]
 
 
+def test_a_node_without_the_library_is_undetermined_where_it_is_demanded() -> None:
+    report = run(sim.simulate("sick-cards"), "npu.health", chips_from="dcmi")
+    assert (report.exit_code, report.verdict.value) == (3, "undetermined")
+    assert "--chips-from dcmi" in str(next(one.reason for one in report.results if one.check == "npu.health"))
+
+
 def test_the_library_is_not_asked_where_the_tools_are_demanded(ask: Ask) -> None:
     host = WithLibrary(sim.simulate("healthy-a3"), ask(answers.of("sick-cards")))
     report = run(host, chips_from="npu-smi")

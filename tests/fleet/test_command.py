@@ -1,6 +1,7 @@
 """`npudoctor fleet` as a user types it: a cluster of simulated nodes from the question to the lists."""
 
 import json
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -49,7 +50,10 @@ def test_a_page_names_what_is_wrong_and_the_next_step(cluster: str, capsys: pyte
     assert page.startswith("✖ 38 of 40 nodes answered")
     for words in ("driver version: 24.1.0 on 2 nodes", "is used 2 times", "NPU 2 reports Alarm", "Not answered: "):
         assert words in page
-    assert all(len(line) <= 80 for line in page.splitlines())
+    lines = page.splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("  $ "))
+    assert lines[-1] == f"  $ npudoctor fleet merge {shlex.quote(cluster)}"
+    assert not [line for line in lines if line != line.rstrip()]
 
 
 def test_json_junit_and_markdown_hold_the_same_findings(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +168,8 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     assert shell[1:] == [f"ssh {name} 'npudoctor fix hccl.reserve-ports --dry-run'" for name in ("n1", "n2")]
     (play,) = yaml.safe_load(said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "ansible")[1])
     assert play["hosts"] == "n1,n2" and play["tasks"][0]["command"].endswith("--dry-run")
-    assert "No finding offers" in said(capsys, "fix", str(tmp_path), "npu.release")[1]
+    assert said(capsys, "fix", str(tmp_path), "npu.release")[1] == "No finding offers npu.release.\n"
+    assert said(capsys, "fix", str(tmp_path), "npu.release", "--as", "shell")[1].startswith("# ")
 
 
 def test_the_demo_shows_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,7 +173,8 @@ def npu_smi_info(
         except Unavailable as problem:
             why = problem
     if options.chips_from == DCMI:
-        raise why or Unavailable("libdcmi.so gives no answer, and --chips-from dcmi asks nobody else")
+        text = "libdcmi.so gave no answer, and with --chips-from dcmi npu-smi is not used"
+        raise why or Unavailable(text, because=Because.FAILED)
     if answer is None:
         raise Unavailable("`npu-smi info` is not in this recording", because=Because.NOT_RECORDED)
     if answer.info is not None:

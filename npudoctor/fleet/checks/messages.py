@@ -97,7 +97,7 @@ OTHER = Message("fleet.other/differs", summary=_DIFFERS, severity=INFO)
 
 TLS = Message(
     "fleet.tls/differs",
-    summary="TLS {value} on the NPUs of {count} {count:node|nodes}, {norm} on {peers}",
+    summary="TLS switch of the NPUs: {value} ({count} {count:node|nodes}), {norm} ({peers})",
     detail="Links between them time out: HCCL needs the same switch at both ends (EI0016).",
     hint="Set one value on all nodes of a job together: hccn_tool -i N -tls -s enable 0",
 )

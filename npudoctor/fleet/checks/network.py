@@ -58,7 +58,7 @@ def card_addresses(fleet: Fleet) -> Iterator[Finding]:
     for same in by(conflicts.items(), lambda item: tuple(sorted({name for _, name, _ in item[1]}))).items():
         nodes, found = same
         address, rows = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         where = [f"{name} NPU {device}" for _, name, device in rows]
         yield on(say.CONFLICT, nodes, address=f"{address}{more}", count=len(rows), where=where)
     for group, members in fleet.groups.items():
@@ -122,7 +122,7 @@ def rails(fleet: Fleet) -> Iterator[Finding]:
         if wrong and len(wrong) <= FEW_WRONG * len(cables):
             for name, rows in by(wrong, lambda row: row[0]).items():
                 _, device, switch = rows[0]
-                more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+                more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
                 yield on(say.RAIL, [name], device=f"{device}{more}", node=name, switch=switch, usual=usual(rows[0]))
     ports = [
         (f"{npu.switch} {npu.port}", member.name, device)
