@@ -31,7 +31,20 @@ FOLDER = "/etc/npudoctor/checks.d"
 LOADING_TIME_S = 5.0
 """Seconds for the import of a plug-in."""
 
-GROUPS = ("npu", "driver", "cann", "python", "stack", "hccl", "env", "system", "container", "containers", "smoke")
+GROUPS = (
+    "npu",
+    "driver",
+    "cann",
+    "python",
+    "stack",
+    "hccl",
+    "env",
+    "system",
+    "container",
+    "containers",
+    "smoke",
+    "install",
+)
 """The order of the built-in subjects in a report; other subjects follow by name."""
 
 

@@ -142,9 +142,9 @@ def _distinct(
 
 
 def _checksums(plan: Plan) -> tuple[Checksum, ...]:
-    from npudoctor.host.live.local import LocalHost
+    from npudoctor.cli.staged import this_machine
 
-    host = LocalHost()
+    host = this_machine()
     try:
         return tuple(
             _checksum(host, path) for path in dict.fromkeys(path for step in plan.steps for path in step.paths)

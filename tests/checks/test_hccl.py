@@ -476,7 +476,9 @@ def test_several_nodes_need_the_interface_that_leads_to_the_others() -> None:
     assert severities(result) == [Severity.WARNING]
     finding = result.findings[0]
     assert finding.summary == "HCCL uses bond0 (192.168.1.7), but the route to 10.0.0.9 is eth0"
-    assert finding.commands == ("export HCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0",)
+    command, _, why = finding.commands[0].partition("  # ")
+    assert command == "export HCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0 TP_SOCKET_IFNAME=eth0"
+    assert why.startswith("=eth0: only the interface with exactly this name")
     assert interface({"MASTER_ADDR": "192.168.1.9"}, LO, ETH, BOND).findings == ()
 
 

@@ -219,7 +219,10 @@ def test_the_list_names_every_check_with_title_profile_and_fix(npudoctor: Comman
     assert len(text.splitlines()) == len(listed)
 
 
-GROUPS = ("npu", "driver", "cann", "python", "stack", "hccl", "env", "system", "container", "containers", "smoke")
+GROUPS = (
+    *("npu", "driver", "cann", "python", "stack", "hccl", "env"),
+    *("system", "container", "containers", "smoke", "install"),
+)
 
 
 def test_every_group_of_the_catalogue_has_a_check(npudoctor: Command) -> None:

@@ -136,7 +136,7 @@ def _of_an_owner(
 ) -> list[str]:
     """What is wrong with a change that only the owner of a file may make: it is printed, and the owner makes it."""
     tasks = yaml.safe_load(handover.render(made, acting, "ansible"))
-    if not tasks or not all(len(task) == 2 and task["name"] for task in tasks):
+    if not tasks or not all(task["name"] and any(key.startswith("ansible.") for key in task) for task in tasks):
         return [f"these are no tasks: {tasks}"]
     for one in made.steps:
         one.step.apply(acting)

@@ -197,7 +197,7 @@ def _fix(shell: Shell, command: str) -> None:
 
 def _docker(shell: Shell, command: str) -> None:
     """The container is started anew, with what this command passes in."""
-    words = shlex.split(command.replace("\\\n", " "))
+    words = shlex.split(command.replace("\\\n", " ").replace("$(command -v npu-smi)", "/usr/local/sbin/npu-smi"))
     said = shell.node.scenario
     if said.container is None:
         raise CannotBeSimulated("the containers of a simulated host are texts")
@@ -260,7 +260,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"\S+/python\S* ": LOOKS,
     r"(ba)?sh \S+\.run|\./Ascend-": "installers of the vendor are not simulated",
     r"(cat|df|dmesg|du|find|fuser|getent|grep|ip|journalctl|ls|lsmod|lspci|modinfo|ps|ss|uname|npu-smi) ": LOOKS,
-    r"npu-smi$": LOOKS,
+    r"npu-smi$|command -v ": LOOKS,
     r"timedatectl status": LOOKS,
     r"timedatectl ": "a simulated node has no service that keeps the time",
     r"conda create ": "the person has to move the job into the new environment",
