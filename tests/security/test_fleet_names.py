@@ -10,7 +10,7 @@ import yaml
 from npudoctor.cli import main
 from npudoctor.findings import Finding, FixOffer, Severity
 from npudoctor.fleet import fixplan, gather, line, lists, sim, targets, verdict
-from npudoctor.fleet.engines import Plan, processes, slurm
+from npudoctor.fleet.engines import Answer, Plan, processes, slurm
 from npudoctor.fleet.store import Run
 from npudoctor.records import replace
 from npudoctor.selection import Selection
@@ -107,7 +107,7 @@ def test_sudo_is_asked_for_the_words_of_this_command_only() -> None:
 def test_a_task_that_answers_in_the_name_of_another_node_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "0: NPUDOCTOR-NODE n1\n0: NPUDOCTOR-EXIT 0\n1: NPUDOCTOR-NODE n1\n1: NPUDOCTOR-EXIT 0\n"
     said += "2: NPUDOCTOR-NODE n3\n2: NPUDOCTOR-EXIT 0\n"
-    one = slurm.Answer(node="srun", code=0, stdout=said)
+    one = Answer(node="srun", code=0, stdout=said)
     monkeypatch.setattr(processes, "run_all", lambda *_, **__: iter([one]))
     plan = Plan(names=("n1", "n2", "n3"))
     found = {answer.node: answer for answer in slurm._step(replace(plan), list(plan.names), inside=True)}
