@@ -81,11 +81,13 @@ class BoundedProtocol(H11Protocol):
     """uvicorn's protocol, which by itself waits for ever for a request that never ends.
 
     Where there are too many connections, a new one is served and an old one is cut: of the peer that holds most of
-    them (a user on the Unix socket, an address over TCP), the oldest that has asked for nothing yet, else the oldest.
+    them (a user on the Unix socket, an address over TCP), the oldest that has sent something and is not being answered,
+    else the oldest. One that has sent nothing yet may have been accepted a moment ago, with its request on the way.
     """
 
     _timer: asyncio.TimerHandle | None = None
     _idle = False
+    _heard = False
     peer: object = None
     opened = 0.0
 
@@ -105,6 +107,7 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Count the time of a head from its first byte, and that of an answer from the end of the head."""
+        self._heard = True
         if self._idle:
             self._idle = False
             self._allow(HEAD_S)
@@ -121,9 +124,9 @@ class BoundedProtocol(H11Protocol):
         self._allow(PATIENCE_S)
 
     @property
-    def is_answered(self) -> bool:
-        """Whether an answer is being made: there is a request, and its response is not complete."""
-        return self.cycle is not None and not self.cycle.response_complete
+    def is_waiting(self) -> bool:
+        """Whether it has sent something and no answer is being made: half a request, or all its answers are written."""
+        return self._heard and (self.cycle is None or self.cycle.response_complete)
 
     def _allow(self, seconds: float) -> None:
         """Cut the connection after so many seconds from now."""
@@ -136,7 +139,7 @@ class BoundedProtocol(H11Protocol):
         held = Counter(one.peer for one in others)
         most = max(held.values())
         crowd = [one for one in others if held[one.peer] == most]
-        victim = min(crowd, key=lambda one: (one.is_answered, one.opened))
+        victim = min(crowd, key=lambda one: (not one.is_waiting, one.opened))
         self.connections.discard(victim)
         victim.transport.abort()
 
