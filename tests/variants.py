@@ -2,6 +2,7 @@
 
     .venv/bin/python -m tests.variants                              # every variant, the whole suite, then a table
     .venv/bin/python -m tests.variants together -- tests/core       # one of them, and what pytest is told
+    .venv/bin/python -m tests.variants later+chinese                # one run with the conditions of both
 
 Each variant is a copy of the checkout with a virtual environment of its own; nothing outside it is changed. The date is
 that of `npudoctor.clock`: a `.pth` file in that environment shifts it in every process that is started from there.
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +97,28 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="VARIANT", help=f"{', '.join(VARIANTS)} (default: all)")
     names = parser.parse_args(words[:place]).names or list(VARIANTS)
-    if unknown := [name for name in names if name not in VARIANTS]:
+    if unknown := [part for name in names for part in name.split("+") if part not in VARIANTS]:
         parser.error(f"no variant is called {', '.join(unknown)}; there are: {', '.join(VARIANTS)}")
-    outcomes = {name: _run(VARIANTS[name], words[place + 1 :]) for name in names}
+    chosen = {name: _together([VARIANTS[part] for part in name.split("+")]) for name in names}
+    outcomes = {name: _run(variant, words[place + 1 :]) for name, variant in chosen.items()}
     print(
         "\n| variant | what is different | passed | failed | skipped | minutes |\n| --- | --- | --- | --- | --- | --- |"
     )
     for name, done in outcomes.items():
         counts = [str(done.counts.get(word, 0)) for word in ("passed", "failed", "skipped")]
         took = f"{done.seconds / 60:.1f}" + ("" if done.is_green else f", exit {done.status}")
-        print(f"| {name} | {' | '.join([VARIANTS[name].about, *counts, took])} |")
+        print(f"| {name} | {' | '.join([chosen[name].about, *counts, took])} |")
     return 0 if all(done.is_green for done in outcomes.values()) else 1
+
+
+def _together(variants: Sequence[Variant]) -> Variant:
+    """All their conditions at once; of two that differ the later one holds."""
+    plain, different = Variant(about="; ".join(one.about for one in variants)), {}
+    for name in (one.name for one in fields(Variant) if one.name != "about"):
+        for value in (getattr(variant, name) for variant in variants):
+            if value != getattr(plain, name):
+                different[name] = value
+    return replace(plain, **different)
 
 
 def _run(variant: Variant, told: Sequence[str]) -> Outcome:
