@@ -313,7 +313,7 @@ def _counting(count: int) -> str:
 
 def _kind(group: Sequence[Node]) -> str:
     """A short description of a group."""
-    wanted = {"cards": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
+    wanted = {"NPUs": "", "driver version": "driver ", "CANN": "CANN ", "package torch-npu": "torch_npu "}
     told = {feature.title: ", ".join(value) for feature, value in group[0].features.items()}
     words = [f"{word}{told[title]}" for title, word in wanted.items() if title in told]
     return ": " + ", ".join(words) if words else ""

@@ -48,16 +48,32 @@ class Node:
 
 
 FINDINGS = "findings"
-FIRMWARE = "firmware of the cards"
+FIRMWARE = "firmware of the NPUs"
 """The title of the firmware that runs; other rooms name it by this."""
 
-_INDIVIDUAL = re.compile(
-    r"(?:^|_)(?:pids?|ppid|temp|power|free|available|used|usage|util|pct|seconds?|time|mtime|since|date|serial|sn|uuid"
-    r"|mac|die|vdie|bus|slot|slots|counts?|num|errors?|records|hostname|why|reason|text|detail|lines?|seen|subjects?"
-    r"|cur|load|rdev|size|chassis|ifname|ifnames|failed)(?:_|$)"
-    r"|^(?:(?:npu|chip|dev|device|phy|logic|card)_)?ids?$|^devid$"
+_INDIVIDUAL = frozenset(
+    {
+        *("aicore_cur_freq_mhz", "aicore_pct", "aicpu_pct", "aicube_pct", "aivector_pct", "available"),
+        *("available_bytes", "bus_gb_s", "bus_id", "by_pid", "card_pids", "chassis_id", "chassis_id_mac", "chip_id"),
+        *("container_pid", "correctable_errors", "count", "create_time_s", "ctrlcpu_pct", "current_time"),
+        *("ddr_bandwidth_pct", "ddr_hugepages_usage_pct", "ddr_usage_pct", "dev_id", "device_id", "devices_error"),
+        *("devid", "dl_dcrc_error_count", "dl_lcrc_error_count", "dvpp_jpegd_pct", "dvpp_jpege_pct", "dvpp_vdec_pct"),
+        *("dvpp_venc_pct", "dvpp_vpc_pct", "earlier_bus_gb_s", "ecrc_error_count", "end_time", "error"),
+        *("error_codes", "error_count", "error_info", "error_info_count", "failed", "fatal_errors", "files_free"),
+        *("first_error_lane", "free_bytes", "hbm_bandwidth_pct", "hbm_temp_c", "hbm_usage_pct", "hbm_used_mb"),
+        *("hostname", "hugepages_used", "id", "last_line", "lcrc_error_count", "line_number", "lines"),
+        *("link_down_count", "link_up_count", "logic_id", "loss_pct", "max_abs_error", "mem_used_mb"),
+        *("memory_usage_pct", "memory_used_mb", "mtime", "ndie_temp_c", "nonfatal_errors", "npu_id"),
+        *("npu_utilization_pct", "pcie_bus", "pcs_rx_error_count", "phy_id", "phy_lane_error_count", "pid", "pids"),
+        *("plog_line", "port_ifname", "port_ifnames", "power_w", "ppid", "rdev", "reason", "records", "retry_count"),
+        *("rx_error_count", "rx_power_high_mw", "rx_power_low_mw", "rx_power_mw", "seconds", "seen", "serial_number"),
+        *("sfp_temp_c", "since_s", "size", "size_bytes", "slot", "slot_id", "slots", "soc_temp_c", "start_time"),
+        *("subject", "subjects", "temp_c", "text", "time", "tx_error_count", "tx_power_high_mw", "tx_power_low_mw"),
+        *("tx_power_mw", "vectorcore_pct", "why", "why_not"),
+    }
 )
-"""Names of fields that differ from node to node, or from moment to moment."""
+"""Fields of facts that differ from node to node, or from moment to moment. A test asks of each new field that is named
+like one of them whether it belongs here."""
 
 _ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?:/\d+)?")
 _ADDRESS_6 = re.compile(r"(?=(?:.*:){2})[0-9a-fA-F:.]{2,45}(?:%\w+)?(?:/\d+)?")
@@ -78,9 +94,9 @@ _OF_ONE_RANK = frozenset(
 """Variables whose value is expected to differ: compared is only whether they are set."""
 
 _FIRST = (
-    *("cards", "memory per chip", "driver version", "driver package", "firmware of the cards", "firmware package"),
+    *("NPUs", "memory per chip", "driver version", "driver package", "firmware of the NPUs", "firmware package"),
     *("CANN", "CANN in use", "operators of CANN", "NNAL", "package torch", "package torch-npu", "Python", "TLS switch"),
-    *("IP family of the cards", "IP family of the host", "link of the cards", "speed of the links", "network health"),
+    *("IP family of the NPUs", "IP family of the host", "link of the NPUs", "speed of the links", "network health"),
     *("operating system", "kernel", "machine", "reserved ports", "ephemeral ports", "container", "role"),
 )
 """What matters most, in the order of a listing; then findings, variables, settings, packages, and all else by name."""
@@ -91,13 +107,13 @@ GENERIC = 109
 _TITLES = MappingProxyType(
     {
         "hccn.tls: by_device.cards.switch": "TLS switch",
-        "hccn.links: by_device.status": "link of the cards",
+        "hccn.links: by_device.status": "link of the NPUs",
         "hccn.speeds: by_device.speed_mbps": "speed of the links",
         "hccn.net_health: by_device.status": "network health",
-        "hccn.addresses: by_device.ipaddr": "IP family of the cards",
+        "hccn.addresses: by_device.ipaddr": "IP family of the NPUs",
         "driver.driver_install: file.version": "driver package",
         "driver.firmware_install: file.version": "firmware package",
-        "npu_smi.boards: by_subject.firmware_version": "firmware of the cards",
+        "npu_smi.boards: by_subject.firmware_version": "firmware of the NPUs",
         "system.platform: os": "operating system",
         "system.platform: kernel": "kernel",
         "system.platform: machine": "machine",
@@ -204,9 +220,8 @@ def _text(value: Any, name: str) -> str:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    """The fields of a record that are compared; a mapping by subject is its pages, whatever they are called by."""
-    names = getattr(kind, "__dataclass_fields__", ())
-    return tuple(name for name in names if name == "by_subject" or not _INDIVIDUAL.search(name))
+    """The fields of a record that are compared."""
+    return tuple(name for name in getattr(kind, "__dataclass_fields__", ()) if name not in _INDIVIDUAL)
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -233,7 +248,7 @@ def _counted(texts: Iterable[str]) -> Values:
 
 
 def _chips(info: Any) -> Views:
-    yield "cards", _counted(chip.name or "?" for chip in info.npus)
+    yield "NPUs", _counted(chip.name or "?" for chip in info.npus)
     yield "driver version", (info.driver_version,) if info.driver_version else ()
     yield "memory per chip", _counted(f"{chip.hbm_total_mb or chip.mem_total_mb or 0} MB" for chip in info.npus)
 

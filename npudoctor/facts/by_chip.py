@@ -41,7 +41,7 @@ def collect(
     answers: Iterable[Completed | Unavailable],
     read: Callable[[Place, Completed], Page],
 ) -> tuple[dict[Place, Page], dict[Place, str], Unavailable | None]:
-    """What is read of each answer, why others gave nothing, and the worst reason; raised where nobody answered."""
+    """What is read of each answer, why others gave nothing, and the worst reason; raised where no chip answered."""
     found: dict[Place, Page] = {}
     failed: dict[Place, str] = {}
     first: Unavailable | None = None
@@ -59,6 +59,6 @@ def collect(
 
 
 def graver(one: Unavailable | None, other: Unavailable | None) -> Unavailable | None:
-    """The reason that counts of two: the first, but a tool that failed or hung before what nobody could have asked."""
+    """The reason that counts of two: the first, but a tool that failed or hung before what could not be asked."""
     known = [why for why in (one, other) if why is not None]
     return next((why for why in known if why.because in (Because.TIMED_OUT, Because.FAILED)), next(iter(known), None))

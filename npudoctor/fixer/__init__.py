@@ -1,1 +1,1 @@
-"""Plans, previews, applies, proves and undoes fixes; the only code that changes a node."""
+"""Plans, previews, applies, verifies and undoes fixes; the only code that changes a node."""

@@ -100,7 +100,7 @@ def on_network(host: Host, steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def log(journal: Journal, run: str, what: str, told: str) -> None:
-    """Say in the system's log what was done, by whom and why; only of this machine itself."""
+    """Say in the system's log what was done, by which user and why; only of this machine itself."""
     if journal.host.about.source != "live":
         return
     record = journal.record(run)

@@ -55,7 +55,7 @@ class Proving:
 
 @record(frozen=True)
 class Undoing:
-    """A step is being taken back; `number` counts from 1, newest first."""
+    """A step is being undone; `number` counts from 1, newest first."""
 
     number: int
     preview: str

@@ -1,6 +1,6 @@
 """A plan as a change for the owner of the files: tasks of Ansible, a shell script, or the lines of a drop-in file.
 
-Nothing is changed here. What lies in a file of somebody else is given line by line, so that the owner's template keeps
+Nothing is changed here. What is in a file of somebody else is given line by line, so that the owner's template keeps
 the rest of it; a file of npudoctor's own is given as a whole.
 """
 
@@ -30,7 +30,7 @@ _TEMPLATE = re.compile(r"\{[{%#]")
 
 
 def render(plan: FixPlan, host: Host, form: str) -> str:
-    """The change as text; raises Refused for a plan that cannot be made, or a step that nobody else can do."""
+    """The change as text; raises Refused for a plan that cannot be made, or a step that only npudoctor can do."""
     if plan.refused is not None:
         raise plan.refused
     steps = [one.step for one in plan.steps]

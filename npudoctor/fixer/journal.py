@@ -6,7 +6,7 @@
         000.json …     each step with its inverse
 
 Every file is whole or absent. A run without status.json has changed nothing; one that is `applying` or `undoing` was
-cut off, and recovery undoes its steps, newest first: an inverse is idempotent, so the one that was cut off counts too.
+interrupted, and recovery undoes its steps, newest first: an inverse is idempotent, so the interrupted one counts too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Status:
 
 @record(frozen=True)
 class Entry:
-    """A step that was begun, and what takes it back."""
+    """A step that was begun, and what undoes it."""
 
     step: Step
     inverse: Step | None

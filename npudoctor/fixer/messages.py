@@ -4,7 +4,7 @@ from npudoctor.messages import Sentence
 
 # planning
 
-NO_SUCH_FIX = Sentence("there is no fix {id!r}; known are {known}")
+NO_SUCH_FIX = Sentence("unknown fix {id!r}; known are {known}")
 NO_CHECK_RUN = Sentence("no check could be run")
 CANNOT_BE_PLANNED = Sentence("cannot be planned: {problem}")
 NOT_KNOWN = Sentence("{fact} is not known")
@@ -96,4 +96,4 @@ CHANGED_SINCE = Sentence("it was changed since; npudoctor left it like this:\n{c
 
 NOTHING_CUT_OFF = Sentence("no interrupted run found")
 CUT_OFF_UNDONE = Sentence("{count} interrupted {count:run|runs}, now undone")
-CUT_OFF = Sentence("it was cut off")
+CUT_OFF = Sentence("it was interrupted")

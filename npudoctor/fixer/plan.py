@@ -136,7 +136,7 @@ def provers(catalog: Catalog, fix: Fix) -> tuple[str, ...]:
 
 
 def make(catalog: Catalog, host: Host, request: Request, options: Options) -> FixPlan:
-    """Plan one fix; why it is refused is in the plan. Raises Refused if there is no such fix."""
+    """Plan one fix; why it is refused is in the plan. Raises Refused if there is none."""
     fix = catalog.fixes.get(request.id)
     if fix is None:
         raise Refused(messages.NO_SUCH_FIX.text(id=request.id, known=list(catalog.fixes)))

@@ -4,7 +4,7 @@
         ...                          # Begun, StepBegun, StepDone, Proving, Undoing, and Ended as the last one
 
 The consumer has shown `plan.preview` and asked before. Closing the generator, an interrupt and every exception undo
-what was done, newest first. `undo` takes an applied run back, `recover` what a crash has cut off; both yield the same
+what was done, newest first. `undo` undoes an applied run, `recover` one that was interrupted; both yield the same
 events. Nothing is raised but what interrupts the process.
 """
 
@@ -335,7 +335,7 @@ def _must_be_undoable(journal: Journal, run: str, force: bool) -> None:
 
 
 def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
-    """Finish what a crash has cut off."""
+    """Finish what a crash has interrupted."""
     journal = Journal(host, state)
     try:
         if not journal.runs():
@@ -357,7 +357,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
 
 
 def _cut_off(journal: Journal) -> Iterator[Event]:
-    """Undo every run that was cut off, newest first."""
+    """Undo every run that was interrupted, newest first."""
     for run in reversed(journal.runs()):
         status = journal.status(run)
         if status is None:

@@ -100,7 +100,7 @@ def _built(form: _Form) -> Any:
 
 
 def written(record: Any) -> dict[str, Any]:
-    """A record as data that `read` takes back."""
+    """A record as data that `read` reads."""
     return dataclasses.asdict(record)
 
 

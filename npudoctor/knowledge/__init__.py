@@ -66,7 +66,7 @@ def hardware() -> Hardware:
 
 @cache
 def baselines() -> Baselines:
-    """Reference figures: links, compute, all-reduce, idle cards, and the smoke run's thresholds."""
+    """Reference figures: links, compute, all-reduce, idle NPUs, and the smoke run's thresholds."""
     from npudoctor.knowledge.tables import baselines as table
 
     return table.load()
@@ -74,7 +74,7 @@ def baselines() -> Baselines:
 
 @cache
 def pitfalls() -> Pitfalls:
-    """The known ways in which a node fails, with symptom, cause and mend."""
+    """The known ways in which a node fails, with symptom, cause and fix."""
     from npudoctor.knowledge.tables import pitfalls as table
 
     return table.load()
@@ -98,7 +98,7 @@ def codes() -> Codes:
 
 @cache
 def hccl() -> Hccl:
-    """HCCL's ports, times, buffers and choice of interface, and what hccn_tool answers when all is well."""
+    """HCCL's ports, times, buffers and choice of interface, and what hccn_tool answers when nothing fails."""
     from npudoctor.knowledge.tables import hccl as table
 
     return table.load()

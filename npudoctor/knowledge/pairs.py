@@ -96,7 +96,7 @@ class TorchNpuRelease:
         return bool(re.search(r"rc|dev|\+", self.version))
 
     def supports_python(self, version: str) -> bool | None:
-        """Whether there is a wheel for this Python (major.minor counts); None where nobody says."""
+        """Whether there is a wheel for this Python (major.minor counts); None where no source says."""
         python = train(version)
         if python is None or not (self.pythons or self.python_range):
             return None
@@ -163,14 +163,14 @@ class PythonSupport:
     protobuf: str | None = None
 
     def supports(self, python: str) -> bool:
-        """Whether this Python lies in the range; only major.minor counts."""
+        """Whether this Python is in the range; only major.minor counts."""
         version, oldest, newest = train(python), train(self.oldest), train(self.newest)
         return bool(version and oldest and newest and oldest <= version <= newest)
 
 
 @record(frozen=True, kw_only=True)
 class KnownBad:
-    """A known defect of torch_npu releases. `fixed_in` maps each of them to the release that mends it.
+    """A known defect of torch_npu releases. `fixed_in` maps each of them to the release that fixes it.
 
     `python_min`: only from this Python on. `cann`: only with these. `fixed` is the date of the fix.
     """

@@ -81,7 +81,7 @@ def problems(folder: str, ours: Callable[[str], dict[str, Any]]) -> tuple[str, .
 
 
 def merged(name: str, folder: str, ours: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """A table with the rows of the site whose files lie in `folder`; `ours` reads one of npudoctor's own, anew."""
+    """A table with the rows of the site whose files are in `folder`; `ours` reads one of npudoctor's own, anew."""
     data = ours(name)
     for (table, part), rows in _site(folder, ours).rows.items():
         if table == name:
@@ -132,7 +132,7 @@ def _site(folder: str, ours: Callable[[str], dict[str, Any]]) -> SiteRows:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """What a file says; whoever can write a table decides what npudoctor says, so only root and this user may."""
+    """What a file says; a user who can write a table decides what npudoctor says, so only root and this user may."""
     try:
         said = json.loads(read_trusted(path, _LIMIT_BYTES), parse_constant=_no_number)
     except Unreadable as problem:

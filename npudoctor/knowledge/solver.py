@@ -1,4 +1,4 @@
-"""Finds the smallest change that makes a set of releases fit each other; a pure function of the tables.
+"""Finds the smallest change that makes a set of releases match; a pure function of the tables.
 
 What the node declares of itself comes first (`Stack.needs_torch` is the wheel's own requirement), then the published
 pairs, then the windows. A release of which no table speaks is left as it is, and `Solution.rests_on` says so.
@@ -29,8 +29,8 @@ _QUALITY = {Fit.PAIRED: 0, Fit.SEEN: 1, Fit.COMPATIBLE: 2, Fit.EXPECTED: 3, Fit.
 @record(frozen=True, kw_only=True)
 class Stack:
     """The releases on a node; None is not installed, or not known. `needs_torch` is what the torch_npu here asks for,
-    by its own metadata; `accepts_torch` whether it accepts the torch here, where somebody has compared them better
-    than by their numbers."""
+    by the metadata of the wheel; `accepts_torch` whether it accepts the torch here, where they were compared by more
+    than their numbers."""
 
     torch: str | None = None
     torch_npu: str | None = None
@@ -212,7 +212,7 @@ def _base(version: str) -> str:
 
 
 def _preference(release: TorchNpuRelease | None, stays: bool, fit: Fit) -> tuple[int, ...]:
-    """Among changes of one size: what can be installed, is finished, published as a pair, still mended."""
+    """Among changes of one size: what can be installed, is finished, published as a pair, still fixed."""
     if release is None or stays:
         return (0, 0, _QUALITY.get(fit, 5), 0, 0)
     return (

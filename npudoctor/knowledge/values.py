@@ -16,7 +16,7 @@ class Kind(str, Enum):
     """What kind of value is legal.
 
     Judged here: ENUM (one of `values`), ENUM_LIST (several, joined by commas), INTEGER, NUMBER (`minimum`, `maximum`,
-    `multiple_of`; `values` are legal besides), IP, DEVICES (rising card numbers), REGEX, TEXT (`max_length`), PAIRS
+    `multiple_of`; `values` are legal besides), IP, DEVICES (rising NPU numbers), REGEX, TEXT (`max_length`), PAIRS
     (`key:value,...`, each key with a rule of its own; unknown keys pass), EXCEPT (anything but `values`), NO_EFFECT
     (nothing reads the variable).
     Judged by a check, with a host: DIRECTORY, DIRECTORIES (joined by colons), FILE (`access`, `must_exist`,
@@ -128,10 +128,10 @@ def _ip(_: Rule, value: str) -> str | None:
 
 def _devices(_: Rule, value: str) -> str | None:
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", value):
-        return f"{value!r} is not a list of card numbers joined by commas, without blanks"
+        return f"{value!r} is not a list of NPU numbers joined by commas, without blanks"
     numbers = [int(part) for part in value.split(",")]
     if len(set(numbers)) < len(numbers):
-        return f"{value!r} names a card twice"
+        return f"{value!r} names an NPU twice"
     return None if numbers == sorted(numbers) else f"{value!r} is not in rising order"
 
 

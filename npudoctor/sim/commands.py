@@ -18,7 +18,7 @@ NEVER_S = 20.0
 """How long a recording says that it waited for a tool that hangs."""
 
 SMOKE = "npudoctor smoke --format jsonl "
-"""npudoctor's own smoke run, which has no cards to train on here."""
+"""npudoctor's own smoke run, which has no NPUs to train on here."""
 
 _JOURNAL = "kernel: devdrv_device_driver: module verification: loaded\n"
 
@@ -109,7 +109,7 @@ class Commands(Mapping[str, Completed]):
         return _said((text, 0) if isinstance(text, str) else text, "npu-smi", seconds)
 
     def _npu_smi_failure(self) -> tuple[str, int] | None:
-        """Why npu-smi cannot reach a card: a fault of the scenario, or no device node that this user may open."""
+        """Why npu-smi cannot reach an NPU: a fault of the scenario, or no device node that this user may open."""
         fault = self._node.scenario.driver.fault
         if fault == "device-used":
             return npu_smi_pages.DEVICE_USED
@@ -193,7 +193,7 @@ def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
 
 
 def _topology(node: Node) -> str | tuple[str, int]:
-    """The matrix, or what one lost card, or /sys without PCI devices, makes of it; an A3 leaves a lost card out."""
+    """The matrix, or what one lost NPU, or /sys without PCI devices, makes of it; an A3 leaves a lost NPU out."""
     if node.product.family == "310P":
         return npu_smi_pages.unsupported("topo")
     if node.scenario.topology.form == "unreadable":

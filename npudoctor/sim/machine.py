@@ -118,7 +118,7 @@ class Machine:
 
 
 def build(scenario: Scenario, name: str) -> SimulatedHost:
-    """The host of a scenario; raises ScenarioError where its parts do not fit each other."""
+    """The host of a scenario; raises ScenarioError where its parts do not match."""
     node = Node(scenario, name)
     environ = _environment(node)
     target = Target(node, environ)

@@ -66,7 +66,7 @@ class Chip:
 
 @record(kw_only=True)
 class Running:
-    """A process. `holds` are cards with the memory held there in MB; `dead` ones are known to the driver alone."""
+    """A process. `holds` are NPUs with the memory held there in MB; `dead` ones are known to the driver alone."""
 
     pid: int
     ppid: int
@@ -130,7 +130,7 @@ class Node:
     def seen(self, where: str) -> list[Chip]:
         """The chips that are seen at a place: pci, npu-smi or device-node; a container has what is passed into it."""
         chips = [chip for chip in self.chips if where not in chip.missing]
-        if where == "npu-smi" and self.product.family == "A3":  # a card that has lost a die has lost both
+        if where == "npu-smi" and self.product.family == "A3":  # an NPU that has lost a die has lost both
             whole = self.product.chips_per_card
             chips = [chip for chip in chips if sum(one.npu == chip.npu for one in chips) == whole]
         box = self.scenario.container
@@ -139,14 +139,14 @@ class Node:
         return [chip for chip in chips if chip.phy_id in box.devices]
 
     def cards(self, where: str = "npu-smi") -> dict[int, list[Chip]]:
-        """The chips that are seen, by npu-smi's id of their card."""
+        """The chips that are seen, by npu-smi's id of their NPU."""
         cards: dict[int, list[Chip]] = {}
         for chip in self.seen(where):
             cards.setdefault(chip.npu, []).append(chip)
         return cards
 
     def lost(self) -> list[int]:
-        """The cards that the driver has on the bus and npu-smi does not show."""
+        """The NPUs that the driver has on the bus and npu-smi does not show."""
         there = self.cards()
         return list(dict.fromkeys(chip.npu for chip in self.seen("pci") if chip.npu not in there and self._here(chip)))
 
@@ -174,7 +174,7 @@ class Node:
         return min(chip.mem_total_mb, chip.mem_used_mb + held)
 
     def aicore_pct(self, chip: Chip) -> int:
-        """How busy the AI cores are, in percent: idle again when nobody is left on the chip."""
+        """How busy the AI cores are, in percent: idle again when no process is left on the chip."""
         return chip.aicore_pct if self.holders(chip) or not self.scenario.job else 0
 
     def living(self) -> Iterator[Running]:
@@ -210,7 +210,7 @@ class Node:
 def _chips(product: Product, scenario: Scenario) -> list[Chip]:
     count = len(product.slots) if scenario.cards.count is None else scenario.cards.count
     if count > len(product.slots):
-        raise ScenarioError(f"cards: count: {product.name} holds at most {len(product.slots)} cards, not {count}")
+        raise ScenarioError(f"cards: count: {product.name} holds at most {len(product.slots)} NPUs, not {count}")
     chips: list[Chip] = []
     for position, (npu, seat) in enumerate(list(zip(product.slots, product.seats, strict=True))[:count]):
         near = scenario.topology.affinity
@@ -238,9 +238,7 @@ def _chips(product: Product, scenario: Scenario) -> list[Chip]:
     for said in scenario.card:
         chosen = [chip for chip in chips if chip.npu == said.id and said.chip in (None, chip.chip)]
         if not chosen:
-            raise ScenarioError(
-                f"card: id {said.id}: {product.name} has the cards {', '.join(map(str, product.slots))}"
-            )
+            raise ScenarioError(f"card: id {said.id}: {product.name} has the NPUs {', '.join(map(str, product.slots))}")
         for place, chip in enumerate(chosen):
             _apply(chip, said, place)
     return chips
@@ -275,7 +273,7 @@ def _processes(scenario: Scenario, chips: list[Chip]) -> Iterator[Running]:
     yield Running(pid=917003, ppid=1482 if box is None else 1, name="bash", user=shell.name, cmdline=("-bash",))
     for said in scenario.process:
         if said.npu is not None and (said.npu, said.chip) not in {(chip.npu, chip.chip) for chip in chips}:
-            raise ScenarioError(f"process: pid {said.pid}: there is no chip {said.chip} on a card {said.npu}")
+            raise ScenarioError(f"process: pid {said.pid}: there is no chip {said.chip} on an NPU {said.npu}")
         yield _from(said)
     if scenario.job:
         yield from _job(scenario.job, chips)

@@ -14,7 +14,7 @@ UNFINISHED = (
     "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
     "Please reinstall it."
 )
-"""What stands below the table of cards with HBM, outside of a container."""
+"""What is below the table of NPUs with HBM, outside of a container."""
 
 
 @record(frozen=True, kw_only=True)

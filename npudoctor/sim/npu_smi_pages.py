@@ -1,4 +1,4 @@
-"""What npu-smi prints beside its tables: lists of keys and values per card and chip, its version, and its errors."""
+"""What npu-smi prints beside its tables: lists of keys and values per NPU and chip, its version, and its errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNKNOWN_OPTION = (
     211,
 )
 NO_TOPOLOGY = ('Failed to query "topo" info.\nFailed to execute npu-smi info. ret is -8001.\n', 191)
-"""What one lost card makes of the matrix of all."""
+"""What one lost NPU makes of the matrix of all."""
 
 
 def refused(said: str) -> tuple[str, int]:
@@ -65,7 +65,7 @@ def version(node: Node) -> str:
 
 
 def listing(node: Node) -> str:
-    """`npu-smi info -l`: a lost card is counted and has no number."""
+    """`npu-smi info -l`: a lost NPU is counted and has no number."""
     cards = node.cards()
     blocks = [_page([("Total Count", len(cards) + len(node.lost()))])]
     blocks += [_page([("NPU ID", npu), ("Chip Count", len(chips))]) for npu, chips in cards.items()]
@@ -97,7 +97,7 @@ def _mcu_row(npu: int, chip: int, with_phy: bool) -> str:
 
 
 def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
-    """`npu-smi info -t KIND -i NPU [-c CHIP]`, of a card that there is: its text and exit status."""
+    """`npu-smi info -t KIND -i NPU [-c CHIP]`, of an NPU that there is: its text and exit status."""
     chips = node.cards()[npu]
     one = next((one for one in chips if one.chip == chip), None)
     if chip is not None and one is None:
@@ -125,7 +125,7 @@ def _of_chip(node: Node, kind: str, chip: Chip) -> tuple[str, int]:
 
 
 def _of_card(node: Node, kind: str, chips: list[Chip]) -> tuple[str, int]:
-    """A page of a card: the number of a chip stands behind its values, or before the failure; the MCU is the last."""
+    """A page of an NPU: the number of a chip is behind its values, or before the failure; the MCU is the last."""
     width = _WIDTH.get(kind, 30)
     text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))], width) + "\n"
     status = 0
@@ -186,7 +186,7 @@ def _health(_: Node, chip: Chip) -> Iterator[Pair]:
 
 
 def _diagnosis(_: Node, chip: Chip) -> str:
-    """Codes stand in one line; each has a line of words, blank lines between them."""
+    """Codes are in one line; each has a line of words, blank lines between them."""
     codes = [code.removeprefix("0x").upper() for code in chip.codes]
     words = [f"node type=SoC, sensor type=Fault, event state={code}" for code in codes]
     health = chip.health if codes or chip.health == "UNKNOWN" else "OK"  # so the tool words a state without a code
@@ -235,7 +235,7 @@ def _usages(node: Node, chip: Chip) -> Iterator[Pair]:
 
 
 def _common_page(node: Node, chips: list[Chip]) -> str:
-    """Of a card alone: the number of a chip stands before its values, which are zeros for one that does not answer."""
+    """Of an NPU alone: the number of a chip is before its values, which are zeros for one that does not answer."""
     text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))])
     for chip in chips:
         pairs = [("Chip ID", chip.chip), *((key, 0 if chip.silent else value) for key, value in _common(node, chip))]

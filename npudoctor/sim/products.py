@@ -15,7 +15,7 @@ NUMA_2X48 = {"0": "0-47", "1": "48-95"}
 
 @record(frozen=True, kw_only=True)
 class Seat:
-    """Where a card sits: PCI addresses of its chips, their NUMA node, and the CPUs near it as npu-smi prints them."""
+    """Where an NPU sits: PCI addresses of its chips, their NUMA node, and the CPUs near it as npu-smi prints them."""
 
     bus_ids: tuple[str, ...]
     numa_node: int
@@ -27,7 +27,7 @@ class Product:
     """One machine model. Lists of idle values go round over the chips; memory is in MB, frequency in MHz.
 
     `family` is 910, A2, A3 or 310P; `ops` names the operator package of the chip, `kernels` its folder below opp.
-    `mem_total_mb` is DDR per chip of a card, `hbm_total_mb` HBM (0: none). `slots` are npu-smi's ids in order.
+    `mem_total_mb` is DDR per chip of an NPU, `hbm_total_mb` HBM (0: none). `slots` are npu-smi's ids in order.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Product:
 
     @property
     def chips_per_card(self) -> int:
-        """How many chips sit on one card."""
+        """How many chips sit on one NPU."""
         return max((len(seat.bus_ids) for seat in self.seats), default=1)
 
 

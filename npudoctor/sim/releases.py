@@ -28,7 +28,7 @@ class CannRelease:
 
     @property
     def is_new_layout(self) -> bool:
-        """Whether it lies in cann-VERSION (from 8.5) and not in ascend-toolkit/VERSION."""
+        """Whether it is in cann-VERSION (from 8.5) and not in ascend-toolkit/VERSION."""
         return release_of(self.version) >= (8, 5)
 
 

@@ -135,14 +135,14 @@ class Chips:
 
 @record(frozen=True, kw_only=True)
 class AllChips(Chips):
-    """Values of all chips, and how many cards there are."""
+    """Values of all chips, and how many NPUs there are."""
 
     count: int | None = None
 
 
 @record(frozen=True, kw_only=True)
 class OneCard(Chips):
-    """Values of one card by npu-smi's id, or of one of its chips."""
+    """Values of one NPU by npu-smi's id, or of one of its chips."""
 
     id: int
     chip: int | None = None
@@ -150,7 +150,7 @@ class OneCard(Chips):
 
 @record(frozen=True, kw_only=True)
 class Process:
-    """A process. `npu` and `chip` are the card that it holds, with `memory_mb` of it; `dead`: only the driver knows it.
+    """A process. `npu` and `chip` are the NPU that it holds, with `memory_mb` of it; `dead`: only the driver knows it.
 
     `listen` are TCP ports; `stuck`: no signal ends it. `age_s` is in seconds.
     """

@@ -1,6 +1,6 @@
 """The smoke run of a simulated node: nothing trains there, so its events are made up, and say so.
 
-They are those of a run in which every rank imports torch_npu as it would there, and then all is well.
+They are those of a run in which every rank imports torch_npu as it would there, and then nothing fails.
 """
 
 from __future__ import annotations

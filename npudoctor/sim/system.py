@@ -14,7 +14,7 @@ from npudoctor.sim.scenario import Interface
 
 SYSCTL_FILE = "/etc/sysctl.d/60-hccl-ports.conf"
 FOLDERS = ("/tmp", "/run", "/var/log", "/etc/profile.d", "/etc/sysctl.d", "/etc/security/limits.d", "/boot")  # noqa: S108
-"""Folders that are there although nothing may lie in them."""
+"""Folders that are there although nothing may be in them."""
 
 
 def files(node: Node) -> Iterator[tuple[str, Content]]:
@@ -48,7 +48,7 @@ def _etc(node: Node) -> Iterator[tuple[str, Content]]:
         f'NAME="{system.name}"\nVERSION="{system.version}"\nID="{system.id}"\nVERSION_ID="{system.version_id}"\n'
         f'PRETTY_NAME="{system.pretty}"\n',
     )
-    yield "/etc/sysctl.conf", "# settings lie in /usr/lib/sysctl.d, /run/sysctl.d and /etc/sysctl.d\n"
+    yield "/etc/sysctl.conf", "# settings are in /usr/lib/sysctl.d, /run/sysctl.d and /etc/sysctl.d\n"
     yield "/usr/lib/sysctl.d/50-default.conf", "kernel.sysrq = 16\nnet.ipv4.conf.all.rp_filter = 2\n"
     reserved = node.sysctl[kernel.RESERVED_PORTS]
     if reserved and node.scenario.container is None:
@@ -76,7 +76,7 @@ def _users(node: Node) -> str:
 
 
 def _firmware(node: Node) -> Iterator[tuple[str, Content]]:
-    """What the server's firmware tells of it."""
+    """What the server's firmware reports of it."""
     folder = "/sys/class/dmi/id"
     yield f"{folder}/sys_vendor", "Huawei\n"
     yield f"{folder}/product_name", "TaiShan 200\n" if node.product.name == "none" else f"{node.product.name}\n"

@@ -127,7 +127,7 @@ def _text(path: str, text: str) -> None:
 
 _SCRIPT = """\
 #!/bin/sh
-# Stands in for {tool} on a simulated node: prints what was written down for its arguments, and notes the call.
+# Replaces {tool} on a simulated node: prints what was written down for its arguments, and notes the call.
 here=${{0%/*}}/..
 {key}
 printf '%s\\n' "$key" >>"$here/calls.log"

@@ -1,7 +1,7 @@
 """The reversible steps that a fix is planned from: each can be shown, done, and undone.
 
 A planner yields steps and never acts. `preview` only reads; `inverse` is asked for before `apply`, so that undoing is
-possible from the first moment on; inverses are idempotent. The steps stand in `files` and `system`; the runner writes
+possible from the first moment on; inverses are idempotent. The steps are in `files` and `system`; the runner writes
 them into its journal, so their fields are plain values.
 """
 

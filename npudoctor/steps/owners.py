@@ -29,7 +29,7 @@ MANY_LINES = 2000
 """Lines of a file from which those that repeat align nothing: the time to compare them all grows by their square."""
 
 HOMES = ("/home/", "/root/")
-"""No package owns what lies in them."""
+"""No package owns what is in them."""
 
 _TOOLS = (
     r"ansible|puppet|salt(?:stack)?|chef|cfengine|cloud-init|networkmanager|kubespray|kubeadm|terraform|opentofu|bcfg2|"

@@ -67,7 +67,7 @@ class SetSysctl:
 
 @record(frozen=True)
 class Run:
-    """Run a command without a shell; `undo` is the command that takes it back. `timeout_s` is in seconds."""
+    """Run a command without a shell; `undo` is the command that undoes it. `timeout_s` is in seconds."""
 
     argv: tuple[str, ...]
     undo: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ class Run:
         return messages.RUNS.text(command=shlex.join(self.argv))
 
     def inverse(self, _: Host) -> Step | None:
-        """The command that takes it back, if there is one."""
+        """The command that undoes it, if there is one."""
         return Run(self.undo, self.argv, self.timeout_s) if self.undo else None
 
     def holds(self, _: Host) -> bool:
@@ -169,7 +169,7 @@ def _shadowed(host: Host, group: str, user: str) -> bool:
 
 
 def _listed(text: str, group: str) -> list[str] | None:
-    """The members of a group by a text of /etc/group or /etc/gshadow; None where it has no such line."""
+    """The members of a group by a text of /etc/group or /etc/gshadow; None where this line is missing."""
     rows = (line.split(":") for line in text.splitlines())
     found = next((row[3] for row in rows if row[0] == group and len(row) >= 4), None)
     return None if found is None else [name for name in found.split(",") if name]

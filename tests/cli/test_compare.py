@@ -1,7 +1,9 @@
 """`npudoctor compare`: the odd one out is named first, what is a node's own is no difference."""
 
 import gzip
+import importlib
 import json
+import pkgutil
 import re
 import shutil
 import time
@@ -11,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from npudoctor import sim
+from npudoctor import facts, sim
 from npudoctor.cli.compare import read
+from npudoctor.compare import features
 from tests.cli.conftest import Command, Ran
 
 Change = Callable[[Path], None]
@@ -155,7 +158,7 @@ def test_each_kind_of_node_has_its_own_norm(npudoctor: Command, nodes: Callable[
 
 def test_a_node_that_is_of_another_kind_is_odd(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
     said = npudoctor("compare", *nodes(*[("seed-910b1", None)] * 3, ("healthy-910a", None)))
-    assert said.out.splitlines()[0] == "1 of 4 nodes differs: worker-3 (cards: 8 × 910A)."
+    assert said.out.splitlines()[0] == "1 of 4 nodes differs: worker-3 (NPUs: 8 × 910A)."
 
 
 def test_of_two_nodes_none_is_odd(npudoctor: Command, nodes: Callable[..., list[str]]) -> None:
@@ -287,7 +290,35 @@ def test_two_hundred_recordings_are_compared_within_ten_seconds(
 
 def test_a_recording_tells_versions_variables_settings_links_and_findings(recorded: Callable[[str], Path]) -> None:
     told = {feature.title for feature in read(str(recorded("new-node"))).features}
-    assert {"driver version", "firmware of the cards", "CANN", "operators of CANN", "package torch"} <= told
+    assert {"driver version", "firmware of the NPUs", "CANN", "operators of CANN", "package torch"} <= told
     assert {"package torch-npu", "Python", "kernel", "operating system", "ephemeral ports", "TLS switch"} <= told
-    assert {"link of the cards", "IP family of the host", "cards", "memory per chip"} <= told
+    assert {"link of the NPUs", "IP family of the host", "NPUs", "memory per chip"} <= told
     assert {"finding cann.environment", "finding hccl.ports-reserved"} <= told
+
+
+LIKE_A_MOMENT_OR_A_DEVICE = re.compile(
+    r"(?:^|_)(?:pids?|ppid|temp|power|free|available|used|usage|util|pct|seconds?|time|mtime|since|date|serial|sn|uuid"
+    r"|mac|die|vdie|bus|slot|slots|counts?|num|errors?|records|hostname|why|reason|text|detail|lines?|seen|subjects?"
+    r"|cur|load|rdev|size|chassis|ifname|ifnames|failed)(?:_|$)"
+    r"|^(?:(?:npu|chip|dev|device|phy|logic|card)_)?ids?$|^devid$"
+)
+THE_SAME_ON_TWINS = {
+    *("aicore_count", "by_subject", "chip_count", "default_shm_size", "device_count", "flash_count", "max_frame_size"),
+    *("pids_max", "rated_power_w", "super_pod_size", "world_size"),
+}
+
+
+def fields_of_facts() -> set[str]:
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(facts.__path__, "npudoctor.facts.")]
+    records = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
+    return {name for one in records for name in getattr(one, "__dataclass_fields__", ())}
+
+
+def test_a_new_field_that_may_differ_between_twins_is_listed() -> None:
+    named = {name for name in fields_of_facts() if LIKE_A_MOMENT_OR_A_DEVICE.search(name)}
+    assert not named - (features._INDIVIDUAL | THE_SAME_ON_TWINS)
+    assert not features._INDIVIDUAL & THE_SAME_ON_TWINS
+
+
+def test_a_field_that_is_not_compared_exists() -> None:
+    assert fields_of_facts() >= features._INDIVIDUAL - {"hostname"}

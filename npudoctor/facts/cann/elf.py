@@ -45,7 +45,7 @@ class Elf:
 
 
 def known_beginning(head: bytes) -> bytes:
-    """What a file that is no library begins with, where it is one of those that turn up in place of one.
+    """What a file that is not a library begins with, where it is one of those that turn up in place of one.
 
     Nothing else is quoted: the file may be any that a variable or a link names.
     """
@@ -157,7 +157,7 @@ def _words(elf: Elf) -> Iterator[tuple[int, str]]:
 def reduced(parts: Mapping[int, bytes], size: int) -> bytes:
     """A library as small as its facts, from the pieces that were read of it and its size in bytes.
 
-    What is no library, or is damaged, keeps its beginning.
+    What is not a library, or is damaged, keeps its beginning.
     """
     beginning = parts.get(0, b"")
     beginning += parts.get(len(beginning), b"")

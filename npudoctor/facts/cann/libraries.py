@@ -28,7 +28,7 @@ _NOT_OURS = ("libtorch", "libc10", "libshm", "libpython", "libgomp", "libstdc++"
 
 @record(frozen=True, kw_only=True)
 class Library:
-    """One library that was looked for. `asked_by` is the library that needs it, None for those of CORE.
+    """One library that was searched for. `asked_by` is the library that needs it, None for those of CORE.
 
     `path` is where the linker finds it, None where it does not; `real` the same without links. `problem` is a clause
     that says why it cannot be loaded; `passed_over` are those of its name for another machine, which the linker skips.
@@ -44,7 +44,7 @@ class Library:
 
 @record(frozen=True, kw_only=True)
 class CannLibraries:
-    """Every library that was looked for, those of CORE first. `stubs` are the folders of CANN's devlib that the linker
+    """Every library that was searched for, CORE's first. `stubs` are the folders of CANN's devlib that the linker
     would search before the real libraries."""
 
     libraries: tuple[Library, ...]
@@ -171,7 +171,7 @@ class _Linking:
 
 
 def roots(cann: Cann, libraries: CannLibraries) -> Iterator[tuple[Library, str]]:
-    """Those of CORE that were found, each with the CANN that it lies in, or its folder where it lies in none."""
+    """Those of CORE that were found, each with the CANN that it is in, or its folder where it is in none."""
     for name in CORE:
         library = libraries.named(name)
         if library is not None and library.real is not None:

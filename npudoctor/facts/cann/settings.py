@@ -46,7 +46,7 @@ class PathEntry:
 class CannSettings:
     """What sourcing the right script gives a job. `single` are plain variables, `lists` the entries of path lists.
 
-    `script` is None where the install has none; `as_read` is False where the usual set of the release stands in for
+    `script` is None where the install has none; `as_read` is False where the usual set of the release replaces
     what the script was not understood to say.
     """
 
@@ -69,7 +69,7 @@ class JobPaths:
 
 
 def usual_exports(install: CannInstall, machine: str) -> Exports:
-    """What the script of such a release exports as a rule."""
+    """What the script of such a release usually exports."""
     root = install.names[0]
     old = install.version is not None and install.version < FIRST_OF_THE_NEW_LAYOUT
     words = {"machine": machine, "compiler": "compiler/ccec_compiler" if old else "tools/ccec_compiler"}
@@ -111,7 +111,7 @@ def cann_settings(host: Host, cann: Cann) -> CannSettings:
 
 
 def entry_of(host: Host, text: str) -> PathEntry:
-    """One entry, with its links followed; what this user or this recording cannot tell of counts as not there."""
+    """One entry, with its links followed; what this user or this recording cannot show counts as not there."""
     there = False
     with contextlib.suppress(Unavailable):
         there = host.exists(text)

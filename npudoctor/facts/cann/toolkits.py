@@ -83,7 +83,7 @@ class Cann:
         return self.active or next(defaults, self.installs[0] if self.installs else None)
 
     def holding(self, path: str) -> CannInstall | None:
-        """The install that a path without links lies in."""
+        """The install that a path without links is in."""
         return next((one for one in self.installs if path == one.root or path.startswith(f"{one.root}/")), None)
 
 

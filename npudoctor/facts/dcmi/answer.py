@@ -1,4 +1,4 @@
-"""The answer of the driver's library: what it told of each chip, and why of others it told nothing.
+"""The answer of the driver's library: what it reported of each chip, and why of others it told nothing.
 
 The lines are those of npudoctor/host/live/read_dcmi.py and library.py; a recording holds them as they came.
 """

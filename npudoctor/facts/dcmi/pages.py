@@ -1,4 +1,4 @@
-"""The pages of npu-smi and hccn_tool, made of what the library told of a chip; None where it told too little.
+"""The pages of npu-smi and hccn_tool, made of what the library reported of a chip; None where it told too little.
 
 A page is whole or not given: then the tool is asked, so that nothing is called OK that was not seen. Where npu-smi
 shows a value differently from how the library gives it, it is shown as npu-smi does.

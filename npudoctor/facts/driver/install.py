@@ -1,4 +1,4 @@
-"""The driver and the firmware of the cards: what is installed on disk, and what the kernel has loaded."""
+"""The driver and the firmware of the NPUs: what is installed on disk, and what the kernel has loaded."""
 
 from __future__ import annotations
 

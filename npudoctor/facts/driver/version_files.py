@@ -21,7 +21,7 @@ class VersionRange(Generic[V]):
     with_patches: bool = False
 
     def contains(self, version: V) -> bool:
-        """Whether a version lies in the range."""
+        """Whether a version is in the range."""
         highest = self.highest.key[:-1]
         return self.lowest <= version and (
             version <= self.highest or (self.with_patches and version.key[: len(highest)] == highest)
@@ -109,7 +109,7 @@ class VersionCfg:
 def parse_entries(text: str) -> dict[str, str | None]:
     """The keys of a version file, in lower case, with their values; `=` or `:` stands between, `#` begins a comment.
 
-    Of a repeated key the first counts. Raises ParseError where there is no such line.
+    Of a repeated key the first counts. Raises ParseError where this line is missing.
     """
     found: dict[str, str | None] = {}
     for line in lines_of(text):

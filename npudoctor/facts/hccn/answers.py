@@ -1,7 +1,7 @@
 """Short answers of hccn_tool: link, addresses, gateway, health, detection, speed, FEC, ping.
 
 One answer fills the fields of its record. Where a text holds the answers of several devices, as a loop over them
-prints, they stand in a field of the plural; nothing in such a text but the order says whose they are.
+prints, they fill a field of the plural; nothing in such a text but the order says whose they are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Link:
 class Address:
     """`-ip`. `cards` holds the addresses of several devices by their place, None where a device has none.
 
-    `addresses` holds them where their places are not known. An address may be masked by whoever pasted it.
+    `addresses` holds them where their places are not known. An address may be masked before it was pasted.
     """
 
     ipaddr: str | None = None

@@ -1,4 +1,4 @@
-"""The network of the cards as jobs need it: which links count here, and no more questions than that takes.
+"""The network of the NPUs as jobs need it: which links count here, and no more questions than that takes.
 
 hccn_tool answers for one device at a time and is never run twice at once, so each question is asked only of the devices
 and in the situations where its answer can matter.
@@ -30,7 +30,7 @@ INTER_HCCS = "HCCL_INTER_HCCS_DISABLE"
 
 @record(frozen=True, kw_only=True)
 class NetworkPlan:
-    """Which network joins the cards of several nodes: `link` is RoCE, `vnic` the HCCS fabric of a SuperPoD.
+    """Which network joins the NPUs of several nodes: `link` is RoCE, `vnic` the HCCS fabric of a SuperPoD.
 
     `several` tells whether a job here spans nodes, `evidence` (source and value) why.
     """
@@ -41,13 +41,13 @@ class NetworkPlan:
 
     @property
     def is_roce(self) -> bool:
-        """Whether the cards' own Ethernet ports carry it."""
+        """Whether the NPUs' own Ethernet ports carry it."""
         return self.network == ROCE
 
 
 @probe
 def network_plan(cards: Chips, cluster: Cluster | None, environment: JobEnvironment | None) -> NetworkPlan:
-    """From the family of the cards, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
+    """From the family of the NPUs, and from what the job says: an A3 uses RoCE only where HCCS is switched off."""
     off = (environment.get(INTER_HCCS) or "").strip().lower() if environment else ""
     fabric = cards.family == "A3" and off not in ("true", "1")
     several = cluster is not None and cluster.several
@@ -113,9 +113,9 @@ def card_links(host: Host, options: Options, devices: NetworkDevices, plan: Netw
 class CardAddresses:
     """The address of each device, None for one without; `gateways` only where they were asked for or are on disk.
 
-    They are those in force on the cards, or where no card was asked, those on disk; `source` says where an address was
-    read, by device, and `gateway_source` the same of a gateway. `in_force` is what each card that was asked answered:
-    address, netmask, gateway; `on_disk` is what /etc/hccn.conf sets. `gateway_unknown` says why a card did not tell its
+    They are those in force on the NPUs, or where no NPU was asked, those on disk; `source` says where an address was
+    read, by device, and `gateway_source` the same of a gateway. `in_force` is what each NPU that was asked answered:
+    address, netmask, gateway; `on_disk` is what /etc/hccn.conf sets. `gateway_unknown` says why an NPU did not tell its
     gateway.
     """
 
@@ -142,7 +142,7 @@ def card_addresses(
 ) -> CardAddresses:
     """From `hccn_tool -ip -g` and `-gateway -g`, which say what is in force; /etc/hccn.conf is what is wanted.
 
-    The file alone counts where no card is asked: its link is down, and one node alone does not need it.
+    The file alone counts where no NPU is asked: its link is down, and one node alone does not need it.
     """
     if not plan.is_roce:
         return CardAddresses(
@@ -234,7 +234,7 @@ def card_net_health(
 
 @record(frozen=True, kw_only=True)
 class CardFabric:
-    """How the ports of the cards do: FEC mode, changes of the link, error counters and neighbours, by device.
+    """How the ports of the NPUs do: FEC mode, changes of the link, error counters and neighbours, by device.
 
     Each is empty where it could not be had; `failed` then says why, by the name of the question.
     """

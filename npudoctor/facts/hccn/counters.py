@@ -17,7 +17,7 @@ class LinkStat:
 
     Changes are LINK UP and LINK DOWN, as 950 has them in a table, too.
 
-    Where a text tells of several devices, each stands in `cards`.
+    Where a text reports several devices, each is in `cards`.
     """
 
     devid: int | None = None

@@ -60,7 +60,7 @@ class HccnFailure:
 
 
 def parse_failure(text: str) -> HccnFailure | None:
-    """The failure that a text tells of; None where it tells of none, as every answer does."""
+    """The failure that a text reports; None where it reports none, as every answer does."""
     lines = "\n".join(lines_of(text[:_LONGEST]))
     for pattern, cause in _BY_TEXT:
         if re.search(pattern, lines, re.IGNORECASE | re.MULTILINE):

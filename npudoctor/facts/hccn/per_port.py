@@ -1,8 +1,8 @@
 """The answers of hccn_tool about the network port of each chip: one row of `PAGES` is one fact.
 
 A row makes the fact `hccn.NAME`, a `PerPort` of its record, and the kind `hccn-QUERY` of `npudoctor parse`. hccn_tool
-wants the number of the device as the driver has it, not npu-smi's, and mostly root: a refusal that a lack of rights
-explains is one of rights.
+requires the device number of the driver, not npu-smi's, and mostly root: a refusal that missing permissions explain is
+one of rights.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def source_of(pages: PerPort[Any], device: int, subject: str, query: str) -> str
 def _ask(
     host: Host, options: Options, devices: NetworkDevices, query: str, of_library: Callable[[LibraryChip], Any] | None
 ) -> PerPort[Any]:
-    """The answer of every device, by `of_library` from what the driver's library told of it, else from hccn_tool."""
+    """The answer of every device, by `of_library` from the answer of the driver's library, else from hccn_tool."""
     if options.profile == "quick":
         raise NotApplicable("profile quick reads no per-chip pages")
     page = next(page for page in PAGES if page.query == query)
@@ -124,7 +124,7 @@ def _ask(
 def _from_library(
     host: Host, options: Options, devices: NetworkDevices, of_library: Callable[[LibraryChip], Any]
 ) -> dict[int, Any]:
-    """What the driver's library tells of the ports, by device."""
+    """What the driver's library reports of the ports, by device."""
     answer = asked(host, options)
     found = {}
     for device, subject in devices.subjects.items() if answer is not None else ():
@@ -136,7 +136,7 @@ def _from_library(
 
 
 def _answers(host: Host, options: Options, commands: Sequence[Sequence[str]]) -> list[Completed | Unavailable]:
-    """The answer of every device; where the first is refused for lack of rights nobody else is asked."""
+    """The answer of every device; where the first is refused for missing permissions no other device is asked."""
     first = ask_each(host, commands[:1], timeout=options.tool_timeout_s)
     if len(first) == 1 and _refused(host, first[0]):
         return first * len(commands)

@@ -97,7 +97,7 @@ def _lanes(page: dict[str, str], key: str, unit: str) -> tuple[float | None, ...
 
 @record(frozen=True, kw_only=True)
 class Lldp:
-    """`-lldp`: what the switch at the other end says of itself; a peer called AscendNPU is another card.
+    """`-lldp`: what the switch at the other end says of itself; a peer called AscendNPU is another NPU.
 
     `system_description` is its first line. `port_ifnames` of several devices, where only these lines are there.
     """

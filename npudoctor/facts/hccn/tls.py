@@ -35,7 +35,7 @@ class TlsCard:
 
 @record(frozen=True)
 class Tls:
-    """The devices that a text tells of, in order; links need the same switch at both ends."""
+    """The devices that a text reports, in order; links need the same switch at both ends."""
 
     cards: tuple[TlsCard, ...]
 

@@ -1,4 +1,4 @@
-"""How full the kernel's table of connections is: once full, new connections are dropped without a word."""
+"""How full the kernel's table of connections is: once full, new connections are dropped without a message."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ PATH = "/etc/hosts"
 @record(frozen=True, kw_only=True)
 class OwnName:
     """This host's name, and the address that /etc/hosts gives it first; None where the file does not name it and
-    something else (DNS as a rule) decides. `line_number` counts from 1."""
+    something else (usually DNS) decides. `line_number` counts from 1."""
 
     name: str
     address: Address | None = None

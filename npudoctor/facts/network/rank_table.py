@@ -1,4 +1,4 @@
-"""The rank table: which card of which host is which rank, where a scheduler or a person has written it down.
+"""The rank table: which NPU of which host is which rank, where a scheduler or a person has written it down.
 
 Two forms are in use: `server_list` with a rank for each device (1.0, and 1.2 with SuperPoDs), and the older
 `group_list`, whose devices have none.
@@ -31,7 +31,7 @@ class RankDevice:
 
 @record(frozen=True, kw_only=True)
 class RankServer:
-    """One host: its id (an address as a rule) and its further addresses, and its devices."""
+    """One host: its id (usually an address) and its further addresses, and its devices."""
 
     id: str
     addresses: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class RankTable:
 
 @record(frozen=True, kw_only=True)
 class RankTableFile:
-    """The file that RANK_TABLE_FILE names. `problem` is a clause that says why HCCL cannot use it as it lies there;
+    """The file that RANK_TABLE_FILE names. `problem` is a clause that says why HCCL cannot use it as it is;
     `table` is None where it could not be read."""
 
     path: str

@@ -26,7 +26,7 @@ class TableAddresses:
 def table_addresses(
     host: Host,
     options: Options,
-    file: RankTableFile,  # noqa: ARG001 - without a rank table nobody is asked
+    file: RankTableFile,  # noqa: ARG001 - without a rank table no address is asked for
     devices: NetworkDevices | None,
     settings: PortSettings | None,
 ) -> TableAddresses:

@@ -1,4 +1,4 @@
-"""How a container is started with cards: one description, written as docker run, compose, or a Kubernetes pod."""
+"""How a container is started with NPUs: one description, written as docker run, compose, or a Kubernetes pod."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Stanza:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the cards."""
+        """The numbers of the NPUs."""
         names = (path.removeprefix("/dev/davinci") for path in self.devices)
         return tuple(sorted(int(name) for name in names if name.isdigit()))
 
     @property
     def cards(self) -> str:
-        """The numbers of the cards as the ascend runtime reads them."""
+        """The numbers of the NPUs as the ascend runtime reads them."""
         return ",".join(map(str, self.numbers)) or "0"
 
 

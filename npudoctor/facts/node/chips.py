@@ -64,7 +64,7 @@ class Chips:
 
 
 def subject_of(chip: Chip, chips: Iterable[Chip]) -> str:
-    """How findings name a chip: by npu-smi's id, and by the chip's number only where its card has several."""
+    """How findings name a chip: by npu-smi's id, and by the chip's number only where its NPU has several."""
     several = sum(other.npu_id == chip.npu_id for other in chips) > 1
     return f"npu:{chip.npu_id}/chip:{chip.chip_id}" if several and chip.chip_id is not None else f"npu:{chip.npu_id}"
 

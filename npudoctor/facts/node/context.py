@@ -19,7 +19,7 @@ FULL = "full"
 
 @record(frozen=True, kw_only=True)
 class CardPresence:
-    """How many cards each source shows; None where it could not be asked. A container's PCI bus is its host's."""
+    """How many NPUs each source shows; None where it could not be asked. A container's PCI bus is its host's."""
 
     pci: int | None = None
     nodes: int | None = None
@@ -28,7 +28,7 @@ class CardPresence:
 
     @property
     def cards(self) -> bool:
-        """Whether there is a card at all."""
+        """Whether there is an NPU at all."""
         return any((self.pci, self.nodes, self.npu_smi))
 
 
@@ -50,9 +50,9 @@ def card_presence(
 
 @record(frozen=True, kw_only=True)
 class Presence:
-    """Which parts of the stack are here: cards, driver, a CANN (or the remains of one), torch_npu in the target.
+    """Which parts of the stack are here: NPUs, driver, a CANN (or the remains of one), torch_npu in the target.
 
-    `cann` is None where nobody could look for it.
+    `cann` is None where it could not be determined.
     """
 
     cards: bool
@@ -75,7 +75,7 @@ def presence(
     cann: Cann | None,
     python: PythonEnvironment | None,
 ) -> Presence:
-    """A driver or a torch_npu that could not be looked for counts as not here."""
+    """A driver or a torch_npu that that could not be determined counts as not here."""
     return Presence(
         cards=found.cards,
         driver=bool((driver and driver.is_there) or (modules and modules.ours and not found.in_container)),
@@ -87,7 +87,7 @@ def presence(
 
 @record(frozen=True)
 class Role:
-    """What the node is for: `full` trains itself, `driver-only` lends its cards to containers. `reason` is a clause."""
+    """What the node is for: `full` trains itself, `driver-only` lends its NPUs to containers. `reason` is a clause."""
 
     name: str
     reason: str
@@ -95,7 +95,7 @@ class Role:
 
 @probe
 def role(options: Options, found: Presence | None) -> Role:
-    """As asked for; else driver-only is a host with cards or a driver, without CANN and without torch_npu."""
+    """As asked for; else driver-only is a host with NPUs or a driver, without CANN and without torch_npu."""
     if options.role != "auto":
         return Role(options.role, "--role says so")
     if found is None or found.cann is None:
@@ -114,7 +114,7 @@ class SoftwareStack:
 
 @probe(of_the_moment=True)
 def software_stack(found: Presence | None, role: Role) -> SoftwareStack:
-    """Not on a node that only lends its cards, and not where there is nothing to judge."""
+    """Not on a node that only lends its NPUs, and not where there is nothing to judge."""
     if role.name == DRIVER_ONLY:
         raise NotApplicable("containers bring their own CANN: this node is driver-only (see --role)")
     if found is not None and not found.cards and not found.software:
@@ -125,12 +125,12 @@ def software_stack(found: Presence | None, role: Role) -> SoftwareStack:
 
 @record(frozen=True)
 class DriverStack:
-    """Without content: it is known where the driver is to be judged: there are cards, or there is a driver."""
+    """Without content: it is known where the driver is to be judged: there are NPUs, or there is a driver."""
 
 
 @probe(of_the_moment=True)
 def driver_stack(found: Presence) -> DriverStack:
-    """Not where there is neither a card nor a driver."""
+    """Not where there is neither an NPU nor a driver."""
     if not found.cards and not found.driver:
         cause = "container.devices" if found.in_container else "npu.present"
         raise Unavailable("no Ascend NPU or driver found", blocked_by=cause)
@@ -139,7 +139,7 @@ def driver_stack(found: Presence) -> DriverStack:
 
 @record(frozen=True)
 class Service:
-    """Whether live processes hold cards, and their pids as far as they are visible here."""
+    """Whether live processes hold NPUs, and their pids as far as they are visible here."""
 
     in_service: bool
     pids: tuple[int, ...] = ()

@@ -68,7 +68,7 @@ def device_access(host: Host, nodes: DeviceNodes, pci: PciCards | None) -> Devic
 
 
 def _needed(pci: PciCards | None) -> tuple[str, ...]:
-    """The manager nodes of the family; the one that all have where it is not known, as on boards without a PCI card."""
+    """The manager nodes of the family; the one that all have where it is unknown, as on boards without PCI."""
     families = {card.family for card in pci.cards} if pci else set()
     known = [family for id in families if (family := knowledge.hardware().family(id))]
     if not known:

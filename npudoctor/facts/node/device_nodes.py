@@ -1,4 +1,4 @@
-"""The device nodes through which software reaches the cards, and what this user may do with them."""
+"""The device nodes through which software reaches the NPUs, and what this user may do with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npudoctor.sdk import Because, FileStat, Host, Unavailable, User, probe
 
 MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 FIRST_VIRTUAL_NUMBER = 100
-"""Numbers from here on are slices of a card, not cards."""
+"""Numbers from here on are slices of an NPU, not NPUs."""
 
 _CARD = re.compile(r"davinci([0-9]{1,4})")
 _SLICE = re.compile(r"vdavinci([0-9]{1,4})")
@@ -18,7 +18,7 @@ _SLICE = re.compile(r"vdavinci([0-9]{1,4})")
 
 @record(frozen=True, kw_only=True)
 class DeviceNode:
-    """One node below /dev. `number` is that of the card or slice, `stat` is None where this user may not ask."""
+    """One node below /dev. `number` is that of the NPU or slice, `stat` is None where this user may not ask."""
 
     path: str
     number: int | None = None
@@ -50,7 +50,7 @@ class DeviceNodes:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the cards, ascending."""
+        """The numbers of the NPUs, ascending."""
         return tuple(node.number for node in self.cards if node.number is not None)
 
     def manager(self, name: str) -> DeviceNode | None:
@@ -86,7 +86,7 @@ def device_nodes(host: Host) -> DeviceNodes:
 
 
 def cannot_reach_cards(user: User, nodes: DeviceNodes | None) -> str | None:
-    """Why this user can open no card, as a clause; None where he can open one, or none is known."""
+    """Why this user can open no NPU, as a clause; None where he can open one, or none is known."""
     known = [node for node in (nodes.cards if nodes else ()) if node.stat is not None and not node.stands_in]
     denied = [node for node in known if not _may_use(user, node.stat)]
     if not denied or len(denied) < len(known):

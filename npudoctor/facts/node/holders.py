@@ -1,4 +1,4 @@
-"""Who holds the cards: the rows of npu-smi's process table, compared with the processes that live here."""
+"""Who holds the NPUs: the rows of npu-smi's process table, compared with the processes that live here."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CardHolders:
 
     @property
     def in_service(self) -> bool:
-        """Whether a job is, or may be, at work: the driver lists nobody without reason."""
+        """Whether a job is, or may be, at work: the driver lists no process without reason."""
         return any(holder.state is not State.DEAD for holder in self.holders)
 
     def on(self, npu_id: int | None, chip_id: int | None) -> tuple[CardHolder, ...]:
@@ -63,7 +63,7 @@ class CardHolders:
 
 @record(frozen=True)
 class JobsInSight:
-    """Whether it is known which jobs are at work on the cards; `reason` is a clause that says why not."""
+    """Whether it is known which jobs are at work on the NPUs; `reason` is a clause that says why not."""
 
     known: bool
     reason: str = ""
@@ -73,7 +73,7 @@ class JobsInSight:
 def jobs_in_sight(
     holders: CardHolders | None, answer: NpuSmiAnswer | None, info: NpuSmiInfo | None, nodes: DeviceNodes | None
 ) -> JobsInSight:
-    """From npu-smi's table of processes; without one, no job is at work where there is no card, or where none of them
+    """From npu-smi's table of processes; without one, no job is at work where there is no NPU, or where none of them
     has more memory in use than the driver itself needs."""
     if holders is not None or (nodes is not None and not nodes.cards and info is None):
         return JobsInSight(True)

@@ -1,4 +1,4 @@
-"""How the processes on the cards were started: as ranks of a launcher, or each by itself."""
+"""How the processes on the NPUs were started: as ranks of a launcher, or each by itself."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _TOGETHER_S = 5.0
 
 @record(frozen=True)
 class LaunchVariables:
-    """Those of `LAUNCHED` that each process on a card was started with, by pid; a process whose variables this user may
+    """Those of `LAUNCHED` that each process on an NPU was started with, by pid; a process whose variables this user may
     not read is missing."""
 
     by_pid: Mapping[int, Mapping[str, str]]
 
 
 def parse_variables(text: str) -> dict[str, str]:
-    """Read /proc/PID/environ: what stands in it of `LAUNCHED`."""
+    """Read /proc/PID/environ: what is in it of `LAUNCHED`."""
     pairs = (entry.partition("=") for entry in text.split("\0"))
     return {name: value[:80] for name, equals, value in pairs if equals and name in LAUNCHED}
 
 
 @probe(of_the_moment=True)
 def launch_variables(host: Host, holders: CardHolders) -> LaunchVariables:
-    """From /proc/PID/environ of the live processes that hold a card."""
+    """From /proc/PID/environ of the live processes that hold an NPU."""
     found = {}
     for pid in sorted(holders.pids):
         with contextlib.suppress(Unavailable):
@@ -74,7 +74,7 @@ def is_left_alone(process: Process, processes: Processes | None) -> bool:
 
 
 def left_alone(holders: CardHolders, processes: Processes | None, launched: LaunchVariables | None) -> frozenset[int]:
-    """The workers on cards whose launcher has ended."""
+    """The workers on NPUs whose launcher has ended."""
     living = [holder.process for holder in holders.holders if holder.process is not None]
     return frozenset(
         process.pid
@@ -84,7 +84,7 @@ def left_alone(holders: CardHolders, processes: Processes | None, launched: Laun
 
 
 def ranks_on_this_node(job: Iterable[Process], variables: LaunchVariables | None) -> tuple[int, str] | None:
-    """How many ranks a job was started with here, and who says so; None where nobody does."""
+    """How many ranks a job was started with here, and who says so; None where nothing does."""
     for process in job:
         known = variables.by_pid.get(process.pid, {}) if variables else {}
         count = known.get("LOCAL_WORLD_SIZE", "")

@@ -80,7 +80,7 @@ class RunningContainer:
         return bool(self.devices) or any(point.startswith(DRIVER) for point in self.mounts)
 
     def has(self, path: str) -> bool:
-        """Whether a path, what lies in it, or a folder above it is mounted."""
+        """Whether a path, what is in it, or a folder above it is mounted."""
         folders = [point for point in self.mounts if point != "/"]
         return any(path == one or path.startswith(f"{one}/") or one.startswith(f"{path}/") for one in folders)
 

@@ -16,7 +16,7 @@ from npudoctor.sdk import NotApplicable, Unavailable, probe
 
 @record(frozen=True, kw_only=True)
 class ServicePort:
-    """The port of a service, by its own command line; `others` are the sockets of processes outside its job there.
+    """The port of a service, as its command line says; `others` are the sockets of processes outside its job there.
 
     `listens` says whether the service itself has the port already.
     """

@@ -67,9 +67,9 @@ class SmokeBandwidth:
 class SmokeRun:
     """A whole run. `stages` maps a rank to the seconds of the stages that it came through; `losses` to its losses.
 
-    `cards` maps a rank to its card's name. `tried` counts the collectives whose values were compared, `wrong` holds
-    those that were not right. `measured` is by rank and name; `card_memory` by card: MB before and during the run;
-    `card_pids` by card: the processes that npu-smi showed on it, `pids` by rank. `earlier_bus_gb_s` is the median of
+    `cards` maps a rank to its NPU's name. `tried` counts the collectives whose values were compared, `wrong` holds
+    those that were not right. `measured` is by rank and name; `card_memory` by NPU: MB before and during the run;
+    `card_pids` by NPU: the processes that npu-smi showed on it, `pids` by rank. `earlier_bus_gb_s` is the median of
     what earlier runs of the same kind reached, where there were enough of them.
     """
 
@@ -223,7 +223,7 @@ def parse(text: str) -> SmokeRun:
 
 @probe_on_cards
 def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
-    """From `npudoctor smoke` on the idle cards; only in profile full, for it touches them."""
+    """From `npudoctor smoke` on the idle NPUs; only in profile full, for it touches them."""
     if options.profile != "full":
         raise NotApplicable("the smoke run uses the NPUs: add --profile full, or run `npudoctor smoke`")
     done = told(host, python)

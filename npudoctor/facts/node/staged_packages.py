@@ -62,7 +62,7 @@ class OtherFile:
 
 @record(frozen=True, kw_only=True)
 class StagedPackages:
-    """What lies in the folders. `cut_off` is set where there were more files than are looked at."""
+    """What is in the folders. `cut_off` is set where there were more files than are read."""
 
     folders: tuple[str, ...]
     packages: tuple[Package, ...] = ()

@@ -1,4 +1,4 @@
-"""Pages of npu-smi that tell of several chips, cut into what concerns the card and what concerns each chip."""
+"""Pages of npu-smi that report several chips, cut into what concerns the NPU and what concerns each chip."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAILURES = {
     "failedtoquerymcuchip": "Failed to query mcu chip",
     "failedtoquerychip": "Failed to query chip",
 }
-"""What stands in place of the values of a chip that did not answer, behind its name."""
+"""What is printed in place of the values of a chip that did not answer, behind its name."""
 
 
 def normal(title: str) -> str:
@@ -39,9 +39,9 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
 
 
 def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a page says of its card, and the fields of each of its chips, in order; an MCU has a name and no number.
+    """What a page says of its NPU, and the fields of each of its chips, in order; an MCU has a name and no number.
 
-    `Chip ID` or `Chip Name` stands before the values of a chip or after them; where it was lost, a key that comes again
+    `Chip ID` or `Chip Name` is before the values of a chip or after them; where it was lost, a key that comes again
     begins another chip. A chip that did not answer has a `failure` and no values.
     """
     card: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def read_blocks(pairs: Iterable[tuple[str, str]], known: Titles) -> tuple[dict[s
 
 
 def _is_silent(chip: Mapping[str, Any]) -> bool:
-    """Whether a chip has a name alone, so that nobody knows whether names stand before values or after them."""
+    """Whether a chip has a name alone, so that it is unknown whether names are before their values or after them."""
     return not chip.keys() - {"chip_id", "chip_name", "failure"}
 
 

@@ -1,7 +1,7 @@
-"""What `npu-smi info -t` says of a card or a chip: ecc, usages, memory, common.
+"""What `npu-smi info -t` says of an NPU or a chip: ecc, usages, memory, common.
 
-A page of one chip fills the fields of its record; where a page tells of several chips, each stands in `chips`, and the
-fields beside it hold only what concerns the card. `failure` is what the tool prints in place of the values of a chip,
+A page of one chip fills the fields of its record; where a page reports several chips, each is in `chips`, and the
+fields beside it hold only what concerns the NPU. `failure` is what the tool prints in place of the values of a chip,
 or at the end of the page; the chips that did answer are read all the same.
 """
 
@@ -101,7 +101,7 @@ class NpuMemory:
 
 @record(frozen=True, kw_only=True)
 class CommonChip:
-    """One chip of `-t common`, or the MCU of the card, which has a `chip_name` and no number.
+    """One chip of `-t common`, or the MCU of the NPU, which has a `chip_name` and no number.
 
     Usages in percent, frequencies in MHz, temperature in degrees Celsius, power in watts; `rated_power_w` is what 310
     shows instead of the power drawn.
@@ -123,7 +123,7 @@ class CommonChip:
 
 @record(frozen=True, kw_only=True)
 class Common:
-    """A page of `-t common`, the MCU among the chips. It is of a card: the tool refuses `-c` here."""
+    """A page of `-t common`, the MCU among the chips. It is of an NPU: the tool refuses `-c` here."""
 
     npu_id: int | None = None
     chip_count: int | None = None

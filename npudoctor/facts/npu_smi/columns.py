@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from npudoctor.facts.cells import word
 
 Columns = tuple[str | None, ...]
-"""The columns that share one cell; None is a column that nobody knows."""
+"""The columns that share one cell; None is a column that is unknown."""
 Layout = Sequence[Columns]
 
 _TITLES = {

@@ -55,7 +55,7 @@ _WORDS = (
     "only by",
     "usage:",
 )
-"""A text with none of these tells of no failure; most answers end here, and no pattern is ever compiled."""
+"""A text with none of these reports no failure; most answers end here, and no pattern is ever compiled."""
 _BY_CODE = {
     2: "permission_denied",
     5: "dcmi_inner_error",
@@ -90,9 +90,9 @@ _USAGE = r"^\s*Usage: npu-smi\b"
 
 
 def parse_failure(text: str) -> NpuSmiFailure | None:
-    """The failure that a text tells of; None where it tells of none, as every answer does.
+    """The failure that a text reports; None where it reports none, as every answer does.
 
-    The first line that names a cause decides; the code may stand in another line.
+    The first line that names a cause decides; the code may be in another line.
     """
     low = text[:_LONGEST].lower()
     if not any(word in low for word in _WORDS):

@@ -14,11 +14,11 @@ from npudoctor.records import record
 
 @record(frozen=True, kw_only=True)
 class Health:
-    """A page of `-t health`; where it tells of several chips, each stands in `chips`, the MCU by its `chip_name`.
+    """A page of `-t health`; where it reports several chips, each is in `chips`, the MCU by its `chip_name`.
 
     `error_codes` are as printed, in capitals and without 0x; before 950 only the page of a chip (`-c`) shows them, and
     950 has no other page. `error_info` is the text beside them, a line for each fault, None where there is none;
-    `error_info_count` says of how many faults it tells. `failure` is what stands in place of values.
+    `error_info_count` says of how many faults it tells. `failure` is what is printed in place of values.
     """
 
     npu_id: int | None = None

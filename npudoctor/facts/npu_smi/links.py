@@ -39,7 +39,7 @@ _CARD_ONLY = {*OF_THE_CARD, "chipid"}
 
 
 def parse_process_memory(text: str) -> ProcessMemory:
-    """Read a page of `npu-smi info -t proc-mem`; `Chip ID` stands before the processes of a chip or after them."""
+    """Read a page of `npu-smi info -t proc-mem`; `Chip ID` is before the processes of a chip or after them."""
     lines = lines_of(text)
     found: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
@@ -214,7 +214,7 @@ class FlashPart:
 
 @record(frozen=True, kw_only=True)
 class Flash:
-    """A page of `-t flash`; `chip_id` is None where it tells of several chips."""
+    """A page of `-t flash`; `chip_id` is None where it reports several chips."""
 
     npu_id: int | None = None
     chip_count: int | None = None

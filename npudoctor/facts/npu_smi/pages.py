@@ -15,7 +15,7 @@ _NO_CARD = "There is no NPU card on this server"
 
 @record(frozen=True, kw_only=True)
 class Board:
-    """A page of `-t board`: of a card (`-i`), of a chip (`-i -c`), or of both as on 950; None is what it does not show.
+    """A page of `-t board`: of an NPU (`-i`), of a chip (`-i -c`), or of both as on 950; None is what it does not show.
 
     `pcie_bus` is the PCI address; `compatibility` is OK where the driver accepts the firmware, NOK where it refuses it,
     UNKNOWN where it cannot tell, NOT SUPPORT for a user who is not root. `failure` is what the tool could not find out.
@@ -66,7 +66,7 @@ class NpuList:
 
 @record(frozen=True, kw_only=True)
 class MapRow:
-    """One chip, or the MCU of a card, in `-m`. `logic_id` is what a job calls the chip; an MCU has none.
+    """One chip, or the MCU of an NPU, in `-m`. `logic_id` is what a job calls the chip; an MCU has none.
 
     A3 adds `phy_id`; 950 has `slot_id` and `phy_id` and no `logic_id`.
     """
@@ -88,7 +88,7 @@ class NpuMap:
 
 @record(frozen=True)
 class ToolVersion:
-    """A version that npu-smi prints: its own (`component` is None), or that of a card's mcu."""
+    """A version that npu-smi prints: its own (`component` is None), or that of an NPU's mcu."""
 
     version: str
     component: str | None = None

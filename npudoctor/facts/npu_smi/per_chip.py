@@ -2,7 +2,7 @@
 
 A row makes the fact `npu_smi.NAME`, a `PerChip` of its record, and the kind `npu-smi-QUERY` of `npudoctor parse`. An
 NPU with one chip is asked by its id alone. A page that could not be had is left out, its reason in `failed`; where
-nobody answers, the fact is unavailable for the reason of the first.
+no chip answers, the fact is unavailable for the reason of the first.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def physical_chips(info: NpuSmiInfo) -> Places:
 
 
 class Page(NamedTuple):
-    """A row: the name of the fact, what `npu-smi info -t` is asked for, of whom, and how the answer is read.
+    """A row: the name of the fact, what `npu-smi info -t` is asked for, of which chips, and how the answer is read.
 
-    `shared`: where the page of an NPU tells of each of its chips, they are not asked one by one.
+    `shared`: where the page of an NPU reports each of its chips, they are not asked one by one.
     """
 
     name: str
@@ -210,7 +210,7 @@ def _from_library(
 
 
 def _ask_shared(host: Host, options: Options, query: str, places: Places, parse: Callable[[str], P]) -> PerChip[P]:
-    """The same, once for each NPU where its page tells of all its chips."""
+    """The same, once for each NPU where its page reports all its chips."""
     known, _ = _from_library(host, options, query, places) if options.profile != "quick" else ({}, {})
     rest = {subject: words for subject, words in places.items() if subject not in known}
     npus = {subject.partition("/")[0]: words[:2] for subject, words in rest.items()}
@@ -256,8 +256,8 @@ class HealthPages:
 def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
     """From `npu-smi info -t health`, only of chips that npu-smi's table does not show as OK.
 
-    Fault codes stand on the page of a chip. Where that one could not be had, the page of its NPU tells a little. On 950
-    the codes of the active fault events stand in for those that the page lacks.
+    Fault codes are on the page of a chip. Where that one could not be had, the page of its NPU tells a little. On 950
+    the codes of the active fault events replace those that the page lacks.
     """
     sick = [subject_of(chip, info.npus) for chip in info.npus if chip.says_ok is False]
     if options.profile == "quick":

@@ -37,7 +37,7 @@ _UNFINISHED = "driver package may not be completely installed"
 
 @record(frozen=True, kw_only=True)
 class NpuSmiAnswer:
-    """How `npu-smi info` went. `reason` says in a clause why there is no table, None where there is one.
+    """How `npu-smi info` went. `reason` says in a clause why the table is missing, None where it was read.
 
     `path` is where the tool lies; `seconds` is wall time; `limit_s` what it was given; `failure` is a message of the
     tool that is known; `text` is all that it printed; `warning` is what it prints below its table where the driver's
@@ -69,7 +69,7 @@ def _last_line(text: str) -> str:
 
 @probe(of_the_moment=True)
 def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
-    """From `npu-smi info`; unavailable only where nobody has looked.
+    """From `npu-smi info`; unavailable only where the tool was not run.
 
     Profile quick takes the answer of the driver's library for it.
     """
@@ -163,7 +163,7 @@ def npu_smi_info(
 ) -> NpuSmiInfo:
     """The table of chips, from the driver's library, else as npu-smi prints it.
 
-    Where the tool fails because this user may not reach the cards, that is the cause.
+    Where the tool fails because this user may not reach the NPUs, that is the cause.
     """
     why = None
     if library is not None:

@@ -1,7 +1,7 @@
 """What `npu-smi info -t` measures: temp, power, volt, sensors, sys-time; and sio-info, spod-info, current-fault-event.
 
-A page of one chip fills the fields of its record; where a page tells of several, each stands in `chips`, the MCU of the
-card by its `chip_name`. `failure` is what the tool prints in place of values.
+A page of one chip fills the fields of its record; where a page reports several, each is in `chips`, the MCU of the
+NPU by its `chip_name`. `failure` is what the tool prints in place of values.
 
 No check asks for these pages, but for fault events of 950: `npudoctor parse` reads them.
 """
@@ -35,7 +35,7 @@ class Temperature:
 
 @record(frozen=True, kw_only=True)
 class Power:
-    """A page of `-t power`: watts that a chip draws, on 310 its rated ones; of 310P only the MCU of the card tells."""
+    """A page of `-t power`: watts that a chip draws, on 310 its rated ones; of 310P only the MCU of the NPU tells."""
 
     npu_id: int | None = None
     chip_count: int | None = None
@@ -81,7 +81,7 @@ class SystemTime:
 
 @record(frozen=True, kw_only=True)
 class SioErrors:
-    """A page of `-t sio-info`: errors on the bus between the two dies of a card."""
+    """A page of `-t sio-info`: errors on the bus between the two dies of an NPU."""
 
     tx_error_count: int | None = None
     rx_error_count: int | None = None
@@ -157,7 +157,7 @@ def parse_voltage(text: str) -> Voltage:
 
 
 def parse_temperature(text: str) -> Temperature:
-    """Read a page of `npu-smi info -t temp`; the sensors of the MCU stand before its name."""
+    """Read a page of `npu-smi info -t temp`; the sensors of the MCU are before its name."""
     said = [(title, lines[0]) for title, lines in fields_of(text)]
     sensors = {found[1]: integer(value) for title, value in said if (found := _SENSOR.fullmatch(title))}
     pairs = pairs_of(text)

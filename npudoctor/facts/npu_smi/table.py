@@ -101,7 +101,7 @@ _TEXT = re.compile(r"\w")
 
 
 def parse_info(text: str) -> NpuSmiInfo:
-    """Read the output of `npu-smi info`; raises ParseError where neither a header nor a row tells of the chips."""
+    """Read the output of `npu-smi info`; raises ParseError where neither a header nor a row reports the chips."""
     lines = lines_of(text)
     last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
     table = _Table()

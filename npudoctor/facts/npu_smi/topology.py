@@ -21,7 +21,7 @@ class Topology:
     `matrix` has a row for each device, in their order: X for itself, HCCS, HCCS_SW, SIO, PIX, PXB, PHB, SYS, UB, NA, or
     what a newer tool prints. Rows that a cut text lacks at its end are missing; one that it lacks in between is empty.
     `cpu_affinity` holds ranges as printed (`0-63,128-191`), at most 31 characters of them; None where the tool shows
-    none, as on an A3 with Arm processors. Network cards, which the newest tools add as rows and columns, are left out.
+    none, as on an A3 with Arm processors. Network adapters, which the newest tools add, are left out.
     """
 
     devices: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Whether the table of `npu-smi info` is whole: one that was cut must not read like cards that are missing."""
+"""Whether the table of `npu-smi info` is whole: one that was cut must not read like NPUs that are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cards that a job of the target Python sees, and whether each of them computes."""
+"""The NPUs that a job of the target Python sees, and whether each of them computes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def job_cards(cards: Chips, environment: JobEnvironment | None) -> JobCards:
 
 @record(frozen=True, kw_only=True)
 class CardMath:
-    """A small product on one card against the CPU's; `skipped` says why there was none. `seconds` is wall time."""
+    """A small product on one NPU against the CPU's; `skipped` says why there was none. `seconds` is wall time."""
 
     ok: bool | None
     error: str | None = None
@@ -71,7 +71,7 @@ class CardMath:
 
 @record(frozen=True)
 class DeviceMath:
-    """The products by the number that the job gives a card; `error` where none could be started."""
+    """The products by the number that the job gives an NPU; `error` where none could be started."""
 
     cards: Mapping[int, CardMath]
     error: str | None = None
@@ -93,7 +93,7 @@ def _card(said: Mapping[str, Any]) -> CardMath:
     error, skipped = said.get("error"), said.get("skipped")
     ok = said.get("ok")
     if skipped is None and not isinstance(ok, bool):
-        raise ValueError("a card without a verdict")
+        raise ValueError("an NPU without a verdict")
     return CardMath(
         ok=None if skipped is not None else ok,
         error=str(error) if error else None,
@@ -118,7 +118,7 @@ def device_math(
     holders: CardHolders | None,
     cpu: Cpu | None,
 ) -> DeviceMath:
-    """By a product on each card that is idle; what holds a card, or memory of it, is left alone."""
+    """By a product on each NPU that is idle; what holds an NPU, or memory of it, is left alone."""
     if options.profile != "full":
         raise NotApplicable("only profile full computes on NPUs: add --profile full")
     if not imported.attempt.ok:

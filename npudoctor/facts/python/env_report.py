@@ -21,7 +21,7 @@ _TELLING = {"torch", "torch_npu", "vllm", "vllm_ascend"}
 def parse_env_report(text: str) -> dict[str, str]:
     """The packages of a report by name, with underscores, and their versions as written, local parts too.
 
-    What it says of Python and of the system stands beside them. Raises ParseError where it names none of torch and
+    What it says of Python and of the system is beside them. Raises ParseError where it names none of torch and
     vLLM.
     """
     found: dict[str, str] = {}

@@ -74,7 +74,7 @@ class ImportAttempt:
 
 
 def first_line(text: str, length: int = 200) -> str:
-    """The first line of a message, cut where it is too long to read; of an autoload's, what lies below."""
+    """The first line of a message, cut where it is too long to read; of an autoload's, what is below it."""
     tail = text[text.find(AUTOLOAD) :].rstrip() if AUTOLOAD in text else ""
     cause = re.search(r"\(\w{1,64}: ", tail) if tail.endswith(")") else None
     line = (tail[cause.start() + 1 : -1] if cause else text).strip().splitlines()[0]
@@ -90,7 +90,7 @@ class TorchImport:
 
     @property
     def is_broken_itself(self) -> bool:
-        """Whether torch fails on its own; a failure of which nobody knows is taken by its text."""
+        """Whether torch fails on its own; a failure of which nothing is known is taken by its text."""
         if self.plain.ok:
             return False
         return not self.alone.ok if self.alone is not None else not self.plain.is_autoload
@@ -189,8 +189,8 @@ def torch_import(
     python: TargetPython,
     environment: PythonEnvironment,
     options: Options,
-    variables: JobEnvironment,  # noqa: ARG001 - in nobody's environment an import proves nothing
-    stack: SoftwareStack,  # noqa: ARG001 - a node that only lends its cards imports nothing
+    variables: JobEnvironment,  # noqa: ARG001 - an import shows nothing outside of a user's environment
+    stack: SoftwareStack,  # noqa: ARG001 - a node that only lends its NPUs imports nothing
 ) -> TorchImport:
     """By importing it there; a second time without autoloading only where the first fails."""
     _not_in_quick(options)
@@ -215,7 +215,7 @@ def torch_npu_import(
     stack: SoftwareStack,  # noqa: ARG001 - as above
     nodes: DeviceNodes | None,
 ) -> TorchNpuImport:
-    """By importing it there, beside a torch that is installed; not as a user whom the devices are denied to."""
+    """By importing it there, beside a torch that is installed; not as a user who may not open the devices."""
     _not_in_quick(options)
     user = host.target_user(python.path)
     if user.uid != host.user.uid and (reason := cannot_reach_cards(user, nodes)):

@@ -26,7 +26,7 @@ def devices_in_sight(
 ) -> DevicesInSight:
     """By importing torch_npu, and only where npu-smi fails with a code that does not decide.
 
-    The target Python is found here and is no parameter, so that nobody looks for it where npu-smi answers.
+    The target Python is found here and is no parameter, so that it is not searched for where npu-smi answers.
     """
     if answer.info is not None or answer.failure is None or answer.failure.ret not in UNDECIDED:
         raise NotApplicable("npu-smi itself says what is known of the NPUs")

@@ -48,7 +48,7 @@ class PythonEnvironment:
     """What the target Python says of itself. Names of distributions are normalised (`torch-npu`).
 
     `shadows` maps a package to the source tree that hides it; `torch_build` is what torch's version file says
-    (`version`, `cuda`), None where it is not known. `run_as` names the user as whom it ran, where that is another one
+    (`version`, `cuda`), None where it is not known. `run_as` names the user that it ran as, where that is another one
     than npudoctor's own.
     """
 
@@ -214,7 +214,7 @@ def _conda_environments(host: Host, variables: Mapping[str, str]) -> Iterator[st
 
 
 def _holds_torch_npu(host: Host, python: str) -> bool:
-    """Whether metadata of torch_npu lies in one of its package folders; nothing is run."""
+    """Whether metadata of torch_npu is in one of its package folders; nothing is run."""
     for folder in package_folders(host, python):
         with contextlib.suppress(Unavailable):
             if any(_TORCH_NPU.fullmatch(name) for name in host.list_dir(folder)):

@@ -32,7 +32,7 @@ def parse_huge_pages(text: str) -> str:
 
 @probe
 def cpu_tuning(host: Host, cpu: Cpu | None) -> CpuTuning:
-    """From /sys; of each NUMA node its first processor is asked, the others follow it as a rule."""
+    """From /sys; of each NUMA node its first processor is asked, the others usually follow it."""
     numbers = {0, *(min(cpus) for cpus in (cpu.numa_nodes.values() if cpu else ()) if cpus)}
     governors = {}
     for number in sorted(numbers):

@@ -1,4 +1,4 @@
-"""What the kernel has written in the last seven days about cards, buses, hardware errors and memory that ran out."""
+"""What the kernel has written in the last seven days about NPUs, buses, hardware errors and memory that ran out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HIDDEN = r"insufficient permissions|not seeing messages from other users|ermiss
 
 @record(frozen=True)
 class KernelLog:
-    """The lines that may tell of a fault, as written, oldest first, and how many lines there are in all."""
+    """The lines that may report a fault, as written, oldest first, and how many lines there are in all."""
 
     lines: tuple[str, ...]
     seen: int

@@ -26,7 +26,7 @@ class Memory:
 
 @record(frozen=True)
 class HugePages:
-    """Memory that is reserved as huge pages, in bytes: all of it, and what nobody uses."""
+    """Memory that is reserved as huge pages, in bytes: all of it, and what is not in use."""
 
     total_bytes: int
     free_bytes: int

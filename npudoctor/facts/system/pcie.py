@@ -1,4 +1,4 @@
-"""The PCIe links of the cards: what each runs at, what it can run at, and the errors that the kernel has counted."""
+"""The PCIe links of the NPUs: what each runs at, what it can run at, and the errors that the kernel has counted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ N = TypeVar("N", int, float)
 
 @record(frozen=True, kw_only=True)
 class PcieLink:
-    """The link of one card, by its PCI address; None is what the kernel does not show.
+    """The link of one NPU, by its PCI address; None is what the kernel does not show.
 
-    Speeds in GT/s of a lane, widths in lanes; `port_` is what the slot that the card sits in can give. Errors since the
-    card was found: `correctable_errors` were repaired by the hardware, `nonfatal_errors` lost a packet, `fatal_errors`
+    Speeds in GT/s of a lane, widths in lanes; `port_` is what the slot that the NPU sits in can give. Errors since the
+    NPU was found: `correctable_errors` were repaired by the hardware, `nonfatal_errors` lost a packet, `fatal_errors`
     the link.
     """
 
@@ -36,17 +36,17 @@ class PcieLink:
 
     @property
     def attainable_speed(self) -> float | None:
-        """The speed that card and slot can both have."""
+        """The speed that NPU and slot can both have."""
         return min((one for one in (self.max_speed_gts, self.port_max_speed_gts) if one is not None), default=None)
 
     @property
     def attainable_width(self) -> int | None:
-        """The width that card and slot can both have."""
+        """The width that NPU and slot can both have."""
         return min((one for one in (self.max_width, self.port_max_width) if one is not None), default=None)
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is known to run below what card and slot can."""
+        """Whether it is known to run below what NPU and slot can."""
         speeds = self.current_speed_gts, self.attainable_speed
         widths = self.current_width, self.attainable_width
         return any(now is not None and most is not None and now < most for now, most in (speeds, widths))
@@ -54,7 +54,7 @@ class PcieLink:
 
 @record(frozen=True)
 class PcieLinks:
-    """The links of the cards on the bus; in a container the host's."""
+    """The links of the NPUs on the bus; in a container the host's."""
 
     links: tuple[PcieLink, ...]
 
@@ -87,7 +87,7 @@ def parse_errors(text: str) -> int:
 
 @probe
 def pcie_links(host: Host, cards: PciCards) -> PcieLinks:
-    """From the folders of the cards below /sys/bus/pci/devices."""
+    """From the folders of the NPUs below /sys/bus/pci/devices."""
     if not cards.cards:
         raise Unavailable("no Ascend NPU on the PCI bus")
     links = tuple(_link(host, f"{DEVICES}/{card.slot}", card.slot) for card in cards.cards)
@@ -114,7 +114,7 @@ def _link(host: Host, folder: str, slot: str) -> PcieLink:
 
 
 def _port(host: Host, folder: str) -> str | None:
-    """The folder of the port above a card: sysfs links each device to its place in the tree of buses."""
+    """The folder of the port above an NPU: sysfs links each device to its place in the tree of buses."""
     with contextlib.suppress(Unavailable):
         above = (host.read_link(folder) or "").split("/")[-2:-1]
         if above and re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", above[0]):

@@ -1,4 +1,4 @@
-"""The processes of this node, who started whom, and how one is shown to a person."""
+"""The processes of this node, which started which, and how one is shown to a person."""
 
 from __future__ import annotations
 

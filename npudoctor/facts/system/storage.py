@@ -13,12 +13,12 @@ from npudoctor.sdk import Because, Host, Unavailable, probe, real_path
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount, not a file of ours)
 MOST_LOG_FILES = 5000
-"""More files than this are not looked at; the sum is then a lower bound."""
+"""More files than this are not counted; the sum is then a lower bound."""
 
 
 @record(frozen=True, kw_only=True)
 class Disk:
-    """A file system with its room in bytes and its inodes; None where not known (network file systems as a rule)."""
+    """A file system with its room in bytes and its inodes; None where not known (usually network file systems)."""
 
     mount: str
     fstype: str
@@ -83,7 +83,7 @@ def parse_mounts(rows: Iterable[Mapping[str, Any]]) -> Mounts:
 
 
 def parse_disks(rows: Iterable[Mapping[str, Any]], mounts: Mounts) -> Disks:
-    """Read the `disks` of a recording; a mount that is none of them hides what lies below it, its room unknown."""
+    """Read the `disks` of a recording; a mount that is none of them hides what is below it, its room unknown."""
     found = {
         str(row["mount"]): Disk(
             mount=str(row["mount"]),

@@ -25,7 +25,7 @@ VERSIONS = {
 }
 """The titles of features by the names that a baseline file uses."""
 _SYSTEM = ("system.", "host.profile", "network.", "node.container", "node.role")
-_ANYWAY = frozenset({"cards", "TLS switch"})
+_ANYWAY = frozenset({"NPUs", "TLS switch"})
 
 
 def kind_of(feature: Feature) -> str:

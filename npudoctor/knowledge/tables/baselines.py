@@ -61,7 +61,7 @@ class Smoke:
 
 @record(frozen=True, kw_only=True)
 class IdleBaseline:
-    """What an idle card showed: ranges of power (W), temperature (°C) and memory in use (MB)."""
+    """What an idle NPU showed: ranges of power (W), temperature (°C) and memory in use (MB)."""
 
     of: str
     family: str

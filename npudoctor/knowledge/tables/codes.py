@@ -31,7 +31,7 @@ PREFIXES: Mapping[str, str] = {
     "aicore-error": "AICore",
     "server-bmc": "BMC",
 }
-"""What stands before a code whose number alone belongs to several components."""
+"""What is before a code whose number alone belongs to several components."""
 
 EIGHT_HEX = frozenset({"health", "blackbox", "server-bmc", "dvpp", "transport"})
 """Kinds printed as eight hexadecimal digits, also without 0x."""
@@ -48,7 +48,7 @@ _HALF, _WHOLE = 1 << 31, 1 << 32
 class Code:
     """One code of one component.
 
-    `code` is its usual spelling, `symbol` its name in the sources, `meaning` None where nobody has published one. A
+    `code` is its usual spelling, `symbol` its name in the sources, `meaning` None where none is published. A
     `generic` code is never a cause by itself. `action` is the fault class of the public device plug-in, `severity` that
     of a chip's health table, `maps_to` the codes as which it surfaces, `exit_code` the low byte that a shell sees.
     """

@@ -77,7 +77,7 @@ class Compatibility:
         return train(cann) in self._cann_trains and not re.match(r"\d+\.\d+\.T\d", canonical(cann))
 
     def releases_for_cann(self, cann: str, *, python: str | None = None) -> tuple[TorchNpuRelease, ...]:
-        """The torch_npu releases to install with this CANN, best first; none where nobody vouches for any.
+        """The torch_npu releases to install with this CANN, best first; none where no source names any.
 
         Published pairs come first, then what was seen in use; where there is neither, what the windows allow. Among
         them: on the index, no pre-release, maintained, from an official table, newest. With `python`, only those that

@@ -133,7 +133,7 @@ class Environment:
         )
 
     def orchestrator(self, environ: Mapping[str, str]) -> str | None:
-        """Who set this job's variables: Kubernetes, Slurm, ModelArts, Volcano; None for nobody."""
+        """Who set this job's variables: Kubernetes, Slurm, ModelArts, Volcano; None where none is known."""
         return next((who for who, names in self.orchestrators.items() if any(map(environ.get, names))), None)
 
     @cached_property

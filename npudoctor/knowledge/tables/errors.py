@@ -26,7 +26,7 @@ class ErrorCode:
     `name` is its symbol, `look` the first thing to look at, `text` the line that prints it. `severity` is what it
     deserves; a chip's fault may deserve `single_node_severity` where one node alone is used, or `severity` only on
     chips of the family `severity_for` and `other_severity` elsewhere. `level` is MindCluster's fault level. `same_as`
-    names the newer code of the same thing. A `generic` code wraps many causes: what stands beside it says which.
+    names the newer code of the same thing. A `generic` code wraps many causes: what is beside it says which.
     """
 
     code: str

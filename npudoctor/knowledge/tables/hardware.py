@@ -100,7 +100,7 @@ class LinkPlan:
 
 @record(frozen=True, kw_only=True)
 class IdleRule:
-    """From which memory in use on, in MB, an idle card needs an explanation; `reserve_mb` is the driver's own."""
+    """From which memory in use on, in MB, an idle NPU needs an explanation; `reserve_mb` is the driver's own."""
 
     reserve_mb: int
     unexplained_over_mb: int
@@ -110,7 +110,7 @@ class IdleRule:
     confidence: str
 
     def limit_mb(self, total_mb: int) -> int:
-        """The memory in use that an idle card of this size may show."""
+        """The memory in use that an idle NPU of this size may show."""
         small = total_mb < self.small_card_mb
         return int(total_mb * self.unexplained_over_share) if small else self.unexplained_over_mb
 
@@ -196,7 +196,7 @@ class Hardware:
         )
 
     def idle_limit_mb(self, total_mb: int) -> int:
-        """The memory in use, in MB, that an idle card of this size may show without an explanation."""
+        """The memory in use, in MB, that an idle NPU of this size may show without an explanation."""
         return self.idle_rule.limit_mb(total_mb)
 
 

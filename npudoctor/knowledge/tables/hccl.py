@@ -13,7 +13,7 @@ from npudoctor.records import record
 @record(frozen=True, kw_only=True)
 class Ports:
     """HCCL's ports: `base` and the legal bases; `certain_count` ports are taken by every release, `full_count` from
-    `full_from_cann` on. `device` is the port on each card's own network, `master` torch's store."""
+    `full_from_cann` on. `device` is the port on each NPU's own network, `master` torch's store."""
 
     base: int
     base_min: int
@@ -33,7 +33,7 @@ class Ports:
 class Times:
     """HCCL's waits in seconds: defaults, limits, and what is added to them.
 
-    `release_s` is how long the driver takes to let go of a card. 910 rounds the execution wait down to a multiple of
+    `release_s` is how long the driver takes to release an NPU. 910 rounds the execution wait down to a multiple of
     `exec_step_910_s`.
     """
 
@@ -77,7 +77,7 @@ class InterfaceChoice:
 
 @record(frozen=True, kw_only=True)
 class HccnQuery:
-    """One question to hccn_tool, what a healthy card answers (a regular expression), and what to look at otherwise."""
+    """One question to hccn_tool, what a healthy NPU answers (a regular expression), and what to look at otherwise."""
 
     query: str
     healthy: str
@@ -85,7 +85,7 @@ class HccnQuery:
     families: tuple[str, ...]
 
     def is_healthy(self, answer: str) -> bool:
-        """Whether the answer is that of a healthy card."""
+        """Whether the answer is that of a healthy NPU."""
         return bool(re.search(self.healthy, answer))
 
 

@@ -11,7 +11,7 @@ from npudoctor.records import record
 
 @record(frozen=True, kw_only=True)
 class Component:
-    """A kind of package. `stems` are regular expressions for what stands before the version in its file name.
+    """A kind of package. `stems` are regular expressions for what is before the version in its file name.
 
     `published` is the vendor's name with places for hdk, ops, version, arch. `seconds_seen` are the shortest and the
     longest installation of which a log is known, `disk_mb` the room in MB that the vendor asks for; None: not known.

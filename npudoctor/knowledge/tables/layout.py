@@ -27,7 +27,7 @@ class Place:
 
 @record(frozen=True)
 class DeviceNode:
-    """A device node (N stands for a card's number) and who needs it."""
+    """A device node (N stands for an NPU's number) and who needs it."""
 
     path: str
     what: str

@@ -16,10 +16,10 @@ class Pitfall:
     """One way to fail.
 
     `rank` orders by how often it is reported (1 most), `frequency` is very-high, high, medium or low: a judgement, no
-    measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this pitfall;
-    `hints` fit it among others. A `consequence` follows, as a rule, from a failure elsewhere, which comes first where
+    measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this known issue;
+    `hints` fit it among others. A `consequence` usually follows from a failure elsewhere, which comes first where
     both are shown; a `device_fault` is one of the hardware, which never follows from a timeout. `refines` names the
-    pitfalls that say the same in general. `detect` says how it shows before a job runs, `foreseen_by` which checks
+    known issues that say the same in general. `detect` says how it shows before a job runs, `foreseen_by` which checks
     do. A step of `fix` is a command with a comment, or a sentence that ends with a full stop. `needs_root` is None
     where it depends, on what `root_when` says."""
 
@@ -67,13 +67,13 @@ class Pitfalls:
         return self._by_id.get(id)
 
     def match(self, text: str) -> tuple[Pitfall, ...]:
-        """The pitfalls that a text shows: by symptoms before by hints, those that explain more of it first."""
+        """The known issues that a text shows: by symptoms before by hints, those that explain more of it first."""
         lengths = {pitfall.id: self._longest_match(pitfall, text) for pitfall in self.rows}
         shown = [pitfall for pitfall in self.rows if any(lengths[pitfall.id])]
         return tuple(sorted(shown, key=lambda pitfall: (*(-length for length in lengths[pitfall.id]), pitfall.rank)))
 
     def with_code(self, code: str | int) -> tuple[Pitfall, ...]:
-        """The pitfalls that show this error code, the more frequent first."""
+        """The known issues that show this error code, the more frequent first."""
         wanted = normalised(code)
         return tuple(pitfall for pitfall in self.rows if wanted in pitfall.codes)
 

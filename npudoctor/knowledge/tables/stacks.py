@@ -1,6 +1,6 @@
 """Frameworks on top of torch_npu and CANN: which releases go together, on which chips; the typed form of stacks.json.
 
-The releases of vllm-ascend stand in combinations.json, where a site may already have rows of its own.
+The releases of vllm-ascend are in combinations.json, where a site may already have rows of its own.
 """
 
 from __future__ import annotations
