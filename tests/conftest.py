@@ -147,7 +147,7 @@ def torch_python() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npudoctor-tests"
     folder = cache / f"torch-{TORCH}-python{sys.version_info[0]}.{sys.version_info[1]}"
     cache.mkdir(parents=True, exist_ok=True)
-    with open(os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
+    with open(os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             _install_torch(folder)
@@ -173,7 +173,7 @@ def cann_libraries(torch_python: Path, tmp_path_factory: pytest.TempPathFactory)
     if missing := build.missing_tools():
         pytest.skip(f"the stub libraries cannot be built without {', '.join(missing)}")
     where = "import sysconfig; print(sysconfig.get_path('platlib'))"
-    packages = subprocess.run([str(torch_python), "-c", where], capture_output=True, text=True, check=True)
+    packages = subprocess.run([str(torch_python), "-c", where], capture_output=True, encoding="utf-8", check=True)
     return build.build(Path(packages.stdout.strip()), tmp_path_factory.mktemp("cann"))
 
 

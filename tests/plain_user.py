@@ -28,7 +28,7 @@ def identity(uid: int) -> dict[str, Any]:
 
 def run_as(uid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command as a plain user and return what it printed."""
-    return subprocess.run(argv, capture_output=True, text=True, check=False, **identity(uid), **options)
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, **identity(uid), **options)
 
 
 def give(path: Path, uid: int) -> Path:
@@ -47,7 +47,7 @@ def accounts_missing() -> str | None:
         return "requires root: accounts are added in a mount namespace"
     if not (shutil.which("unshare") and shutil.which("mount")):
         return "unshare and mount (util-linux) are not installed"
-    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, encoding="utf-8", check=False)
     return f"no mount namespace here: {done.stderr.strip()}" if done.returncode else None
 
 
@@ -57,7 +57,7 @@ def with_accounts(argv: Sequence[str], folder: Path) -> list[str]:
     `folder` must be one that plain users can pass through; use the fixture `open_folder`.
     """
     (folder / "home").mkdir(exist_ok=True)
-    texts = {name: (Path("/etc") / name).read_text() for name in ("passwd", "group", "shadow")}
+    texts = {name: (Path("/etc") / name).read_text(encoding="utf-8") for name in ("passwd", "group", "shadow")}
     for uid, name in NAMES.items():
         home = folder / "home" / name
         if not home.exists():
@@ -68,7 +68,7 @@ def with_accounts(argv: Sequence[str], folder: Path) -> list[str]:
         texts["shadow"] += f"{name}:!:19000:0:99999:7:::\n"
     script = ""
     for name, text in texts.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
         script += f'mount --bind "{folder}/{name}" /etc/{name}; '
     (folder / "shadow").chmod(0o600)
     script += 'exec "$@"'

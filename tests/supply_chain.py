@@ -30,7 +30,7 @@ def bill(python: str, sbom: Path) -> str:
     """Write the list of components of an environment, and say what it holds."""
     options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--of", "JSON", "-o", str(sbom)]
     subprocess.run([*_tool("cyclonedx_py"), "environment", *options, python], check=True, timeout=LIMIT_S)
-    held = json.loads(sbom.read_text())
+    held = json.loads(sbom.read_text(encoding="utf-8"))
     names = sorted(f"{one['name']} {one.get('version', '')}".strip() for one in held["components"])
     return f"{sbom}: {held['bomFormat']} {held['specVersion']}, {len(names)} components: {', '.join(names)}"
 
@@ -40,7 +40,7 @@ def advisories() -> dict[str, Any] | None:
     options = ["--disable-pip", "--require-hashes", "-r", str(ROOT / "requirements.lock")]
     argv = [*_tool("pip_audit"), *options, "--format", "json", "--progress-spinner", "off", "--timeout", "20"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=LIMIT_S)
         answer = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, json.JSONDecodeError):
         return None

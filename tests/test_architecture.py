@@ -94,7 +94,7 @@ def module_of(path: Path) -> str:
 def imports(path: Path) -> Iterator[tuple[str, int]]:
     """Every absolute module name that a file imports, with its line; `from a import b` counts as a.b too."""
     package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -155,7 +155,7 @@ def needed_by(path: Path, modules: set[str]) -> set[str]:
 def for_type_checkers(path: Path) -> set[int]:
     return {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for one in node.body
         for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
@@ -176,7 +176,7 @@ def loaded_by(code: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-P", "-c", script] if sys.version_info >= (3, 11) else [sys.executable, "-c", script],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
@@ -196,13 +196,13 @@ def test_a_check_as_json_loads_neither_the_terminal_nor_the_daemon_nor_torch() -
 
 
 def test_the_package_list_is_what_lies_in_the_folders() -> None:
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"])
     lying = {module_of(path) for path in SOURCES if path.name == "__init__.py"}
     assert listed == lying
 
 
 def test_every_dependency_says_why_it_was_chosen() -> None:
-    text = (ROOT / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     block = text[text.index("dependencies = [") : text.index("[project.scripts]")]
     for line in block.splitlines():
         if re.match(r'\s+"', line):
@@ -218,10 +218,10 @@ def test_a_module_stays_short(path: Path) -> None:
     }
     where = path.relative_to(ROOT).as_posix()
     usual = 800 if where.startswith("checks/messages/") else 400  # a table of texts is read entry by entry
-    assert len(path.read_text().splitlines()) <= allowed.get(where, usual), f"{where} wants a look"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= allowed.get(where, usual), f"{where} wants a look"
 
 
 def test_what_is_asked_of_a_host_is_named_in_its_protocol() -> None:
     looked_up = re.compile(r"(?:getattr|hasattr)\((?:self\.)?_?host\b")
-    found = [path for path in SOURCES if looked_up.search(path.read_text())]
+    found = [path for path in SOURCES if looked_up.search(path.read_text(encoding="utf-8"))]
     assert found == []

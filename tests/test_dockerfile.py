@@ -12,7 +12,11 @@ ROOT = Path(__file__).parents[1]
 
 def instructions() -> list[tuple[str, str]]:
     """Each instruction with its text, continued lines joined."""
-    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines())]
 
@@ -32,7 +36,9 @@ def test_the_last_stage_builds_nothing_and_runs_as_an_ordinary_user() -> None:
 
 
 def test_what_is_copied_is_there_and_reaches_the_build() -> None:
-    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    allowed = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")
+    }
     copied = {
         source
         for word, rest in instructions()
@@ -61,6 +67,6 @@ def test_the_base_is_named_by_its_digest() -> None:
 
 
 def test_a_build_asks_no_registry_for_anything_but_its_base() -> None:
-    text = (ROOT / "Dockerfile").read_text()
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert not re.search(r"^#\s*syntax=", text, re.MULTILINE)
     assert text.count("${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}") == 1, "what the base has set stays, and no empty entry"

@@ -21,15 +21,15 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CLASSIFIED = {text.rpartition(" ")[2] for text in PROJECT["project"]["classifiers"] if ":: Python :: 3." in text}
-CI = (ROOT / ".ci" / "run").read_text()
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 STAGES = set(re.findall(r'^all="(.*)"$', CI, re.MULTILINE)[0].split())
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.strip()
     for name in ("CONTRIBUTING.md", "docs/releasing.md")
-    for block in re.findall(r"```sh\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     for line in block.splitlines()
 ]
 
@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "wheel", "--no-deps"]
     argv = [*pip, "--no-build-isolation", "-w", str(folder), str(source)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return zipfile.ZipFile(next(folder.glob("*.whl")))
 
@@ -80,7 +80,7 @@ def test_the_metadata_names_licence_and_authors(wheel: zipfile.ZipFile) -> None:
 
 
 def test_the_newest_section_of_the_changelog_is_this_version() -> None:
-    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert re.fullmatch(rf"{re.escape(__version__)}, (unreleased|\d{{4}}-\d\d-\d\d)", headings[0])
     assert all(re.fullmatch(r"\d+\.\d+\.\d+, \d{4}-\d\d-\d\d", heading) for heading in headings[1:])
 
@@ -92,7 +92,7 @@ def test_every_supported_python_is_tried_by_the_workflow() -> None:
 
 
 def workflow() -> dict[str, Any]:
-    read = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    read = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert isinstance(read, dict)
     return read
 
@@ -113,7 +113,7 @@ def test_the_workflow_runs_every_stage_of_the_ci() -> None:
 
 
 def test_an_unknown_stage_is_refused_before_anything_runs() -> None:
-    done = subprocess.run(["bash", str(ROOT / ".ci/run"), "lnt"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", str(ROOT / ".ci/run"), "lnt"], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no stage is called lnt" in done.stderr
 
@@ -148,13 +148,13 @@ def test_the_fast_subset_leaves_out_only_what_the_default_suite_runs() -> None:
     assert left_out <= {text.partition(":")[0] for text in options["markers"]}
     assert re.findall(r"-m '(.*)'", options["addopts"]) == ["not slow"]
     mark = re.compile(r"^@pytest\.mark\.thorough$", re.MULTILINE)
-    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if mark.search(path.read_text())]
+    marked = [path for path in (ROOT / "tests").rglob("test_*.py") if mark.search(path.read_text(encoding="utf-8"))]
     folders = {path.relative_to(ROOT).parts[1] for path in marked}
     assert folders == {"core", "checks"}, "elsewhere the mark would mean nothing"
 
 
 def test_the_hooks_before_a_commit_are_the_linters_of_the_ci() -> None:
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
     entries = {" ".join(hook["entry"].split()[:2]).removeprefix(".venv/bin/") for hook in hooks}
     lint = CI[CI.index("\nlint() {") : CI.index("\n}", CI.index("\nlint() {"))]
     called = {" ".join(line.split()[:2]) for line in re.findall(r"\.venv/bin/((?:ruff|mypy|pyright).*)", lint)}
@@ -165,7 +165,7 @@ def test_every_issue_form_can_be_filled_in() -> None:
     forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
     assert forms
     for path in forms:
-        form = yaml.safe_load(path.read_text())
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert {"name", "description", "body"} <= set(form)
         ids = [item["id"] for item in form["body"] if item["type"] != "markdown"]
         assert len(ids) == len(set(ids))
@@ -175,14 +175,14 @@ def test_every_issue_form_can_be_filled_in() -> None:
 
 
 def test_what_needs_an_owner_is_there() -> None:
-    for line in (ROOT / ".github" / "CODEOWNERS").read_text().splitlines():
+    for line in (ROOT / ".github" / "CODEOWNERS").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith(("#", "* ")):
             assert (ROOT / line.split()[0].strip("/")).exists(), line
 
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
 def test_links_of_these_pages_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text()
+    text = (ROOT / name).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)", text):
         assert (ROOT / target).exists(), target
 
@@ -190,7 +190,7 @@ def test_links_of_these_pages_lead_somewhere(name: str) -> None:
 def test_no_file_for_a_forge_names_an_index_or_a_host() -> None:
     files = [path for path in (ROOT / ".github").rglob("*") if path.is_file()]
     for path in [*files, ROOT / ".pre-commit-config.yaml", ROOT / ".ci" / "run", ROOT / "CONTRIBUTING.md"]:
-        assert not re.search(r"index-url|find-links|https?://|PIP_", path.read_text()), path
+        assert not re.search(r"index-url|find-links|https?://|PIP_", path.read_text(encoding="utf-8")), path
 
 
 def test_what_pyright_judges_is_there() -> None:

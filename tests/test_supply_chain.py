@@ -19,7 +19,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 GROUPS = {
     name: [one for one in wanted if isinstance(one, str)] for name, wanted in PROJECT["dependency-groups"].items()
@@ -30,7 +30,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 def pinned(name: str) -> dict[Requirement, list[str]]:
     """The entries of a file, with their hashes."""
-    text = (ROOT / name).read_text().replace("\\\n", " ")
+    text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return {Requirement(line.partition(" --hash")[0]): re.findall(r"--hash=(\S+)", line) for line in lines}
 
@@ -74,8 +74,8 @@ def test_every_requirement_has_one_version_within_its_bounds(python: str) -> Non
 
 def test_cloud_init_installs_this_version_with_the_locked_packages() -> None:
     lock = ROOT / "npudoctor" / "deploy" / "requirements.lock"
-    assert lock.read_text() == (ROOT / "requirements.lock").read_text()
-    said = yaml.safe_load((lock.parent / "cloud-init" / "user-data.yaml").read_text())
+    assert lock.read_text(encoding="utf-8") == (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    said = yaml.safe_load((lock.parent / "cloud-init" / "user-data.yaml").read_text(encoding="utf-8"))
     installs = [" ".join(command) for command in said["runcmd"] if "install -q" in " ".join(command)]
     assert installs == [
         f"/opt/npudoctor/bin/pip install -q --no-deps npudoctor=={__version__}",
@@ -102,7 +102,9 @@ def test_every_entry_is_one_version_and_every_locked_one_has_hashes() -> None:
 def test_no_file_names_an_index_or_a_path() -> None:
     for name in ("constraints.txt", "requirements.lock"):
         options = [
-            line for line in (ROOT / name).read_text().splitlines() if re.match(r"\s*-(?!-hash=)|.*[:@]//", line)
+            line
+            for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+            if re.match(r"\s*-(?!-hash=)|.*[:@]//", line)
         ]
         assert not options
 
@@ -116,7 +118,7 @@ def test_what_nobody_needs_at_run_time_is_not_locked() -> None:
 
 def test_the_image_and_the_ci_install_what_is_locked() -> None:
     for name in ("Dockerfile", ".ci/run"):
-        text = re.sub(r"\\\n\s*", "", (ROOT / name).read_text())
+        text = re.sub(r"\\\n\s*", "", (ROOT / name).read_text(encoding="utf-8"))
         steps = [line.split("pip", 1)[1] for line in re.split(r"&&|\n", text) if re.search(r"pip\"? install", line)]
         assert any("--require-hashes -r requirements.lock" in step for step in steps), name
         unsafe = [one for one in steps if not re.search(r"--require-hashes|--no-deps|-c constraints.txt", one)]

@@ -226,7 +226,9 @@ def test_every_page_is_plain() -> None:
         f"{path.relative_to(ROOT)}: {complaint} in {paragraph.strip()[:70]!r}"
         for path in pages()
         if path.name != "glossary.md"
-        for paragraph in re.split(r"\n\s*\n|\n(?=\|)", re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL))
+        for paragraph in re.split(
+            r"\n\s*\n|\n(?=\|)", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        )
         for complaint in complaints(paragraph)
     ]
     assert not wrong, "\n".join(wrong)
@@ -346,6 +348,8 @@ def test_a_page_that_does_not_exist_is_found() -> None:
 
 def test_texts_are_found_in_every_form(tmp_path: Path) -> None:
     source = tmp_path / "one.py"
-    source.write_text('"""A doc string."""\nx = f"a {1} b"  # a comment here\ny = ("two " "halves")\n')
+    source.write_text(
+        '"""A doc string."""\nx = f"a {1} b"  # a comment here\ny = ("two " "halves")\n', encoding="utf-8"
+    )
     assert {text for _, text in texts_of(source)} >= {"A doc string.", "a {} b", "# a comment here", "two halves"}
     assert is_prose("one text") and not is_prose("word") and not is_prose(r"\bone text")

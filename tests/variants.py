@@ -149,7 +149,7 @@ def _run(variant: Variant, told: Sequence[str]) -> Outcome:
 def _copy(checkout: Path) -> None:
     """What git knows of this checkout, as it is now, and new files."""
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -202,10 +202,14 @@ def _install(checkout: Path, identity: Mapping[str, Any]) -> Path:
 def _shift(checkout: Path, at: str, environment: dict[str, str]) -> None:
     """Let every Python of that environment begin with another date."""
     code = "import datetime, sys; print(datetime.datetime.fromisoformat(sys.argv[1]).timestamp())"
-    told = subprocess.run([sys.executable, "-c", code, at], env=environment, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code, at], env=environment, capture_output=True, encoding="utf-8", check=True
+    )
     shift_s = float(told.stdout) - clock.timestamp()
     [packages] = checkout.glob(".venv/lib/python3.*/site-packages")
-    (packages / "zz_clock.pth").write_text(f"import npudoctor.clock; npudoctor.clock.shift_s = {shift_s}\n")
+    (packages / "zz_clock.pth").write_text(
+        f"import npudoctor.clock; npudoctor.clock.shift_s = {shift_s}\n", encoding="utf-8"
+    )
 
 
 @contextlib.contextmanager
@@ -225,7 +229,7 @@ def _pytest(argv: Sequence[str], **options: Any) -> Outcome:
     """Run it, print what it prints, and read its closing line."""
     began, closing = time.monotonic(), ""
     options |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen(argv, text=True, errors="replace", start_new_session=True, **options) as running:
+    with subprocess.Popen(argv, encoding="utf-8", errors="replace", start_new_session=True, **options) as running:
         assert running.stdout
         guard = threading.Timer(MOST_S, os.killpg, (running.pid, signal.SIGKILL))
         guard.start()

@@ -17,7 +17,7 @@ from npudoctor import __version__
 from npudoctor.cli import limits
 from npudoctor.cli.output import INTERRUPTED as INTERRUPTED
 from npudoctor.cli.output import UsageError as UsageError
-from npudoctor.cli.output import forget_stdout, say, write
+from npudoctor.cli.output import forget_stdout, prepare_streams, say, write
 from npudoctor.cli.parsing import COMMANDS as COMMANDS
 from npudoctor.cli.parsing import overview
 from npudoctor.cli.parsing import parser_of as parser_of
@@ -61,8 +61,7 @@ def _give_up(words: Sequence[str], reason: str) -> int:
 def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unheld) -> int:
     """Run one command; its exit code. `limit` is how the command's time limit is held."""
     gc.disable()  # a command runs for less than a second; collecting costs 5 % of it
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - the caller closed it
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     asked = tuple(words)
     hoisted = []

@@ -16,6 +16,18 @@ class UsageError(Exception):
     """The command cannot run as requested; the text is the one line that the user sees."""
 
 
+def prepare_streams() -> None:
+    """Let stdout and stderr be written: to nowhere where the caller has closed one, in UTF-8 where one is no terminal.
+
+    A file or pipe is read by programs, for which JSON and XML are UTF-8 whatever the locale of this process is.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
+
+
 def say(text: str = "", *, end: str = "\n") -> None:
     """Print to stderr; a closed stderr is no error. Control characters in the text are escaped."""
     from npudoctor.control_characters import visible_lines
@@ -35,16 +47,13 @@ def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -
 
 
 def write(text: str, *, colored: bool = False) -> None:
-    """Print data on stdout, also after the reader has closed the pipe: in the encoding of a terminal, else in UTF-8.
+    """Print data on stdout, also after the reader has closed the pipe.
 
-    A file or pipe is read by programs, for which JSON and XML are UTF-8 whatever the locale of this process is.
     Control characters are escaped, except line breaks, tabs and, where `colored` is true, our own colours.
     """
     from npudoctor.control_characters import visible_lines, visible_screen
 
     shown = visible_screen(text) if colored else visible_lines(text)
-    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8")
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))

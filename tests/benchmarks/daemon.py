@@ -39,7 +39,7 @@ def daemon(scenario: str, settings: str) -> Iterator[tuple[int, Path]]:
         folder, node = Path(name), Path(name) / "node"
         write = [sys.executable, "-m", "npudoctor", "sim", "tools", str(node), scenario]
         subprocess.run(write, check=True, stdout=subprocess.DEVNULL)
-        (folder / "config.toml").write_text(f"[daemon]\n{settings}")
+        (folder / "config.toml").write_text(f"[daemon]\n{settings}", encoding="utf-8")
         path = folder / "s.sock"
         words = ["--root", str(node), "--socket", str(path), "--state-dir", name]
         argv = [sys.executable, "-m", "npudoctor", "daemon", *words, "--config", str(folder / "config.toml")]
@@ -48,7 +48,7 @@ def daemon(scenario: str, settings: str) -> Iterator[tuple[int, Path]]:
         try:
             while not (path.exists() and b"npu.links" in ask(path, "/metrics")):
                 if process.poll() is not None:
-                    raise SystemExit((folder / "log").read_text())
+                    raise SystemExit((folder / "log").read_text(encoding="utf-8"))
                 time.sleep(0.1)
             yield process.pid, path
         finally:
@@ -77,9 +77,13 @@ def sample(pid: int) -> dict[str, float]:
     """
     both = [pid, *below(pid)]
     ticks = os.sysconf("SC_CLK_TCK")
-    fields = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in both]
+    fields = [Path(f"/proc/{one}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for one in both]
     status = [
-        dict(line.split(":", 1) for line in Path(f"/proc/{one}/status").read_text().splitlines() if ":" in line)
+        dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{one}/status").read_text(encoding="utf-8").splitlines()
+            if ":" in line
+        )
         for one in both
     ]
     return {
@@ -97,7 +101,7 @@ def below(pid: int) -> list[int]:
     found: list[int] = []
     for task in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="utf-8").split())
     return found
 
 

@@ -153,7 +153,7 @@ def main() -> int:
     missed = False
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         log, expressions = Path(folder, "log"), Path(folder, "patterns")
-        expressions.write_text("".join(f"{one}\n" for one in patterns()))
+        expressions.write_text("".join(f"{one}\n" for one in patterns()), encoding="utf-8")
         print(
             f"{len(patterns())} patterns, {args.mib} MiB each\nlog        MB/s   CPU MB/s  MiB peak  grep MB/s  ratio"
         )

@@ -83,7 +83,7 @@ def libraries(node: Path) -> str:
         "third = [n for n, m in sys.modules.items() if 'site-packages' in (getattr(m, '__file__', None) or '')]\n"
         "print(' '.join(n for n in third if not n.startswith(('npudoctor', '__editable__', '_'))))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True).stdout
     return "\n".join(f"import {name}" for name in found.split())
 
 
@@ -120,7 +120,7 @@ def slow_tools(node: Path, environment: dict[str, str], runs: int) -> tuple[floa
         quick.append(once(argv, environment).seconds)
         log.unlink(missing_ok=True)
         times.append(once(argv, {**environment, "NPUDOCTOR_FAKE_DELAY_S": str(SLOW_CALL_S)}).seconds)
-        lines = log.read_text().splitlines()
+        lines = log.read_text(encoding="utf-8").splitlines()
         vendor = [line for line in lines if line.startswith(("npu-smi", "hccn_tool"))]
         calls = len(vendor)
         repeated |= len(set(lines)) < len(lines)
@@ -178,7 +178,9 @@ def fastest(node: Path, argv: Sequence[str], environment: dict[str, str], runs: 
     for _ in range(runs):
         log.unlink(missing_ok=True)
         spent.append(once(argv, environment))
-    called = Counter(line.split(" ")[0] for line in (log.read_text().splitlines() if log.exists() else ()))
+    called = Counter(
+        line.split(" ")[0] for line in (log.read_text(encoding="utf-8").splitlines() if log.exists() else ())
+    )
     cost = min(spent, key=lambda one: one.seconds)
     return cost, Counter({tool: called[tool] for tool in ("npu-smi", "hccn_tool")})
 

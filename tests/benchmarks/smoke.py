@@ -119,7 +119,7 @@ def timed(argv: Sequence[str], environment: dict[str, str]) -> tuple[float, str]
     """Wall time of a command in seconds, and what it printed; gloo aborts now and then, and gets two more tries."""
     for _ in range(3):
         began = time.perf_counter()
-        done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(argv, capture_output=True, encoding="utf-8", env=environment, check=False)
         if not done.returncode:
             return time.perf_counter() - began, done.stdout
         print(f"failed: {' '.join(argv[:6])}\n{done.stderr[:3000]}", file=sys.stderr)
@@ -134,10 +134,12 @@ def off_a_plain_loop(python: str, environment: dict[str, str]) -> dict[int, floa
     with tempfile.TemporaryDirectory() as folder:
         script, speeds, wrapper = (Path(folder) / name for name in ("in_turn.py", "speeds.json", "python"))
         script.write_text(
-            IN_TURN.replace("TURNS", str(TURNS)).replace("SIZES", str(SIZES)).replace("FILE", str(speeds))
+            IN_TURN.replace("TURNS", str(TURNS)).replace("SIZES", str(SIZES)).replace("FILE", str(speeds)),
+            encoding="utf-8",
         )
         wrapper.write_text(
-            f'#!/bin/sh\ncase "$1" in *worker.py) exec {python} {script} "$@";; esac\nexec {python} "$@"\n'
+            f'#!/bin/sh\ncase "$1" in *worker.py) exec {python} {script} "$@";; esac\nexec {python} "$@"\n',
+            encoding="utf-8",
         )
         wrapper.chmod(0o755)
         smoke = [sys.executable, "-m", "npudoctor", "smoke", "--device", "cpu", "--json", "--steps", "4"]
@@ -146,7 +148,7 @@ def off_a_plain_loop(python: str, environment: dict[str, str]) -> dict[int, floa
         found: dict[int, tuple[list[float], list[float]]] = {size: ([], []) for size in SIZES}
         for row in report["bandwidth"]:
             found[row["size_bytes"]][0].append(row["algorithm_gb_s"])
-        for size, speed in json.loads(speeds.read_text()):
+        for size, speed in json.loads(speeds.read_text(encoding="utf-8")):
             found[size][1].append(speed)
     ratios = {size: [one / other for one, other in zip(*both, strict=True)] for size, both in found.items()}
     return {size: abs(statistics.median(values) - 1) for size, values in ratios.items()}
@@ -158,7 +160,7 @@ def figures(python: str, accelerate: str | None, runs: int) -> tuple[dict[str, f
     smoke = [sys.executable, "-m", "npudoctor", "smoke", "--device", "cpu", "--json", "--python", python]
     with tempfile.TemporaryDirectory() as folder:
         script, speeds = Path(folder) / "plain.py", Path(folder) / "speeds.json"
-        script.write_text(PLAIN)
+        script.write_text(PLAIN, encoding="utf-8")
         torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
         walls: dict[str, list[float]] = {"npudoctor smoke": [], "torchrun plain.py": []}
         around, rows = [], list[tuple[float, float]]()
@@ -168,7 +170,7 @@ def figures(python: str, accelerate: str | None, runs: int) -> tuple[dict[str, f
             walls["npudoctor smoke"].append(wall)
             around.append(wall - report["duration_s"])
             walls["torchrun plain.py"].append(timed([*torchrun, str(speeds)], environment)[0])
-            plain = json.loads(speeds.read_text())
+            plain = json.loads(speeds.read_text(encoding="utf-8"))
             ours = {str(row["size_bytes"]): row["algorithm_gb_s"] for row in report["bandwidth"]}
             rows += [(ours[APART], plain[APART])] if APART in ours else []
             if accelerate:

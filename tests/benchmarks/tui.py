@@ -89,18 +89,18 @@ class Window:
     @property
     def processor_s(self) -> float:
         """The processor time of the process itself, without that of the tools."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def main_thread_s(self) -> float:
         """The processor time of the thread that draws: what it would take on a machine with nothing else to do."""
-        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text(encoding="utf-8").split()[0]) / 1e9
 
     @property
     def peak_mib(self) -> float:
         """The most memory that it has held."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ def figures(runs: int, seconds: float) -> dict[str, tuple[float, float, str]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "config"
         (home / "npudoctor").mkdir(parents=True)
-        (home / "npudoctor" / "tui.json").write_text('{"interval_s": 2.0}')
+        (home / "npudoctor" / "tui.json").write_text('{"interval_s": 2.0}', encoding="utf-8")
         environment["XDG_CONFIG_HOME"] = str(home)
         node = Path(folder) / "node"
         done = [sys.executable, "-m", "npudoctor", "sim", "tools", str(node), "healthy-a3"]

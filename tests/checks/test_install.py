@@ -138,11 +138,13 @@ def test_the_script_builds_in_a_folder_of_its_own_and_removes_it(tmp_path: Path,
     script = SCRIPT.replace("/tmp/", f"{tmp_path}/")
     assert script != SCRIPT
     lines = f"modules:\n\tstat -c '%a %n' '$(M)' >'{seen}'\n\tgrep module_init '$(M)/npudoctor_empty.c'\n\t{recipe}\n"
-    (headers / "Makefile").write_text(lines)
-    done = subprocess.run(["sh", "-c", script, "npudoctor", str(headers)], capture_output=True, text=True, check=False)
+    (headers / "Makefile").write_text(lines, encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-c", script, "npudoctor", str(headers)], capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode == code
     assert ("gone wrong" in done.stdout) is bool(code)
-    mode, _, folder = seen.read_text().strip().partition(" ")
+    mode, _, folder = seen.read_text(encoding="utf-8").strip().partition(" ")
     assert mode == "700"
     assert not Path(folder).exists()
 

@@ -28,7 +28,7 @@ def tables() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted((ROOT / "checks" / "messages").glob("*.py")):
         space: dict[str, Any] = {}
-        exec(compile(path.read_text(), str(path), "exec"), space)
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), space)
         found[path.stem] = {name: one for name, one in space.items() if is_table(name, one)}
     return found
 
@@ -44,7 +44,7 @@ TABLES = tables()
 
 def uses(path: Path) -> Iterator[tuple[str, str, str, ast.Call]]:
     """Each `messages.NAME.finding(...)` or `.text(...)` of a module: the table, the name, the method, the call."""
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     named: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module == "messages":
@@ -84,7 +84,7 @@ def test_every_message_and_sentence_is_used() -> None:
 
 
 def references(path: Path) -> Iterator[tuple[str, ast.Attribute]]:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     named: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module == "messages":

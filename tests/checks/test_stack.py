@@ -34,7 +34,7 @@ FRAMEWORKS = [framework.name for framework in knowledge.stacks().frameworks]
 
 def told(node: str, tmp_path: Path, *names: str, frameworks: tuple[str, ...] = ()) -> dict[str, Any]:
     path = tmp_path / "node.toml"
-    path.write_text(node)
+    path.write_text(node, encoding="utf-8")
     report = run(sim.simulate(str(path)), *(names or ("stack",)), frameworks=frameworks)
     return {result.check: result for result in report.results}
 

@@ -61,7 +61,9 @@ def process(tmp_path: Path) -> Command:
     def run(*argv: str, environment: dict[str, str] | None = None, timeout: float = 120) -> Ran:
         command: Sequence[str] = [sys.executable, "-m", "npudoctor", *argv]
         variables = {**os.environ, **(environment or {})}
-        done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", env=variables, timeout=timeout, check=False
+        )
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -40,7 +40,8 @@ def test_what_is_wrong_with_the_node_stays(npudoctor: Command) -> None:
 def test_a_chip_is_known_by_its_device_node(npudoctor: Command, tmp_path: Path) -> None:
     (tmp_path / "a3.toml").write_text(
         'about = "one chip of sixteen is ill"\nproduct = "atlas-800t-a3"\nhostname = "a3"\n'
-        '[[card]]\nid = 1\nchip = 1\nhealth = "Alarm"\n'
+        '[[card]]\nid = 1\nchip = 1\nhealth = "Alarm"\n',
+        encoding="utf-8",
     )
     sick = ("check", "npu.health", "--simulate", str(tmp_path / "a3.toml"), "--json", "--cards")
     [row] = npudoctor(*sick, "3").json["results"]

@@ -106,7 +106,9 @@ def test_commands_of_npudoctor_name_the_same_node(npudoctor: Command) -> None:
 
 def test_a_tool_that_could_not_determine_is_named_by_what_it_said(npudoctor: Command, tmp_path: Path) -> None:
     scenario = tmp_path / "node.toml"
-    scenario.write_text('about = "x"\nproduct = "atlas-800t-a2-910b3"\ndriver = { fault = "device-used" }\n')
+    scenario.write_text(
+        'about = "x"\nproduct = "atlas-800t-a2-910b3"\ndriver = { fault = "device-used" }\n', encoding="utf-8"
+    )
     ran = npudoctor("check", "-v", "--simulate", str(scenario))
     assert ran.code == 3
     assert "(driver.npu-smi)" in " ".join(ran.out.split("\n\n")[0].split())
@@ -192,7 +194,9 @@ def test_verbose_lists_every_skipped_check_by_itself(npudoctor: Command) -> None
 
 def test_a_site_s_configuration_is_in_force(npudoctor: Command, tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
-    path.write_text('fail_on = "warning"\nsilence = ["python.pairing"]\n[severity]\n"cann.environment" = "info"\n')
+    path.write_text(
+        'fail_on = "warning"\nsilence = ["python.pairing"]\n[severity]\n"cann.environment" = "info"\n', encoding="utf-8"
+    )
     ran = npudoctor("check", "--json", "--simulate", "new-node", "--config", str(path))
     assert ran.code == 1
     assert ran.worse() == {"hccl.ports-reserved": "warning"}

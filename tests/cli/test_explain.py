@@ -108,13 +108,13 @@ def test_a_log_as_one_json_document(npudoctor: Command) -> None:
 
 def test_a_log_from_a_pipe() -> None:
     command = f"cat '{LOGS}/P004-run-after-a-kill.txt' | '{sys.executable}' -m npudoctor explain --log -"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "P004" in done.stdout.splitlines()[0]
 
 
 def test_a_known_message_without_a_pitfall_is_a_diagnosis(npudoctor: Command, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("Device ID is out of the valid range.\nCmd execute failed!\n")
+    (tmp_path / "out").write_text("Device ID is out of the valid range.\nCmd execute failed!\n", encoding="utf-8")
     ran = npudoctor("explain", "--log", str(tmp_path / "out"))
     assert ran.code == 0
     assert ran.out.startswith("hccn_tool wants the device id")
@@ -146,7 +146,7 @@ def test_a_log_that_shows_nothing_known_is_one_line_and_exit_1(
 def test_a_failure_of_the_program_itself_is_said_clearly_and_is_no_known_error(
     npudoctor: Command, tmp_path: Path
 ) -> None:
-    (tmp_path / "log").write_text("step 1\nKeyError: 'labels'\n")
+    (tmp_path / "log").write_text("step 1\nKeyError: 'labels'\n", encoding="utf-8")
     ran = npudoctor("explain", "--log", str(tmp_path / "log"))
     assert (ran.code, ran.err) == (1, "")
     assert ran.out.startswith("Not the environment: the first exception is KeyError: 'labels'\n")

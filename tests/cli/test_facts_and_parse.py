@@ -28,7 +28,7 @@ EXACT = (
 def captures() -> list[dict[str, object]]:
     if not INDEX.is_file():
         return []
-    return [entry for entry in json.loads(INDEX.read_text()) if entry["kind"] in EXACT]
+    return [entry for entry in json.loads(INDEX.read_text(encoding="utf-8")) if entry["kind"] in EXACT]
 
 
 def test_the_captures_are_there_or_their_absence_is_said() -> None:
@@ -58,7 +58,7 @@ def contains(found: object, expected: object) -> bool:
 
 def test_text_of_another_kind_is_one_line_and_exit_1(npudoctor: Command, tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_text("bash: npu-smi: command not found\n")
+    path.write_text("bash: npu-smi: command not found\n", encoding="utf-8")
     for kind in ("npu-smi-info", "npu-smi-topo", "version-driver"):
         ran = npudoctor("parse", kind, str(path))
         assert (ran.code, ran.out) == (1, "")

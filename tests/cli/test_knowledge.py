@@ -74,7 +74,7 @@ def test_what_cannot_be_asked_is_said_in_a_line(npudoctor: Command, words: tuple
 def test_a_bad_file_of_a_site_ends_the_npudoctor(
     npudoctor: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "site.json").write_text("{")
+    (tmp_path / "site.json").write_text("{", encoding="utf-8")
     monkeypatch.setenv("NPUDOCTOR_KNOWLEDGE", str(tmp_path))
     ran = npudoctor("knowledge", "pair", "--cann", "8.3.RC1")
     assert ran.code == 2

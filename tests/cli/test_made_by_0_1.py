@@ -43,7 +43,7 @@ def after_the_fix(made: dict[str, Any]) -> SimulatedHost:
 
 @pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
 def test_a_fix_is_undone_from_its_journal(path: Path) -> None:
-    made = json.loads(path.read_text())
+    made = json.loads(path.read_text(encoding="utf-8"))
     host = after_the_fix(made)
     pristine = machine.build(scenario.parse(made["scenario"], "test"), "test")
     assert [run["fix"] for run in runner.history(host)] == [made["fix"]]
@@ -61,7 +61,7 @@ def test_a_fix_is_undone_from_its_journal(path: Path) -> None:
 
 @pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
 def test_a_fix_that_was_cut_off_is_recovered_from_its_journal(path: Path) -> None:
-    made = json.loads(path.read_text())
+    made = json.loads(path.read_text(encoding="utf-8"))
     status = next(name for name in made["files"] if name.endswith("status.json"))
     made["files"][status][1] = made["files"][status][1].replace('"applied"', '"applying"')
     host = after_the_fix(made)
@@ -82,7 +82,7 @@ def broken(report: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_a_report_is_read() -> None:
-    report = Report.model_validate_json((MADE / "report.json").read_text())
+    report = Report.model_validate_json((MADE / "report.json").read_text(encoding="utf-8"))
     assert report.exit_code == 1
     assert {finding.code for result in report.results for finding in result.findings} == {None}
 

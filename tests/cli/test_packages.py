@@ -1,5 +1,6 @@
 """`npudoctor packages`: exit codes, text, JSON, and names that want to be more than names."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,8 @@ def test_another_node_needs_other_packages(npudoctor: Command, tmp_path: Path) -
 def test_hostile_names_stay_in_their_line(npudoctor: Command, tmp_path: Path) -> None:
     name = "Ascend-hdk-910b-npu-driver_1.0.0\n\x1b[2Jmatching set: all\r_linux-aarch64.run"
     (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "\u202erun.x").write_bytes(b"x")
-    (tmp_path / b"\xff\xfe.run".decode("utf-8", "surrogateescape")).write_bytes(b"x")
+    (tmp_path / os.fsdecode("\u202erun.x".encode())).write_bytes(b"x")
+    (tmp_path / os.fsdecode(b"\xff\xfe.run")).write_bytes(b"x")
     ran = npudoctor("packages", str(tmp_path), "--simulate", "new-node")
     assert ran.code == 1
     assert not any(line.startswith("matching set") for line in ran.out.splitlines())

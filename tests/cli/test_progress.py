@@ -23,7 +23,7 @@ NAME = b"npu_smi.npu_sm"
 def shown(columns: int, tmp_path: Path) -> str:
     """What a run writes on a terminal of so many columns, with a tool that ends once its fact is named there."""
     tool, named = tmp_path / "npu-smi", tmp_path / "named"
-    tool.write_text(f"#!/bin/sh\nuntil [ -e '{named}' ]; do sleep 0.05; done\n")
+    tool.write_text(f"#!/bin/sh\nuntil [ -e '{named}' ]; do sleep 0.05; done\n", encoding="utf-8")
     tool.chmod(0o755)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -81,11 +81,11 @@ def test_every_profile_is_recorded_as_it_asks(profile: str, npudoctor: Command, 
 @pytest.mark.parametrize("fault", ["crash", "timeout"])
 def test_a_tool_that_fails_fails_in_the_recording_too(fault: str, npudoctor: Command, tmp_path: Path) -> None:
     scenario, node = tmp_path / "node.toml", str(tmp_path / "node")
-    scenario.write_text('product = "atlas-800t-a3"\n')
+    scenario.write_text('product = "atlas-800t-a3"\n', encoding="utf-8")
     sim.write_tools(sim.simulate(str(scenario)), node)
     says = {"crash": "ulimit -c 0; kill -11 $$", "timeout": "exec sleep 60"}[fault]
-    (tmp_path / "node/bin/npu-smi").write_text(f"#!/bin/sh\n{says}\n")
-    (tmp_path / "config.toml").write_text("tool_timeout_s = 0.5\n")
+    (tmp_path / "node/bin/npu-smi").write_text(f"#!/bin/sh\n{says}\n", encoding="utf-8")
+    (tmp_path / "config.toml").write_text("tool_timeout_s = 0.5\n", encoding="utf-8")
     config = ("--config", str(tmp_path / "config.toml"))
     archive = str(tmp_path / "node.tar.gz")
     assert npudoctor("record", "--root", node, archive, *config).code == 0
@@ -212,11 +212,11 @@ def refused(npudoctor: Command, *argv: str) -> str:
 
 def test_nothing_is_overwritten_unless_it_is_asked_for(npudoctor: Command, tmp_path: Path) -> None:
     target = tmp_path / "node.tar.gz"
-    target.write_text("precious")
+    target.write_text("precious", encoding="utf-8")
     assert refused(npudoctor, str(target)) == f"npudoctor: {target} exists; --force replaces it\n"
     assert "ends in .tar.gz" in refused(npudoctor, str(tmp_path / "node.zip"))
     assert not (tmp_path / "node.zip").exists()
-    assert target.read_text() == "precious"
+    assert target.read_text(encoding="utf-8") == "precious"
     assert npudoctor("record", "--simulate", "bare-host", str(target), "--force").code == 0
     assert npudoctor("check", "--replay", str(target)).code == 1
     assert os.listdir(tmp_path) == ["node.tar.gz"]
@@ -245,7 +245,7 @@ def test_a_folder_must_be_empty_or_not_there(npudoctor: Command, tmp_path: Path)
 def test_what_cannot_be_written_is_said_in_one_line_before_anything_is_asked(
     npudoctor: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, expected: str
 ) -> None:
-    (tmp_path / "file").write_text("mine")
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
     (tmp_path / "folder.tar.gz").mkdir()
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr("npudoctor.engine.run", None)

@@ -63,11 +63,13 @@ def test_the_vendor_gets_names_and_serial_numbers(npudoctor: Command) -> None:
 
 def test_a_page_is_written_as_html_with_an_explained_log(npudoctor: Command, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
-    log.write_text("ERROR EI0006: getting socket times out, remote 10.23.45.67\n<script>alert(1)</script>\n")
+    log.write_text(
+        "ERROR EI0006: getting socket times out, remote 10.23.45.67\n<script>alert(1)</script>\n", encoding="utf-8"
+    )
     target = tmp_path / "report.html"
     ran = npudoctor("report", "--simulate", "new-node", "--html", str(target), "--log", str(log))
     assert (ran.code, ran.out) == (0, "")
-    page = target.read_text()
+    page = target.read_text(encoding="utf-8")
     assert page.endswith("</body></html>\n") and "EI0006" in page and "<h2>Log</h2>" in page
     assert "<script>" not in page and "10.23.45.67" not in page
 
@@ -112,7 +114,7 @@ def test_device_logs_are_offered_where_there_is_room(monkeypatch: pytest.MonkeyP
     tool = tmp_path / "msnpureport"
     monkeypatch.setattr(case_page, "TOOLS", (str(tool),))
     assert case_page.device_logs() == ""
-    tool.write_text("#!/bin/sh\n")
+    tool.write_text("#!/bin/sh\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setattr(case_page, "NEEDED_BYTES", 0)
     assert f"timeout 600 {tool}" in case_page.device_logs()

@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Path:
         "srv/precious": "stays",
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+        (tmp_path / path).write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_links_in_a_removed_folder_are_not_followed(node: Path) -> None:
     (folder / "deep" / "folder").symlink_to("/srv")
     self_uninstall.remove_folder(LocalHost(root=str(node)), "/home/me/.local/state/npudoctor")
     assert not folder.exists()
-    assert (node / "srv" / "precious").read_text() == "stays"
+    assert (node / "srv" / "precious").read_text(encoding="utf-8") == "stays"
 
 
 def test_what_fixes_changed_is_shown_as_kept() -> None:

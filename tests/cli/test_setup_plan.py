@@ -48,11 +48,11 @@ def test_a_wrong_checksum_file_makes_the_plan_incomplete(npudoctor: Command, tmp
     build.a2_release(tmp_path)
     words = ("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
     digest = hashlib.sha256((tmp_path / DRIVER).read_bytes()).hexdigest()
-    (tmp_path / f"{DRIVER}.sha256").write_text(f"{digest}  {DRIVER}\n")
+    (tmp_path / f"{DRIVER}.sha256").write_text(f"{digest}  {DRIVER}\n", encoding="utf-8")
     ran = npudoctor(*words)
     assert ran.code == 0
     assert "(as in its checksum file)" in ran.out
-    (tmp_path / f"{DRIVER}.sha256").write_text(f"{'0' * 64}  {DRIVER}\n")
+    (tmp_path / f"{DRIVER}.sha256").write_text(f"{'0' * 64}  {DRIVER}\n", encoding="utf-8")
     ran = npudoctor(*words)
     assert ran.code == 1
     assert "NOT as in its checksum file" in ran.out

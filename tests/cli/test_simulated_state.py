@@ -40,7 +40,7 @@ def test_commands_name_the_folder(npudoctor: Command, tmp_path: Path) -> None:
     "text", ["", "[]", '{"schema": "x", "done": []}', '{"schema": "npudoctor.simulated/1", "done": [{"do": "close"}]}']
 )
 def test_another_file_is_refused_in_one_line(npudoctor: Command, tmp_path: Path, text: str) -> None:
-    (tmp_path / "new-node.json").write_text(text)
+    (tmp_path / "new-node.json").write_text(text, encoding="utf-8")
     ran = npudoctor("check", "--simulate", "new-node", "--state", str(tmp_path))
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert str(tmp_path) in ran.err

@@ -103,7 +103,7 @@ def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, .
 
 
 def test_a_bundle_of_a_newer_schema_is_refused(npudoctor: Command, tmp_path: Path) -> None:
-    (tmp_path / "bundle.json").write_text('{"schema": "npudoctor.bundle/2", "machine": "aarch64"}')
+    (tmp_path / "bundle.json").write_text('{"schema": "npudoctor.bundle/2", "machine": "aarch64"}', encoding="utf-8")
     ran = npudoctor("check", "--replay", str(tmp_path))
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "npudoctor.bundle/2" in ran.err
@@ -113,7 +113,7 @@ def test_a_configuration_with_a_wrong_type_names_file_key_and_what_was_expected(
     npudoctor: Command, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.toml"
-    path.write_text('tool_timeout_s = "long"\n')
+    path.write_text('tool_timeout_s = "long"\n', encoding="utf-8")
     ran = npudoctor("check", "--config", str(path))
     assert ran.code == 2
     assert ran.err == (
@@ -124,7 +124,7 @@ def test_a_configuration_with_a_wrong_type_names_file_key_and_what_was_expected(
 
 def test_an_old_python_is_refused_with_its_version(npudoctor: Command, tmp_path: Path) -> None:
     old = tmp_path / "python2"
-    old.write_text("#!/bin/sh\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n")
+    old.write_text("#!/bin/sh\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n", encoding="utf-8")
     old.chmod(0o755)
     ran = npudoctor("check", "python", "--python", str(old))
     assert (ran.code, ran.err.count("\n")) == (2, 1), ran
@@ -134,21 +134,21 @@ def test_an_old_python_is_refused_with_its_version(npudoctor: Command, tmp_path:
 @pytest.mark.parametrize("format", ["text", "json", "jsonl", "markdown"])
 def test_a_reader_that_goes_away_early_is_no_error(format: str) -> None:
     command = f"'{sys.executable}' -m npudoctor check --simulate new-node --format {format} | head -c 10"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 1, "the exit code is still the verdict's"
     assert done.stderr == ""
 
 
 def test_a_closed_stdout_is_no_traceback() -> None:
     command = f"'{sys.executable}' -m npudoctor check --simulate bare-host >&-"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, encoding="utf-8", check=False)
     assert "Traceback" not in done.stderr
 
 
 def hanging_tool(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "npu-smi").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n")
+    (folder / "npu-smi").write_text(f"#!/bin/sh\necho $$ >> {tmp_path}/pids\nexec sleep 600\n", encoding="utf-8")
     (folder / "npu-smi").chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
@@ -165,7 +165,7 @@ def test_an_interrupted_run_leaves_no_child_behind(tmp_path: Path, number: int, 
     assert run.returncode == code, err
     assert out == b""
     assert b"Traceback" not in err
-    for pid in (tmp_path / "pids").read_text().split():
+    for pid in (tmp_path / "pids").read_text(encoding="utf-8").split():
         until = time.monotonic() + 60
         while launch.is_alive(int(pid)) and time.monotonic() < until:  # nobody may be there to reap a zombie
             time.sleep(0.05)
@@ -183,8 +183,8 @@ def test_the_run_s_own_deadline_is_kept_over_a_tool_that_hangs(tmp_path: Path) -
 @pytest.mark.parametrize("format", ["text", "json", "jsonl"])
 def test_a_full_disk_is_one_line_and_no_internal_error(format: str) -> None:
     argv = [sys.executable, "-m", "npudoctor", "check", "--simulate", "seed-910b1", "--format", format]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (2, "npudoctor: cannot write the output: No space left on device\n")
 
 
@@ -240,9 +240,9 @@ def test_completions_know_every_command(npudoctor: Command, shell: str) -> None:
 
 
 def test_the_bash_completion_completes(npudoctor: Command, tmp_path: Path) -> None:
-    (tmp_path / "script").write_text(npudoctor("completion", "bash").out)
+    (tmp_path / "script").write_text(npudoctor("completion", "bash").out, encoding="utf-8")
     ask = "COMP_WORDS=(npudoctor ch); COMP_CWORD=1; _shtab_npudoctor; echo ${COMPREPLY[@]}"
     done = subprocess.run(
-        ["bash", "-c", f"source {tmp_path}/script; {ask}"], capture_output=True, text=True, check=False
+        ["bash", "-c", f"source {tmp_path}/script; {ask}"], capture_output=True, encoding="utf-8", check=False
     )
     assert "check" in done.stdout.split(), done

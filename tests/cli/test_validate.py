@@ -121,11 +121,11 @@ def test_an_archive_is_taken_in_as_samples_that_their_parsers_read(
     passed = {id.removeprefix("parse.") for id, row in rows_of(archive).items() if row["status"] == "passed"}
     assert set(written) == passed & set(KINDS)
     for path in tmp_path.glob("*/sim.txt"):
-        said = take_in.without_nulls(KINDS[path.parent.name](path.read_text()))
-        assert json.loads(path.with_suffix(".json").read_text()) == said
-    (tmp_path / "npu-smi-info" / "sim.txt").write_text("mine")
+        said = take_in.without_nulls(KINDS[path.parent.name](path.read_text(encoding="utf-8")))
+        assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == said
+    (tmp_path / "npu-smi-info" / "sim.txt").write_text("mine", encoding="utf-8")
     take_in.main([str(archive), "sim", "--into", str(tmp_path)])
-    assert (tmp_path / "npu-smi-info" / "sim.txt").read_text() == "mine"
+    assert (tmp_path / "npu-smi-info" / "sim.txt").read_text(encoding="utf-8") == "mine"
 
 
 def test_the_target_must_be_an_archive(capsys: pytest.CaptureFixture[str]) -> None:

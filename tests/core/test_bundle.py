@@ -27,7 +27,7 @@ def write(folder: Path, files: dict[str, Any]) -> Path:
     for name, content in {"bundle.json": MINIMAL, **files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder
 
 
@@ -145,13 +145,13 @@ def test_a_bundle_refuses_every_change(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(Refused, match="a recording cannot be changed"):
             call()
-    assert (tmp_path / "root/etc/hosts").read_text() == "x"
+    assert (tmp_path / "root/etc/hosts").read_text(encoding="utf-8") == "x"
 
 
 def test_contents_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     host = opened(tmp_path, {"root/etc/hosts": "before", "commands/lsmod/stdout": "before"})
-    (tmp_path / "root/etc/hosts").write_text("after")
-    (tmp_path / "commands/lsmod/stdout").write_text("after")
+    (tmp_path / "root/etc/hosts").write_text("after", encoding="utf-8")
+    (tmp_path / "commands/lsmod/stdout").write_text("after", encoding="utf-8")
     assert host.read("/etc/hosts") == "after"
     assert host.run(["lsmod"]).stdout == "after"
 
@@ -164,7 +164,7 @@ def test_long_output_is_cut_and_marked(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_folder_never_shows_a_file_of_this_machine(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "secret").write_text("mine", encoding="utf-8")
     bundle = write(tmp_path / "node", {"commands/lsmod/result.json": {}})
     (bundle / "commands/lsmod/stdout").symlink_to(tmp_path / "secret")
     (bundle / "commands/other").symlink_to(tmp_path)
@@ -322,7 +322,7 @@ def test_a_dangerous_archive_is_refused_and_nothing_is_unpacked(
 
 
 def test_a_chain_of_links_cannot_climb_out(tmp_path: Path, temporary: Path) -> None:
-    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "secret").write_text("mine", encoding="utf-8")
     path = archive(
         tmp_path / "node.tar.gz",
         {

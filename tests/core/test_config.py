@@ -13,7 +13,7 @@ from npudoctor.findings import Severity, Silenced
 
 def load(tmp_path: Path, text: str) -> config.Config:
     path = tmp_path / "config.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return config.load(str(path))
 
 
@@ -69,7 +69,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     path = tmp_path / "config.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     assert main(["check", "--simulate", "bare-host", "--config", str(path)]) == 2
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
@@ -92,10 +92,11 @@ def cards(options: Options) -> Iterator[Finding]:
 def test_names_of_a_plug_in_are_known_and_its_threshold_reaches_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "site.py").write_text(PLUGIN)
+    (tmp_path / "site.py").write_text(PLUGIN, encoding="utf-8")
     (tmp_path / "config.toml").write_text(
         '[[silence]]\nid = "ours"\nreason = "later"\nuntil = 9999-12-31\n[thresholds]\nsite_cards = 16\n'
-        '[severity]\n"site.cards" = "warning"\n'
+        '[severity]\n"site.cards" = "warning"\n',
+        encoding="utf-8",
     )
     common = ["--plugin", str(tmp_path / "site.py"), "--config", str(tmp_path / "config.toml")]
     assert main(["check", "site.cards", "--json", "--simulate", "bare-host", *common]) == 0
@@ -112,14 +113,14 @@ def test_names_of_a_plug_in_are_known_and_its_threshold_reaches_it(
 
 
 def test_an_ended_silence_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.toml").write_text('[[silence]]\nid = "npu.present"\nuntil = 2020-01-01\n')
+    (tmp_path / "config.toml").write_text('[[silence]]\nid = "npu.present"\nuntil = 2020-01-01\n', encoding="utf-8")
     arguments = ["check", "npu.present", "--simulate", "bare-host", "--config", str(tmp_path / "config.toml")]
     assert main(arguments) == 1
     assert capsys.readouterr().err.count("silence of npu.present expired on 2020-01-01") == 1
 
 
 def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> None:
-    (tmp_path / "site.py").write_text("raise RuntimeError")
+    (tmp_path / "site.py").write_text("raise RuntimeError", encoding="utf-8")
     broken = plugins.load([str(tmp_path / "site.py")])
     checks, complete = broken.checks.values(), not broken.broken
     config.names_are_known(load(tmp_path, 'silence = ["site.cards"]'), checks, "here", complete=complete)
@@ -158,6 +159,6 @@ def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
 def test_a_person_s_file_is_found_before_the_system_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "npudoctor" / "config.toml"
     path.parent.mkdir()
-    path.write_text('profile = "quick"\n')
+    path.write_text('profile = "quick"\n', encoding="utf-8")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config.load().profile == "quick"

@@ -187,6 +187,6 @@ def test_the_next_step_follows_from_class_severity_and_kind_and_names_its_source
 
 def test_a_check_does_not_load_the_codes() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "npudoctor", "check", "--simulate", "healthy-a3", "--json"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    loaded = subprocess.run(command, capture_output=True, encoding="utf-8", check=False).stderr
     assert "npudoctor.engine" in loaded
     assert "npudoctor.knowledge.tables.codes" not in loaded

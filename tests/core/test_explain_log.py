@@ -41,7 +41,7 @@ def test_a_log_names_first_what_it_shows(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(LOGS.glob("nothing*.txt")), ids=lambda path: path.stem)
 def test_a_log_of_a_healthy_job_names_nothing(path: Path) -> None:
-    diagnosis = diagnosed(path.read_text())
+    diagnosis = diagnosed(path.read_text(encoding="utf-8"))
     assert not diagnosis.knows, (named(diagnosis), diagnosis.codes)
 
 
@@ -65,7 +65,7 @@ def test_every_recorded_failure_names_first_one_of_the_pitfalls_that_its_cause_i
 
 def test_the_first_of_several_files_by_the_time_stamps_though_it_is_read_last() -> None:
     names = tuple(str(path) for path in sorted((LOGS / "four-ranks").glob("*.log")))
-    diagnosis = diagnosed(*(Path(name).read_text() for name in names), names=names)
+    diagnosis = diagnosed(*(Path(name).read_text(encoding="utf-8") for name in names), names=names)
     first = diagnosis.first_failure
     assert first is not None
     assert (first.who, first.by, first.of) == ("rank 3", "time", 4)
@@ -155,7 +155,7 @@ def test_an_early_line_of_information_does_not_outweigh_an_error() -> None:
 
 
 def test_the_log_s_own_culprit_is_passed_on() -> None:
-    diagnosis = diagnosed((LOGS / "P019-one-rank-hangs.txt").read_text())
+    diagnosis = diagnosed((LOGS / "P019-one-rank-hangs.txt").read_text(encoding="utf-8"))
     assert [one.found.what for one in diagnosis.blamed] == ["10.0.0.9/3"]
 
 

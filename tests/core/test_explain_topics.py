@@ -116,6 +116,6 @@ def test_commands_can_be_pasted_and_the_rest_is_prose() -> None:
     assert len(commands) > 25
     assert len(commands) < len(steps)
     for command in commands:
-        done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True, check=False)
+        done = subprocess.run(["bash", "-n", "-c", command], capture_output=True, encoding="utf-8", check=False)
         assert done.returncode == 0, (command, done.stderr)
         assert not re.search(r"<[a-z][^>]*>|X\.Y", command), command

@@ -56,7 +56,7 @@ def test_a_running_process_lends_its_own() -> None:
 
 def test_a_file_of_assignments_is_read(tmp_path: Path) -> None:
     path = tmp_path / "job.env"
-    path.write_text("# the job\nexport HCCL_BUFFSIZE=120\nMASTER_ADDR='10.0.0.7'\n\n")
+    path.write_text("# the job\nexport HCCL_BUFFSIZE=120\nMASTER_ADDR='10.0.0.7'\n\n", encoding="utf-8")
     assert variables(f"file:{path}")[1] == {"HCCL_BUFFSIZE": "120", "MASTER_ADDR": "10.0.0.7"}
 
 
@@ -78,7 +78,7 @@ def test_what_names_nobody_is_refused_in_one_line(spec: str, said: str) -> None:
 
 
 def test_a_file_that_is_no_list_of_assignments_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("just words\n")
+    (tmp_path / "x").write_text("just words\n", encoding="utf-8")
     with pytest.raises(job_environment.BadEnvironment, match="is no KEY=VALUE: 'just words'"):
         job_environment.resolve(f"file:{tmp_path}/x", LocalHost())
 
@@ -93,5 +93,5 @@ def test_cron_and_ansible_are_known_by_the_processes_above(tmp_path: Path, ances
     )
     asked = "from npudoctor.host.live.job_environment import _started_by_a_service as by; print(by())"
     argv = [str(parent), "-c", script, sys.executable, asked]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "True", done.stderr

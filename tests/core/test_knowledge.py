@@ -141,7 +141,7 @@ strangers = {name for name in strangers if not name.startswith(("_", "sitecustom
 assert strangers == {"npudoctor"}, strangers
 assert not [name for name in sys.modules if name.startswith(("npudoctor.facts", "npudoctor.host"))]
 """
-    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, encoding="utf-8", cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 

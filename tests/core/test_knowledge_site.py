@@ -34,7 +34,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
     def written(name: str = "site.json", *, text: str | None = None, mode: int = 0o644, **said: Any) -> Path:
         path = folder / name
-        path.write_text(json.dumps({"schema": SCHEMA, **said}) if text is None else text)
+        path.write_text(json.dumps({"schema": SCHEMA, **said}) if text is None else text, encoding="utf-8")
         path.chmod(mode)
         return path
 
@@ -125,7 +125,7 @@ def test_a_bad_file_is_a_result_of_every_check(write: Write) -> None:
 
 
 def test_the_example_of_the_page_is_a_good_file(write: Write) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text(encoding="utf-8")
     write(text=page.partition("```json\n")[2].partition("```")[0])
     assert table.site_problems() == ()
     row = releases.load().release("2.7.1.post4")
@@ -134,7 +134,7 @@ def test_the_example_of_the_page_is_a_good_file(write: Write) -> None:
 
 
 def test_the_page_names_every_list_that_a_site_can_change() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs/knowledge.md").read_text(encoding="utf-8")
     for name, lists in KEYS.items():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))
         assert all(f"`{part}`" in row for part in lists)

@@ -166,7 +166,7 @@ def test_a_question_that_does_not_arise_is_not_asked_twice(node: Start, a2: answ
 def test_a_library_that_is_none_says_why(open_folder: Path) -> None:
     place = open_folder / PLACE / build.NAME
     place.parent.mkdir(parents=True)
-    place.write_text("no library")
+    place.write_text("no library", encoding="utf-8")
     done = LocalHost(root=str(open_folder)).ask_library(timeout=60.0)
     assert [row["rc"] for row in _rows(done) if "tells" in row] == [-99999]
 
@@ -231,7 +231,7 @@ def test_the_reader_runs_without_site_packages() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {os.path.dirname(library.READER)!r}); "
          "import read_dcmi; print(len(read_dcmi.written({'a': [1, None, 'ü\\n']})))"],
-        capture_output=True, text=True, check=False, timeout=60.0,
+        capture_output=True, encoding="utf-8", check=False, timeout=60.0,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0

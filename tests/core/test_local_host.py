@@ -31,7 +31,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
 
     def write(script: str) -> Path:
         path = folder / "npu-smi"
-        path.write_text(script)
+        path.write_text(script, encoding="utf-8")
         path.chmod(0o755)
         return path
 
@@ -41,7 +41,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
 def alive(pid: int) -> bool:
     """Whether a process still runs; a zombie that nobody has collected does not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
 
@@ -68,7 +68,7 @@ def test_a_command_runs_once_however_many_ask(tool: Tool, tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert host.run(["npu-smi", "info"]).stdout == "info\n"
-    assert (tmp_path / "calls").read_text() == "called\n"
+    assert (tmp_path / "calls").read_text(encoding="utf-8") == "called\n"
 
 
 HANGING = {
@@ -87,7 +87,7 @@ def test_a_tool_that_hangs_is_ended_in_time_and_leaves_nothing(tool: Tool, tmp_p
     done = LocalHost().run(["npu-smi", "info"], timeout=2)
     assert time.monotonic() - began < 2 + LIMIT_S
     assert (done.timed_out, done.returncode) == (True, None)
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 @pytest.mark.thorough
@@ -100,7 +100,7 @@ def test_a_tool_that_hung_is_not_asked_again(tool: Tool, tmp_path: Path) -> None
     ) as why:
         host.run(["npu-smi", "info", "-l"], timeout=2)
     assert why.value.because is Because.TIMED_OUT
-    assert (tmp_path / "calls").read_text() == "called\n"
+    assert (tmp_path / "calls").read_text(encoding="utf-8") == "called\n"
 
 
 @pytest.mark.parametrize("leaving", ["", "setsid "], ids=["in its group", "in a session of its own"])
@@ -110,7 +110,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_run(tool: Tool, tmp_
     done = LocalHost().run(["npu-smi", "info"], timeout=600)
     assert time.monotonic() - began < LIMIT_S
     assert (done.returncode, done.stdout, done.timed_out) == (0, "table\n", False)
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 def test_a_gigabyte_of_output_is_cut_and_marked(tool: Tool) -> None:
@@ -158,7 +158,7 @@ def test_no_more_than_two_vendor_tools_run_at_once(tool: Tool, tmp_path: Path) -
         f"sleep 0.1\nrmdir {tmp_path}/on.$$\n"
     )
     run_each(LocalHost(), [["npu-smi", "info", "-t", "board", "-i", str(card)] for card in range(8)])
-    assert max(int(line) for line in (tmp_path / "seen").read_text().split()) == 2
+    assert max(int(line) for line in (tmp_path / "seen").read_text(encoding="utf-8").split()) == 2
 
 
 def test_closing_ends_what_runs(tool: Tool, tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ def test_closing_ends_what_runs(tool: Tool, tmp_path: Path) -> None:
         host.run(["npu-smi", "info"], timeout=600)
     assert caught.value.because is Because.TIMED_OUT
     assert time.monotonic() - began < LIMIT_S
-    assert gone(int((tmp_path / "pid").read_text()))
+    assert gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
     with pytest.raises(Unavailable, match="was not asked yet when the run's time was up"):
         host.run(["npu-smi", "info", "-l"])
 
 
 def test_a_tool_that_nobody_may_execute_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "npu-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "npu-smi").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "npu-smi").chmod(0o644)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match=r"npu-smi cannot be executed: its mode is 0644$") as caught:
@@ -207,7 +207,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_without_the_right_to_read_the_reason_says_so(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text("x")
+    secret.write_text("x", encoding="utf-8")
     secret.chmod(0)
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == 0 and folder != Path("/") and str(folder) != "/tmp":
@@ -219,16 +219,18 @@ def test_without_the_right_to_read_the_reason_says_so(tmp_path: Path) -> None:
         "try: LocalHost().read(sys.argv[1])\n"
         "except Exception as why: print(why.because.value, why)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(secret)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(secret)], capture_output=True, encoding="utf-8", check=False
+    )
     assert done.stdout.startswith("no-right /"), done.stderr
 
 
 def test_a_written_file_keeps_its_mode_and_leaves_no_temporary_one(tmp_path: Path) -> None:
     target = tmp_path / "99-hccl.conf"
-    target.write_text("old")
+    target.write_text("old", encoding="utf-8")
     target.chmod(0o640)
     LocalHost().write_file(str(target), b"new")
-    assert target.read_text() == "new"
+    assert target.read_text(encoding="utf-8") == "new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["99-hccl.conf"]
 
@@ -263,7 +265,7 @@ def test_hccn_tool_which_bears_no_second_call_runs_alone(tool: Tool, tmp_path: P
         f"sleep 0.05\nrmdir {tmp_path}/on.$$\n"
     ).rename(tmp_path / "bin" / "hccn_tool")
     run_each(LocalHost(), [["hccn_tool", "-i", str(device), "-link", "-g"] for device in range(6)])
-    assert (tmp_path / "seen").read_text().split() == ["1"] * 6
+    assert (tmp_path / "seen").read_text(encoding="utf-8").split() == ["1"] * 6
 
 
 def test_a_kernel_setting_is_read_although_the_kernel_refuses_large_reads() -> None:
@@ -323,9 +325,9 @@ def test_a_kernel_without_numa_leaves_the_cards_on_the_bus_known(tmp_path: Path)
     for slot, vendor in (("0000:01:00.0", "0x19e5"), ("0000:02:00.0", "0x8086"), ("0000:c1:00.0", "0x19e5")):
         folder = tmp_path / "sys/bus/pci/devices" / slot
         folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n")
-        (folder / "device").write_text("0xd802\n")
-    (folder / "numa_node").write_text("3\n")
+        (folder / "vendor").write_text(f"{vendor}\n", encoding="utf-8")
+        (folder / "device").write_text("0xd802\n", encoding="utf-8")
+    (folder / "numa_node").write_text("3\n", encoding="utf-8")
     found = measures._pci(LocalHost(root=str(tmp_path)))
     assert [(row["slot"], row["numa_node"], row["driver"]) for row in found] == [
         ("0000:01:00.0", -1, None), ("0000:c1:00.0", 3, None),

@@ -39,7 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
         "--target",
     ]
-    done = subprocess.run([*argv, str(target), str(source)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*argv, str(target), str(source)], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return target
 
@@ -47,7 +47,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(target: Path, *argv: str) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(target)}
     done = subprocess.run(
-        [sys.executable, "-m", "npudoctor", *argv], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-m", "npudoctor", *argv], capture_output=True, encoding="utf-8", env=environment, check=False
     )
     assert "Traceback" not in done.stderr
     return json.loads(done.stdout)
@@ -57,7 +57,7 @@ def ask(target: Path, *argv: str) -> Any:
 def test_a_second_distribution_adds_a_check_a_fact_and_a_fix(installed: Path, tmp_path: Path) -> None:
     assert "site.owner" in [entry["id"] for entry in ask(installed, "list", "--json")]
     (tmp_path / "etc").mkdir()
-    (tmp_path / "etc" / "motd").write_text("welcome\n")
+    (tmp_path / "etc" / "motd").write_text("welcome\n", encoding="utf-8")
     report = ask(installed, "check", "site", "--json", "--root", str(tmp_path))
     finding = report["results"][0]["findings"][0]
     assert finding["summary"] == "owner missing in /etc/motd"
@@ -75,7 +75,7 @@ def own(path: Path) -> Path:
 
 def plugin(tmp_path: Path, text: str, name: str = "mine.py") -> Path:
     path = own(tmp_path / "checks.d") / name
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o644)
     return path
 
@@ -122,7 +122,7 @@ def test_what_npudoctor_itself_brings_must_load(npudoctor: Command, command: lis
 
 
 def test_the_page_about_plug_ins_teaches_what_works(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8"), re.DOTALL)
     catalog = plugins.load([str(plugin(tmp_path, blocks[0]))])
     assert not catalog.broken
     report = run(FakeHost(files={"/etc/motd": "welcome\n"}), "site.owner", catalog=catalog)
@@ -164,7 +164,9 @@ def test_a_check_that_takes_forever_is_left_at_the_deadline(tmp_path: Path) -> N
     path = plugin(tmp_path, CHECK.format(id="site.slow", body=body))
     argv = ["check", "site.slow", "system.shm", "--json", "--timeout", "5", "--plugin", str(path)]
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "npudoctor", *argv], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "npudoctor", *argv], capture_output=True, encoding="utf-8", check=False
+    )
     assert time.monotonic() - began < 60
     assert done.returncode == 3
     statuses = {result["check"]: result["status"] for result in json.loads(done.stdout)["results"]}

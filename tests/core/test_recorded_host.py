@@ -214,10 +214,10 @@ def test_variables_may_be_unknown_too() -> None:
 
 
 def test_a_tree_on_disk_never_leads_out_of_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("this machine's")
+    (tmp_path / "secret").write_text("this machine's", encoding="utf-8")
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
-    (root / "secret").write_text("the node's")
+    (root / "secret").write_text("the node's", encoding="utf-8")
     (root / "etc/up").symlink_to("../../secret")
     (root / "etc/absolute").symlink_to(tmp_path / "secret")
     (root / "etc/passwd").symlink_to("/etc/passwd")
@@ -251,7 +251,7 @@ def test_memory_and_disk_agree_on_every_path(
     root = tmp_path_factory.mktemp("tree")
     for path, text in files.items():
         (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-        (root / path[1:]).write_text(text)
+        (root / path[1:]).write_text(text, encoding="utf-8")
     links = {path: target for path, target in links.items() if target}
     trees = [FileTree(MemoryStore(files), links=links), FileTree(DiskStore(str(root)), links=links)]
     answers: list[tuple[object, object]] = []

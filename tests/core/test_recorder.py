@@ -199,9 +199,9 @@ def test_a_node_without_variables_says_why_in_the_recording_too(tmp_path: Path) 
 
 def test_the_tools_of_a_live_machine_fail_in_the_recording_as_they_did(tmp_path: Path) -> None:
     (tmp_path / "dead").symlink_to("/nowhere/npu-smi")
-    (tmp_path / "text").write_text("no program")
+    (tmp_path / "text").write_text("no program", encoding="utf-8")
     (tmp_path / "text").chmod(0o755)
-    (tmp_path / "hung").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "hung").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     (tmp_path / "hung").chmod(0o755)
     questions: list[Question] = [
         lambda host: host.which(str(tmp_path / "dead")),
@@ -355,7 +355,7 @@ def test_the_same_notes_are_the_same_archive_and_hold_no_time_and_no_owner(tmp_p
 
 def test_an_archive_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "node.tar.gz"
-    target.write_text("before")
+    target.write_text("before", encoding="utf-8")
     with pytest.raises(FileExistsError):
         bundle_writer.write_archive({"x": b""}, str(target))
 
@@ -366,13 +366,13 @@ def test_an_archive_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: 
     with pytest.raises(OSError, match="No space"):
         bundle_writer.write_archive({"x": b""}, str(target), replace=True)
     monkeypatch.undo()
-    assert target.read_text() == "before"
+    assert target.read_text(encoding="utf-8") == "before"
     assert os.listdir(tmp_path) == ["node.tar.gz"]
 
 
 def test_a_folder_that_holds_something_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
-    (tmp_path / "node/mine").write_text("precious")
+    (tmp_path / "node/mine").write_text("precious", encoding="utf-8")
     with pytest.raises(OSError, match="not empty"):
         bundle_writer.write_folder({"bundle.json": b"{}"}, str(tmp_path / "node"))
     assert os.listdir(tmp_path) == ["node"]
@@ -380,7 +380,7 @@ def test_a_folder_that_holds_something_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_failure_for_no_known_reason_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bundle.json").write_text('{"schema": "npudoctor.bundle/1"}')
-    (tmp_path / "failed.json").write_text('{"read /x": {"because": "whim", "reason": "so"}}')
+    (tmp_path / "bundle.json").write_text('{"schema": "npudoctor.bundle/1"}', encoding="utf-8")
+    (tmp_path / "failed.json").write_text('{"read /x": {"because": "whim", "reason": "so"}}', encoding="utf-8")
     with pytest.raises(BundleError, match='because is "whim"; expected one of not-applicable'):
         open_bundle(str(tmp_path))

@@ -66,7 +66,7 @@ def theirs(data: bytes) -> list[Member]:
 def packed(kind: int, names: list[str]) -> bytes:
     """A tar with a file, a folder and links of each of these names."""
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=kind) as tar:
+    with tarfile.open(fileobj=raw, mode="w", format=kind, encoding="utf-8") as tar:
         for number, name in enumerate(names):
             file = tarfile.TarInfo(name)
             file.size = number * 300
@@ -92,14 +92,14 @@ def test_what_the_tar_of_this_machine_writes_is_read(tmp_path: Path) -> None:
     if tool is None:
         pytest.skip("there is no tar here")
     (tmp_path / "node/root/etc").mkdir(parents=True)
-    (tmp_path / "node/root/etc" / ("n" * 140)).write_text("x" * 700)
+    (tmp_path / "node/root/etc" / ("n" * 140)).write_text("x" * 700, encoding="utf-8")
     (tmp_path / "node/link").symlink_to("root")
     for kind in ("ustar", "gnu", "posix", "v7"):
         names = ["node"] if kind in ("gnu", "posix") else ["node/link", "node/root/etc"]
         if kind in ("ustar", "v7"):
             (tmp_path / "node/root/etc" / ("n" * 140)).unlink(missing_ok=True)
         else:
-            (tmp_path / "node/root/etc" / ("n" * 140)).write_text("x" * 700)
+            (tmp_path / "node/root/etc" / ("n" * 140)).write_text("x" * 700, encoding="utf-8")
         made = subprocess.run([tool, "-c", f"--format={kind}", *names], cwd=tmp_path, capture_output=True, check=True)
         assert [(one.name, one.kind, one.size) for one in ours(made.stdout)] == [
             (one.name, one.kind, one.size) for one in theirs(made.stdout)
@@ -108,7 +108,7 @@ def test_what_the_tar_of_this_machine_writes_is_read(tmp_path: Path) -> None:
 
 def test_devices_pipes_and_sparse_files_are_others() -> None:
     raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w") as tar:
+    with tarfile.open(fileobj=raw, mode="w", encoding="utf-8") as tar:
         for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE):
             member = tarfile.TarInfo("x")
             member.type = kind

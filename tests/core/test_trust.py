@@ -14,7 +14,7 @@ from tests.plain_user import ALICE, BOB, NAMES, accounts_missing, as_root, give,
 def _file(folder: Path, *parts: str) -> Path:
     path = folder.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     return path
 
 
@@ -92,7 +92,7 @@ def test_in_a_user_namespace_the_hosts_root_is_trusted_and_other_users_are_not(o
     )
     roots = _file(open_folder, "roots")
     argv = ["unshare", "--user", sys.executable, "-c", said, str(roots), str(hers)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         pytest.skip(f"no user namespace here: {done.stderr.strip()}")
     # Neither owner is mapped, so both read alike; what only its owner can write counts as the host's.
@@ -105,7 +105,7 @@ def test_the_accounts_of_a_test_stand_in_its_own_namespace_alone(open_folder: Pa
         pytest.skip(missing)
     name = NAMES[ALICE]
     argv = with_accounts(["su", "-", name, "-c", "id -un; pwd"], open_folder)
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     assert done.stdout.split("\n")[:2] == [name, str(open_folder / "home" / name)]
-    assert name not in Path("/etc/passwd").read_text()
+    assert name not in Path("/etc/passwd").read_text(encoding="utf-8")
     assert run_as(ALICE, ["id", "-u"]).stdout.strip() == str(ALICE)

@@ -118,7 +118,7 @@ class Running:
 
     @property
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        return (self.folder / "log").read_text(encoding="utf-8")
 
     def get(self, path: str) -> httpx.Response:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as talking:

@@ -36,7 +36,7 @@ def client(watched: Watched) -> Asker:
 
 def a_node(tmp_path: Path, text: str) -> str:
     path = tmp_path / "node.toml"
-    path.write_text(f'about = "for a test"\nproduct = "atlas-800t-a2-910b3"\nhostname = "n"\n{text}')
+    path.write_text(f'about = "for a test"\nproduct = "atlas-800t-a2-910b3"\nhostname = "n"\n{text}', encoding="utf-8")
     return str(path)
 
 
@@ -97,9 +97,9 @@ def test_a_working_node_is_not_called_sick(watch: Watch) -> None:
 
 @pytest.mark.parametrize("scenario", [name for name in scenarios() if name not in ("bare-host", "container-broken")])
 def test_a_job_changes_nothing_about_the_cards_of_any_node(watch: Watch, tmp_path: Path, scenario: str) -> None:
-    text = (resources.files(sim) / "scenarios" / f"{scenario}.toml").read_text()
+    text = (resources.files(sim) / "scenarios" / f"{scenario}.toml").read_text(encoding="utf-8")
     path = tmp_path / "busy.toml"
-    path.write_text(text if "\njob = " in text else "job = { ranks = 4 }\n" + text)
+    path.write_text(text if "\njob = " in text else "job = { ranks = 4 }\n" + text, encoding="utf-8")
     watched = watch(str(path))
     watched.run(RunKind.STANDARD)
     web = client(watched)
@@ -242,13 +242,13 @@ def test_metrics_of_one_run_go_into_a_file_as_a_whole(tmp_path: Path, capsys: py
     path = tmp_path / "npudoctor.prom"
     assert main(["check", "--simulate", "sick-cards", "--json", "--metrics-file", str(path)]) == 1
     report = Report.model_validate_json(capsys.readouterr().out)
-    figures = samples(path.read_text())
+    figures = samples(path.read_text(encoding="utf-8"))
     assert figures["npudoctor_check_status", (("check", "npu.health"), ("subject", "npu:2"))] == 2
     assert figures["npudoctor_card_temperature_celsius", (("card", "npu:6"),)] == 86
     assert figures["npudoctor_run_duration_seconds", (("profile", "standard"),)] == report.duration_s
     assert path.stat().st_mode & 0o777 == 0o644
     assert list(tmp_path.iterdir()) == [path]
-    before = path.read_text()
+    before = path.read_text(encoding="utf-8")
     assert main(["check", "--simulate", "sick-cards", "--metrics-file", str(tmp_path)]) == 2
     assert main(["check", "--simulate", "sick-cards", "--metrics-file", str(tmp_path / "no" / "x.prom")]) == 2
-    assert path.read_text() == before
+    assert path.read_text(encoding="utf-8") == before

@@ -116,7 +116,7 @@ WRONG = {
 @pytest.mark.parametrize(("text", "said"), WRONG.items())
 def test_what_is_wrong_in_the_sections_of_the_daemon_everybody_is_told(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "config.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as problem:
         load(str(path))
     assert said in str(problem.value)
@@ -124,7 +124,10 @@ def test_what_is_wrong_in_the_sections_of_the_daemon_everybody_is_told(tmp_path:
 
 def test_the_sections_are_read(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text('[daemon]\nquick_s = 30\nlisten = "[::1]:9713"\n[auto_fix]\non_issue = ["hccl.reserve-ports"]\n')
+    path.write_text(
+        '[daemon]\nquick_s = 30\nlisten = "[::1]:9713"\n[auto_fix]\non_issue = ["hccl.reserve-ports"]\n',
+        encoding="utf-8",
+    )
     config = load(str(path))
     assert (config.for_daemon.quick_s, config.for_daemon.listen) == (30, "[::1]:9713")
     assert config.policy.fixes == ("hccl.reserve-ports",)

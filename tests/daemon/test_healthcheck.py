@@ -43,7 +43,7 @@ def node(tmp_path: Path) -> Path:
     """The root of a container with four cards."""
     (tmp_path / "dev").mkdir()
     for name in ("davinci0", "davinci1", "davinci4", "davinci5", "davinci_manager"):
-        (tmp_path / "dev" / name).write_text("")
+        (tmp_path / "dev" / name).write_text("", encoding="utf-8")
     return tmp_path
 
 
@@ -79,7 +79,8 @@ def test_the_line_names_the_chip_once(check: Check) -> None:
 def test_a_container_without_npu_smi_is_judged_by_its_device_nodes_and_says_so(check: Check, tmp_path: Path) -> None:
     (tmp_path / "inside.toml").write_text(
         'about = "a container without npu-smi"\nproduct = "atlas-800t-a2-910b3"\nhostname = "inside"\n'
-        "container = { devices = [0, 1] }\n"
+        "container = { devices = [0, 1] }\n",
+        encoding="utf-8",
     )
     inside = tmp_path / "inside"
     assert main(["sim", "tools", str(inside), str(tmp_path / "inside.toml")]) == 0
@@ -128,9 +129,9 @@ def test_a_state_that_is_not_the_daemons_is_unhealthy(check: Check, node: Path, 
 
 
 def test_a_state_with_a_changed_field_is_refused(check: Check, node: Path) -> None:
-    said = json.loads(Path(written(node)).read_text())
+    said = json.loads(Path(written(node)).read_text(encoding="utf-8"))
     for name, value in [("cards", 3), ("cards", [{"device": "0", "problem": None}]), ("written_s", None)]:
-        (node / "state.json").write_text(json.dumps({**said, name: value}))
+        (node / "state.json").write_text(json.dumps({**said, name: value}), encoding="utf-8")
         assert check("--state", str(node / "state.json"), "--root", str(node))[0] == 1
 
 
@@ -165,7 +166,7 @@ def test_an_answer_from_the_daemon_loads_neither_pydantic_nor_psutil(node: Path)
         f"code = main(['healthcheck', '--state', {written(node)!r}, '--root', {str(node)!r}]); "
         "print(code, sorted({'pydantic', 'psutil', 'rich'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
 
 
@@ -176,7 +177,7 @@ def test_a_hanging_npu_smi_does_not_outlast_the_deadline(tmp_path: Path) -> None
     done = subprocess.run(
         argv,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "NPUDOCTOR_FAKE_DELAY_S": "600"},
         timeout=300,
         check=False,

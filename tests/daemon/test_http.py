@@ -195,10 +195,10 @@ def test_the_socket_is_its_owner_s_and_the_group_s(tmp_path: Path) -> None:
         with unix_socket(str(path), own.gr_name):
             assert (path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) == (own.gr_gid, 0o660)
     path.unlink()
-    path.write_text("mine")
+    path.write_text("mine", encoding="utf-8")
     with pytest.raises(CannotListen, match="exists and is not a socket"):
         unix_socket(str(path), None)
-    assert path.read_text() == "mine"
+    assert path.read_text(encoding="utf-8") == "mine"
     with pytest.raises(CannotListen, match="there is no group 'nobody-has-this'"):
         unix_socket(str(tmp_path / "t.sock"), "nobody-has-this")
     with pytest.raises(CannotListen, match="too long"):
@@ -251,7 +251,7 @@ def test_a_user_outside_the_group_gets_nothing(served: Path) -> None:
 
     def as_nobody(groups: str) -> str:
         argv = [sys.executable, "-c", OUTSIDER, str(served), groups]
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
     assert as_nobody("") == "refused"
     assert as_nobody("12345") == "let in"

@@ -47,11 +47,11 @@ def scenario(word: str, tmp_path: Path) -> str:
     """A healthy node whose npu-smi has this word for the health of one chip."""
     product = 'about = "for a test"\nproduct = "atlas-800t-a2-910b3"\nhostname = "n"\n'
     path = tmp_path / "node.toml"
-    path.write_text(product)
+    path.write_text(product, encoding="utf-8")
     table = sim.simulate(str(path)).run(["npu-smi", "info"]).stdout
     said, count = re.subn(r"(?m)^(\| 2 .*?\| )OK {12}", rf"\g<1>{word:<14}", table)
     assert count == 1
-    path.write_text(f'{product}[commands."npu-smi info"]\nstdout = {json.dumps(said)}\n')
+    path.write_text(f'{product}[commands."npu-smi info"]\nstdout = {json.dumps(said)}\n', encoding="utf-8")
     return str(path)
 
 
@@ -99,7 +99,7 @@ def test_a_chip_has_one_state_everywhere(
 
 def test_a_silenced_check_colours_nothing(scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[[silence]]\nid = "npu.health"\nreason = "known"\n')
+    config.write_text('[[silence]]\nid = "npu.health"\nreason = "known"\n', encoding="utf-8")
     assert main(["healthcheck", "--no-daemon", "--simulate", scenario, "--config", str(config)]) == 0, (
         capsys.readouterr().out
     )
@@ -111,5 +111,7 @@ def test_no_other_module_compares_the_word_for_health() -> None:
     root = Path(__file__).resolve().parents[2]
     sources = [path for folder in ("npudoctor", "checks", "fixes") for path in (root / folder).rglob("*.py")]
     comparing = re.compile(r"\bhealth\b.*(?:==|!=|\bin) *\(?(?:None, *)?[\"'](?:OK|ok)[\"']")
-    found = [path.relative_to(root).as_posix() for path in sources if comparing.search(path.read_text())]
+    found = [
+        path.relative_to(root).as_posix() for path in sources if comparing.search(path.read_text(encoding="utf-8"))
+    ]
     assert [path for path in found if not path.startswith("npudoctor/sim/")] == ["npudoctor/facts/npu_smi/table.py"]

@@ -35,7 +35,7 @@ FAST = "[daemon]\nquick_s = 1\ncounters_s = 2\nstandard_s = 3600\njitter_pct = 0
 
 
 def a_config(folder: Path, text: str = FAST) -> list[str]:
-    (folder / "config.toml").write_text(text)
+    (folder / "config.toml").write_text(text, encoding="utf-8")
     return ["--config", str(folder / "config.toml")]
 
 
@@ -85,7 +85,7 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
         assert running.get("/readyz").status_code == 503
         second = [sys.executable, "-m", "npudoctor", "daemon", "--simulate", "sick-cards", "--state-dir", str(tmp_path)]
         second += ["--socket", str(tmp_path / "other.sock")]
-        done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(second, capture_output=True, encoding="utf-8", timeout=60, check=False)
         assert done.returncode == 2
         assert f"another daemon (process {running.pid}) uses" in done.stderr
         assert done.stderr.count("\n") == 1
@@ -93,12 +93,14 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
         assert known is not None
         assert [card.device for card in known.cards if card.problem] == [2, 5]
         assert known.is_fresh
-        (tmp_path / "config.toml").write_text("[daemon]\nquick_s = -1\n")
+        (tmp_path / "config.toml").write_text("[daemon]\nquick_s = -1\n", encoding="utf-8")
         os.kill(running.pid, signal.SIGHUP)
         running.until(lambda: "configured" in kinds(running))
         assert "rejected" in history(running, 50)[0]["said"] or "rejected" in running.log
         running.until(lambda: any("rejected" in one for one in running.get("/readyz").json()["troubles"]))
-        (tmp_path / "config.toml").write_text(FAST.replace("quick_s = 1", 'quick_s = 2\ngroup = "root"'))
+        (tmp_path / "config.toml").write_text(
+            FAST.replace("quick_s = 1", 'quick_s = 2\ngroup = "root"'), encoding="utf-8"
+        )
         os.kill(running.pid, signal.SIGHUP)
         running.until(lambda: "restart required for group" in running.log)
         running.until(lambda: running.get("/readyz").json()["troubles"] == [])
@@ -121,8 +123,8 @@ def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -
     running.until_looked()
     assert running.get("/readyz").status_code == 200, running.get("/readyz").text
     tool = node / "bin" / "npu-smi"
-    good = tool.read_text()
-    tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 & wait; sleep 1000\n")
+    good = tool.read_text(encoding="utf-8")
+    tool.write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000 & wait; sleep 1000\n", encoding="utf-8")
     running.until(lambda: "timed out" in str(running.get("/readyz").json()["reason"]))
     assert running.get("/livez").status_code == 200
     assert running.get("/v1/issues").json()["undetermined"]
@@ -130,7 +132,7 @@ def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -
     assert state.read(str(tmp_path / "state.json"))._asdict()["undetermined"]  # type: ignore[union-attr]
     tool.unlink()
     running.until(lambda: "npu-smi not found" in str(running.get("/readyz").json()["reason"]))
-    tool.write_text(good)
+    tool.write_text(good, encoding="utf-8")
     tool.chmod(0o755)
     running.until(lambda: running.get("/readyz").status_code == 200)
     issues = running.get("/v1/issues?all=true").json()["issues"]
@@ -218,7 +220,7 @@ def test_what_cannot_be_done_is_one_line(
 def test_what_others_could_have_written_is_refused_by_name(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = tmp_path / "config.toml"
     usual = ["--socket", str(tmp_path / "s.sock"), "--state-dir", str(tmp_path), "--simulate", "seed-910b1"]
-    path.write_text(FAST)
+    path.write_text(FAST, encoding="utf-8")
     for mode in (0o666, 0o602):
         path.chmod(mode)
         assert f"other users can write {path}" in refused(*usual, "--config", str(path))
@@ -311,7 +313,7 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
         opened = lambda _: contextlib.nullcontext(rooted.open_root(str(node)))  # noqa: E731
         daemon.rounds.runner = Worker(plugins.load(), opened)
         run_once(daemon)
-        calls = (node / "calls.log").read_text() if (node / "calls.log").exists() else ""
+        calls = (node / "calls.log").read_text(encoding="utf-8") if (node / "calls.log").exists() else ""
         assert "npu-smi" not in calls
         assert f"process {stuck.pid}" in str(daemon.troubles.get("leftover"))
         assert not daemon.board.ready().ready
@@ -319,7 +321,7 @@ def test_a_tool_that_cannot_be_ended_is_not_started_again(
         stuck.kill()
         stuck.wait()
     run_once(daemon)
-    assert "npu-smi info" in (node / "calls.log").read_text()
+    assert "npu-smi info" in (node / "calls.log").read_text(encoding="utf-8")
     assert daemon.troubles.all == ()
     assert daemon.board.ready().ready
 
@@ -405,5 +407,5 @@ def test_no_request_loads_what_only_a_check_needs(tmp_path: Path) -> None:
         "import sys; import npudoctor.daemon.service; "
         "print(sorted({'torch', 'textual', 'rich', 'fastapi', 'websockets'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.strip() == "[]"

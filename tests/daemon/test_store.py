@@ -146,7 +146,7 @@ def test_a_kill_loses_nothing_but_the_last_run(path: str) -> None:
     )
     for _ in range(3):
         done = subprocess.Popen(
-            [sys.executable, "-c", code, path, str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, path, str(Path(__file__).parent)], stdout=subprocess.PIPE, encoding="utf-8"
         )
         assert done.stdout is not None
         assert done.stdout.readline()

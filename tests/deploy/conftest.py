@@ -34,7 +34,7 @@ def debian() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npudoctor-tests"
     folder = cache / "debian-12"
     cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / "debian.lock", "w") as lock:
+    with open(cache / "debian.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -50,7 +50,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a build reads: the files of this repository that git knows, and new ones, but nothing that was built."""
     folder = tmp_path_factory.mktemp("source")
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
     )
     if listed.returncode:
         pytest.skip("this is no checkout: git does not list its files")
@@ -101,7 +104,8 @@ class Cards:
         if not made.exists():
             (self.folder / f"{name}.toml").write_text(
                 f'about = "{name}"\nproduct = "atlas-800t-a2-910b3"\nhostname = "inside"\n'
-                f"container = {{ devices = [0, 1] }}\n{more}"
+                f"container = {{ devices = [0, 1] }}\n{more}",
+                encoding="utf-8",
             )
             assert main(["sim", "tools", str(made), str(self.folder / f"{name}.toml")]) == 0
         # npu-smi looks for its answers in ../commands; it is bound into /usr/local/bin, so they lie in /usr/local.

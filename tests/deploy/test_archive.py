@@ -50,7 +50,7 @@ def made(alignment: int = 65536, version: bytes = b"GLIBC_2.17", machine: int = 
 
 def test_a_file_that_requires_too_much_of_a_machine_is_named(tmp_path: Path) -> None:
     (tmp_path / "fine.so").write_bytes(made())
-    (tmp_path / "text.so").write_text("no ELF file")
+    (tmp_path / "text.so").write_text("no ELF file", encoding="utf-8")
     (tmp_path / "link.so").symlink_to("fine.so")
     assert elf.problems(tmp_path, "aarch64", glibc=(2, 17), page=65536) == []
     (tmp_path / "new.so").write_bytes(made(version=b"GLIBC_2.28"))
@@ -76,7 +76,7 @@ def test_this_python_is_read_as_what_it_is() -> None:
 
 @pytest.mark.parametrize("minor", [10, 11, 12, 13])
 def test_the_lock_of_one_python_has_one_version_of_each_package(minor: int, tmp_path: Path) -> None:
-    rows = [row for row in wheels.lock(tmp_path, minor).read_text().splitlines() if row[:1].isalnum()]
+    rows = [row for row in wheels.lock(tmp_path, minor).read_text(encoding="utf-8").splitlines() if row[:1].isalnum()]
     names = [row.partition("==")[0] for row in rows]
     assert len(set(names)) == len(names)
     assert {"textual", "uvicorn", "aiohttp"} <= set(names)
@@ -95,9 +95,9 @@ def staged(folder: Path) -> Path:
     """A folder in the shape of an archive, with a shell script in the place of npudoctor."""
     root = folder / "npudoctor-1-linux-any"
     (root / "bin").mkdir(parents=True)
-    (root / "bin" / "npudoctor").write_text('#!/bin/sh\necho "ran $0 $*"\n')
+    (root / "bin" / "npudoctor").write_text('#!/bin/sh\necho "ran $0 $*"\n', encoding="utf-8")
     (root / "bin" / "npudoctor").chmod(0o755)
-    (root / "README").write_text("text")
+    (root / "README").write_text("text", encoding="utf-8")
     return root
 
 
@@ -127,7 +127,7 @@ def sh(*argv: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*map(str, argv)],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         timeout=LIMIT_S,
         stdin=subprocess.DEVNULL,
@@ -138,7 +138,7 @@ def sh(*argv: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_one_file_unpacks_where_it_is_told_and_is_the_archive(one_file: Path, tmp_path: Path) -> None:
     done = sh("sh", one_file, "--unpack", tmp_path / "to here")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "to here" / "README").read_text() == "text"
+    assert (tmp_path / "to here" / "README").read_text(encoding="utf-8") == "text"
     assert sh(tmp_path / "to here" / "bin" / "npudoctor", "check").stdout.endswith("check\n")
 
 
@@ -205,7 +205,7 @@ def test_every_elf_file_of_an_archive_runs_on_old_systems_and_large_pages(any_ar
 def test_an_archive_is_small_and_has_licences_and_a_list_of_components(any_archive: tuple[Path, str]) -> None:
     folder, architecture = any_archive
     assert ARCHIVES[architecture].stat().st_size <= archive_main.MOST_BYTES
-    bill = json.loads((folder / "sbom.cdx.json").read_text())
+    bill = json.loads((folder / "sbom.cdx.json").read_text(encoding="utf-8"))
     names = {one["name"] for one in bill["components"]}
     assert {"python3.11", "openssl", "textual", "uvicorn", "aiohttp"} <= names
     assert all(one["licenses"] for one in bill["components"])
@@ -240,7 +240,7 @@ def test_an_archive_starts_through_a_link_and_ignores_variables_of_another_pytho
     own_archive: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "npudoctor").symlink_to(own_archive / "bin" / "npudoctor")
-    (tmp_path / "rich.py").write_text("raise SystemExit(9)\n")
+    (tmp_path / "rich.py").write_text("raise SystemExit(9)\n", encoding="utf-8")
     done = sh(tmp_path / "npudoctor", "--version", PYTHONPATH=str(tmp_path), PYTHONHOME="/nowhere", PYTHONSTARTUP="x")
     assert (done.returncode, done.stdout) == (0, f"npudoctor {__version__}\n")
 
@@ -255,6 +255,6 @@ def test_the_checksums_are_of_the_files() -> None:
     sums = FOLDER / "SHA256SUMS"
     if not sums.exists():
         pytest.skip(f"no SHA256SUMS in {FOLDER}")
-    for row in sums.read_text().splitlines():
+    for row in sums.read_text(encoding="utf-8").splitlines():
         expected, _, name = row.partition("  ")
         assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == expected, name

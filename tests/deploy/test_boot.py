@@ -83,7 +83,7 @@ class Node:
         shutil.copytree(well / "root/usr/local/Ascend", self.root / "usr/local/Ascend", symlinks=True)
         shutil.copy(well / "root/etc/ascend_install.info", self.root / "etc")
         (self.root / "usr/local/commands").mkdir()
-        (self.root / "etc/systemd/system/proof.service").write_text(PROOF)
+        (self.root / "etc/systemd/system/proof.service").write_text(PROOF, encoding="utf-8")
         wants = self.root / "etc/systemd/system/multi-user.target.wants/proof.service"
         wants.parent.mkdir(exist_ok=True)
         wants.symlink_to("/etc/systemd/system/proof.service")
@@ -93,8 +93,8 @@ class Node:
 
     def boot(self, script: str) -> dict[str, str]:
         """Boot, run the script, power off; what each `## name` part of the script printed."""
-        (self.out / "refused.py").write_text(REFUSED)
-        (self.out / "proof.sh").write_text(re.sub(r"^## (.+)$", r"echo '## \1'", script, flags=re.M))
+        (self.out / "refused.py").write_text(REFUSED, encoding="utf-8")
+        (self.out / "proof.sh").write_text(re.sub(r"^## (.+)$", r"echo '## \1'", script, flags=re.M), encoding="utf-8")
         (self.out / "said").unlink(missing_ok=True)
         nodes = [f"--bind={node}:/dev/{node.name}" for node in sorted((self.cards.folder / "dev").iterdir())]
         answers = [f"--bind={self.cards.folder}/commands:/usr/local/commands", f"--bind={self.out}:/out"]
@@ -107,7 +107,7 @@ class Node:
         if not (self.out / "said").exists():
             lines = (self.out / "console").read_text(errors="replace").splitlines() or [f"exit {ran.returncode}"]
             pytest.skip(f"no systemd boots in a container here: {lines[-1]}")
-        parts = re.split(r"^## (.+)\n", (self.out / "said").read_text(), flags=re.M)
+        parts = re.split(r"^## (.+)\n", (self.out / "said").read_text(encoding="utf-8"), flags=re.M)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -223,7 +223,9 @@ systemctl is-active npudoctor.service; ls /etc/systemd/system
     assert writes == ["/var/lib/npudoctor", "/run/npudoctor", "/var/log"]
     assert hardened.endswith("davinci0\ndavinci1\ndavinci_manager\n1\n"), "cards and processes are seen"
     assert said["filters"].splitlines() == FILTERED
-    shell, daemon = (json.loads((node.out / name).read_text()) for name in ("shell.json", "daemon.json"))
+    shell, daemon = (
+        json.loads((node.out / name).read_text(encoding="utf-8")) for name in ("shell.json", "daemon.json")
+    )
     assert _known(daemon) == _known(shell), "the hardening takes no fact from the daemon"
     assert said["files"].splitlines()[:3] == [
         "755 root /run/npudoctor",

@@ -18,7 +18,7 @@ DEPLOY = Path(__file__).resolve().parents[2] / "npudoctor" / "deploy"
 
 
 def run(*argv: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([str(word) for word in argv], capture_output=True, encoding="utf-8", check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def test_kubernetes_takes_the_manifests(python: Path, path: Path, release: str) 
 
 
 def test_kubernetes_refuses_a_manifest_that_is_wrong(python: Path, tmp_path: Path) -> None:
-    text = (DEPLOY / "kubernetes/pod.yaml").read_text().replace("periodSeconds", "periodSecond")
-    (tmp_path / "pod.yaml").write_text(text)
+    text = (DEPLOY / "kubernetes/pod.yaml").read_text(encoding="utf-8").replace("periodSeconds", "periodSecond")
+    (tmp_path / "pod.yaml").write_text(text, encoding="utf-8")
     assert run(python.with_name("kubernetes-validate"), "-k", "1.30", "--strict", tmp_path / "pod.yaml").returncode != 0
 
 
@@ -83,7 +83,8 @@ def test_prometheus_takes_the_alerts_and_the_target(debian: Path, tmp_path: Path
         "      - {eval_time: 2m, alertname: NPUsUnfit, exp_alerts: []}\n"
         "      - eval_time: 5m\n        alertname: NPUCardUnfit\n        exp_alerts:\n"
         "          - exp_labels: {card: 'npu:2', severity: critical}\n"
-        "            exp_annotations: {summary: ' npu:2 is unfit'}\n"
+        "            exp_annotations: {summary: ' npu:2 is unfit'}\n",
+        encoding="utf-8",
     )
     done = run(promtool, "test", "rules", tmp_path / "test.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -128,7 +129,7 @@ def test_ansible_makes_a_node_ready_and_fails_with_what_is_left(
     words = ["-e", json.dumps(told)]
     plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
     plain["NPUDOCTOR_CONFIG"] = str(tmp_path / "config.toml")
-    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "config.toml").write_text("", encoding="utf-8")
     play = [python.with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", *words, *mode]
     done = run(*play, DEPLOY / "ansible/npudoctor.yml", env=plain)
     assert done.returncode == code, done.stdout + done.stderr

@@ -37,7 +37,7 @@ class Docker:
 
     def __call__(self, *argv: str, check: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
         done: subprocess.CompletedProcess[str] = subprocess.run(  # type: ignore[call-overload]
-            [self.client, *argv], capture_output=True, text=True, env=self.environment, check=False, **options
+            [self.client, *argv], capture_output=True, encoding="utf-8", env=self.environment, check=False, **options
         )
         assert not (check and done.returncode), f"docker {shlex.join(argv)}: {done.stdout}{done.stderr}"
         return done
@@ -52,7 +52,9 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
         if started is not None:
             break
     else:
-        pytest.skip(f"no Docker engine starts here: {(folder / 'vfs/log').read_text().splitlines()[-1]}")
+        pytest.skip(
+            f"no Docker engine starts here: {(folder / 'vfs/log').read_text(encoding='utf-8').splitlines()[-1]}"
+        )
     process, socket = started
     try:
         yield Docker(socket)
@@ -208,8 +210,8 @@ def test_the_daemon_of_the_image_answers_to_its_own_health_check(docker: Docker,
 
 def test_the_daemon_runs_as_the_daemonset_says(docker: Docker, image: str, cards: Cards, tmp_path: Path) -> None:
     path = Path(__file__).resolve().parents[2] / "npudoctor/deploy/kubernetes/daemonset.yaml"
-    held = {one["kind"]: one for one in yaml.safe_load_all(path.read_text())}
-    (tmp_path / "config.toml").write_text(held["ConfigMap"]["data"]["config.toml"])
+    held = {one["kind"]: one for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))}
+    (tmp_path / "config.toml").write_text(held["ConfigMap"]["data"]["config.toml"], encoding="utf-8")
     [container] = held["DaemonSet"]["spec"]["template"]["spec"]["containers"]
     words = ["--read-only", "--user=0", "--network=none", "--tmpfs=/tmp"]
     for folder in ("run", "var/lib"):

@@ -36,7 +36,7 @@ SHIPPED = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
 
 
 def kinds(name: str) -> dict[str, dict[str, Any]]:
@@ -45,9 +45,11 @@ def kinds(name: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_every_file_can_be_read_and_is_in_the_wheel(path: Path) -> None:
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["npudoctor"]
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"][
+        "npudoctor"
+    ]
     assert any(path.relative_to(ROOT / "npudoctor").match(pattern) for pattern in said)
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".yaml" or path.suffix == ".yml":
         assert list(yaml.safe_load_all(text))
     elif path.suffix == ".json":
@@ -64,7 +66,7 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 def npudoctor_calls() -> Iterator[tuple[str, list[str]]]:
     """Every command line of npudoctor in the manifests, with where it stands."""
-    [rule] = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text())["rules"]
+    [rule] = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text(encoding="utf-8"))["rules"]
     yield "node-problem-detector", rule["args"]
     pod = kinds("kubernetes/pod.yaml")["Pod"]["spec"]
     yield "init container", pod["initContainers"][0]["args"]
@@ -91,7 +93,7 @@ def test_every_probe_ends_before_its_consumer_gives_up() -> None:
     for probe in [one[name] for one in (pod, daemon) for name in PROBES if name in one]:
         command = probe["exec"]["command"]
         assert parser_of("healthcheck").parse_args(command[2:]).timeout < probe["timeoutSeconds"]
-    said = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text())
+    said = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text(encoding="utf-8"))
     [rule] = said["rules"]
     seconds = [int(text.removesuffix("s")) for text in (rule["timeout"], said["pluginConfig"]["timeout"])]
     assert parser_of("check").parse_args(rule["args"][1:]).timeout < seconds[0] <= seconds[1]
@@ -99,7 +101,7 @@ def test_every_probe_ends_before_its_consumer_gives_up() -> None:
 
 def test_the_problem_detector_knows_every_key_and_takes_the_whole_line() -> None:
     """The keys are those of its documentation, docs/custom_plugin_monitor.md, and of its own configurations."""
-    said = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text())
+    said = json.loads((DEPLOY / "node-problem-detector/npudoctor.json").read_text(encoding="utf-8"))
     assert set(said) == {"plugin", "pluginConfig", "source", "metricsReporting", "conditions", "rules"}
     assert said["plugin"] == "custom"
     assert set(said["pluginConfig"]) <= {
@@ -125,7 +127,7 @@ def test_the_manifests_fit_each_other(tmp_path: Path, monkeypatch: pytest.Monkey
     [container] = spec["containers"]
     assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in spec["volumes"]}
     held = daemonset["ConfigMap"]["data"]["config.toml"]
-    (tmp_path / "config.toml").write_text(held)
+    (tmp_path / "config.toml").write_text(held, encoding="utf-8")
     config.load(str(tmp_path / "config.toml"))
     told = tomllib.loads(held)["daemon"]
     assert "listen" not in told, "the probes use the socket"
@@ -137,7 +139,7 @@ def test_the_manifests_fit_each_other(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_daemonset_says_why_it_is_privileged_and_gives_its_account_to_nobody() -> None:
-    text = (DEPLOY / "kubernetes/daemonset.yaml").read_text()
+    text = (DEPLOY / "kubernetes/daemonset.yaml").read_text(encoding="utf-8")
     spec = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
     assert spec["containers"][0]["securityContext"]["privileged"] is True
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
@@ -171,7 +173,7 @@ DEVICES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/de
 )
 def test_the_compose_files_are_what_the_fix_prints(name: str, written: Any) -> None:
     one = stanzas.stanza(DEVICES, "npudoctor", shm=None, name="npudoctor", group="1000", command=("daemon",))
-    text = (DEPLOY / "docker" / name).read_text()
+    text = (DEPLOY / "docker" / name).read_text(encoding="utf-8")
     assert re.sub(r"\A(#.*\n)+", "", text) == written(one)
     service = yaml.safe_load(text)["services"]["npudoctor"]
     assert service["command"] == ["daemon"]
@@ -179,7 +181,7 @@ def test_the_compose_files_are_what_the_fix_prints(name: str, written: Any) -> N
 
 def test_every_alert_is_about_a_metric_that_the_daemon_has() -> None:
     pytest.importorskip("prometheus_client", reason="the daemon's libraries are not installed")
-    source = (ROOT / "npudoctor" / "daemon" / "metrics.py").read_text()
+    source = (ROOT / "npudoctor" / "daemon" / "metrics.py").read_text(encoding="utf-8")
     for rule in documents("prometheus/alerts.yaml")[0]["groups"][0]["rules"]:
         for name in re.findall(r"npudoctor_(\w+)", rule["expr"]):
             known = name if not name.startswith("card_") else name.removeprefix("card_")
@@ -249,14 +251,14 @@ def ready(is_ready: bool, reason: str | None, looked_at: str | None) -> str:
 def test_a_node_gets_its_condition_and_its_label(
     cluster: Cluster, tmp_path: Path, answer: tuple[int, str], status: str, fit: str, message: str
 ) -> None:
-    (tmp_path / "token").write_text("secret")
-    (tmp_path / "ca.crt").write_text("")
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
+    (tmp_path / "ca.crt").write_text("", encoding="utf-8")
     cluster.ready = answer
     here = f"http://127.0.0.1:{cluster.server_port}"
     script = DEPLOY / "kubernetes" / "node-condition.sh"
     told = {"KUBERNETES_API": here, "READY": f"{here}/readyz", "ACCOUNT": str(tmp_path), "NODE_NAME": "n1", "ONCE": "1"}
     done = subprocess.run(
-        ["sh", str(script)], env={**told, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+        ["sh", str(script)], env={**told, "PATH": "/usr/bin:/bin"}, capture_output=True, encoding="utf-8", check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     (first, kind, who, condition), (second, other, _, label) = cluster.patches

@@ -25,7 +25,7 @@ from npudoctor.facts.node import _container_stanzas as stanzas
 from npudoctor.sim import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "provisioning.md").read_text()
+PAGE = (ROOT / "docs" / "provisioning.md").read_text(encoding="utf-8")
 DEPLOY = ROOT / "npudoctor" / "deploy"
 BLOCK = re.compile(r"(?:<!-- (.+?) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 
@@ -62,7 +62,7 @@ def test_every_example_is_run_or_compared() -> None:
 
 @pytest.mark.parametrize("one", SHIPPED, ids=lambda one: one.mark)
 def test_what_the_page_shows_of_a_file_stands_in_it(one: Example) -> None:
-    assert one.text in (DEPLOY.parent / one.mark).read_text()
+    assert one.text in (DEPLOY.parent / one.mark).read_text(encoding="utf-8")
 
 
 def test_every_file_that_is_named_is_shipped() -> None:
@@ -93,7 +93,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = folder / "npudoctor.sock"
     argv = [sys.executable, "-m", "npudoctor", "daemon", "--socket", str(path), "--state-dir", str(folder)]
     environment = {**os.environ, "NPUDOCTOR_CONFIG": str(folder / "config.toml")}
-    (folder / "config.toml").write_text("")
+    (folder / "config.toml").write_text("", encoding="utf-8")
     (folder / "config.toml").chmod(0o644)
     process = subprocess.Popen([*argv, "--simulate", "seed-910b1"], env=environment, stderr=subprocess.DEVNULL)
     try:
@@ -130,12 +130,12 @@ def sandbox(tmp_path: Path) -> Path:
     for name in ("kubectl", "ansible-playbook"):
         scripts[name] = TAKES_FILES
     for name, text in scripts.items():
-        (tools / name).write_text(text)
+        (tools / name).write_text(text, encoding="utf-8")
         (tools / name).chmod(0o755)
     (tmp_path / "here").mkdir()
     (tmp_path / "etc/slurm").mkdir(parents=True)
-    (tmp_path / "here/inventory").write_text("[npus]\n")
-    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "here/inventory").write_text("[npus]\n", encoding="utf-8")
+    (tmp_path / "config.toml").write_text("", encoding="utf-8")
     return tmp_path
 
 
@@ -147,7 +147,9 @@ def ran(
     environment = {**os.environ, "PATH": f"{sandbox}/tools:{os.environ['PATH']}", "SCENARIO": scenario}
     environment["NPUDOCTOR_CONFIG"] = str(sandbox / "config.toml")
     argv = ["bash", "-euo", "pipefail", "-c", text]
-    return subprocess.run(argv, cwd=sandbox / "here", env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        argv, cwd=sandbox / "here", env=environment, capture_output=True, encoding="utf-8", check=False
+    )
 
 
 @pytest.mark.parametrize("text", RUN, ids=lambda text: text.splitlines()[-1][:40])
@@ -166,7 +168,7 @@ def test_an_example_runs(sandbox: Path, text: str, request: pytest.FixtureReques
     if "/metrics" in text:
         assert done.stdout == "npudoctor_cards_fit 1.0\n"
     if "--metrics-file" in text:
-        assert "npudoctor_check_status" in (sandbox / "here/npudoctor.prom").read_text()
+        assert "npudoctor_check_status" in (sandbox / "here/npudoctor.prom").read_text(encoding="utf-8")
 
 
 def test_a_provisioning_script_says_what_is_left(sandbox: Path) -> None:
@@ -181,7 +183,7 @@ def test_what_slurm_is_told_is_what_was_installed() -> None:
     told = dict(line.split("=") for line in marked("slurm.conf").split())
     assert {told["HealthCheckProgram"], told["Prolog"]} == {path for _, path in installed}
     for name, key in (("healthcheck.sh", "HealthCheck"), ("prolog.sh", "Prolog")):
-        text = (DEPLOY / "slurm" / name).read_text()
+        text = (DEPLOY / "slurm" / name).read_text(encoding="utf-8")
         assert all(
             f"#   {key}{rest}" in text for key, rest in re.findall(rf"^({key}\w*)(=.*)$", marked("slurm.conf"), re.M)
         )
@@ -204,7 +206,7 @@ def test_the_job_of_the_ci_writes_a_report_that_it_reads(sandbox: Path) -> None:
 
 
 def test_the_configuration_is_one(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text(marked("config.toml"))
+    (tmp_path / "config.toml").write_text(marked("config.toml"), encoding="utf-8")
     config.load(str(tmp_path / "config.toml"))
 
 
@@ -217,7 +219,7 @@ def test_the_run_commands_are_what_the_fix_prints(mark: str, written: object) ->
 
 
 def test_the_health_check_is_the_dockerfiles() -> None:
-    assert marked("Dockerfile") in (ROOT / "Dockerfile").read_text()
+    assert marked("Dockerfile") in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_fix_that_prints_the_run_command(capsys: pytest.CaptureFixture[str]) -> None:

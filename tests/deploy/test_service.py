@@ -72,7 +72,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("etc/systemd/system", "run/systemd/system", "usr/local/bin", "var/lib", "state", "tools", "proc"):
         (root / folder).mkdir(parents=True)
     for path, text in ((root / "tools/systemctl", SYSTEMCTL), (root / "usr/local/bin/npudoctor", "#!/bin/sh\n")):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
     monkeypatch.setenv("ROOT", str(root))
     monkeypatch.setenv("PATH", f"{root}/tools:/usr/bin:/bin")
@@ -101,7 +101,7 @@ def state(node: Path) -> dict[str, str]:
     """The units, and what is enabled and active."""
     folders = (node / "etc/systemd/system", node / "state")
     return {
-        str(path.relative_to(node)): f"{path.stat().st_mode:o} {path.read_text()}"
+        str(path.relative_to(node)): f"{path.stat().st_mode:o} {path.read_text(encoding='utf-8')}"
         for folder in folders
         for path in folder.rglob("*")
         if path.is_file()
@@ -117,7 +117,7 @@ def test_the_service_is_installed_as_shown_and_taken_back_without_a_trace(catalo
     ended = applied(catalog, node, made)
     assert (ended.outcome, ended.reason) == (Outcome.APPLIED, "applied; re-checked, all changes are as shown")
     for name in ("npudoctor.service", "npudoctor-setup.service"):
-        text = (node / "etc/systemd/system" / name).read_text()
+        text = (node / "etc/systemd/system" / name).read_text(encoding="utf-8")
         assert all(f"+{line}\n" in made.preview for line in text.splitlines())
         assert (node / "state" / f"enabled.{name}").exists()
     assert (node / "state/active.npudoctor.service").exists()
@@ -129,13 +129,15 @@ def test_the_service_is_installed_as_shown_and_taken_back_without_a_trace(catalo
 
 def test_a_unit_of_before_comes_back_as_it_was_and_runs_as_it_was(catalog: Catalog, node: Path) -> None:
     path = node / "etc/systemd/system/npudoctor.service"
-    path.write_text("[Service]\nExecStart=/bin/true\n")
+    path.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
     path.chmod(0o640)
-    (node / "state/active.npudoctor.service").write_text(path.read_text())
+    (node / "state/active.npudoctor.service").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     before = state(node)
     assert applied(catalog, node, planned(catalog, node)).outcome is Outcome.APPLIED
     assert state(node) != before
-    assert "daemon\n" in (node / "state/active.npudoctor.service").read_text(), "it runs with the new unit"
+    assert "daemon\n" in (node / "state/active.npudoctor.service").read_text(encoding="utf-8"), (
+        "it runs with the new unit"
+    )
     assert undone(node).outcome is Outcome.UNDONE
     assert {**state(node)} == {**before}
 
@@ -167,7 +169,9 @@ def test_without_a_running_systemd_it_is_enabled_for_the_next_boot(catalog: Cata
     assert "the service is enabled and starts at the next boot" in made.notes[0]
     assert applied(catalog, node, made).outcome is Outcome.APPLIED
     assert (node / "state/enabled.npudoctor.service").exists()
-    assert not {"restart", "daemon-reload"} & {line.split()[0] for line in (node / "log").read_text().splitlines()}
+    assert not {"restart", "daemon-reload"} & {
+        line.split()[0] for line in (node / "log").read_text(encoding="utf-8").splitlines()
+    }
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,7 @@ def test_only_root_installs_it_and_that_is_said_before_anything_is_changed(
     assert made.obstacle.root
     ended = applied(catalog, node, made)
     assert (ended.outcome, ended.instead) == (Outcome.REFUSED, "sudo")
-    assert "enable" not in (node / "log").read_text().replace("is-enabled", "")
+    assert "enable" not in (node / "log").read_text(encoding="utf-8").replace("is-enabled", "")
 
 
 def test_a_masked_unit_is_left_alone(catalog: Catalog, node: Path) -> None:
@@ -231,7 +235,7 @@ def test_a_daemon_whose_libraries_are_missing_is_not_installed(
     own = node / sys.executable.lstrip("/")
     own.parent.mkdir(parents=True)
     beside = own.parent / "npudoctor"
-    beside.write_text("")
+    beside.write_text("", encoding="utf-8")
     beside.chmod(0o755)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     made = planned(catalog, node, command="")

@@ -66,7 +66,11 @@ class Slurm:
         said |= {"XDG_CONFIG_HOME": str(self.folder), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         began = time.monotonic()
         done = subprocess.run(
-            [str(SLURM / script)], capture_output=True, text=True, env={**said, **(environment or {})}, check=False
+            [str(SLURM / script)],
+            capture_output=True,
+            encoding="utf-8",
+            env={**said, **(environment or {})},
+            check=False,
         )
         assert time.monotonic() - began < LIMIT_S
         return done

@@ -20,9 +20,9 @@ HEALTHY = {"seed-910b1", "healthy-a3", "healthy-910a", "duo-310p"}
 
 def scenario(name: str, folder: Path, more: str = "") -> str:
     """A shipped scenario with a line more."""
-    text = files("npudoctor").joinpath(f"sim/scenarios/{name}.toml").read_text()
+    text = files("npudoctor").joinpath(f"sim/scenarios/{name}.toml").read_text(encoding="utf-8")
     path = folder / f"{name}{'-at-work' if more else ''}.toml"
-    path.write_text(f"{more}\n{text}")
+    path.write_text(f"{more}\n{text}", encoding="utf-8")
     return str(path)
 
 

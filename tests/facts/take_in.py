@@ -45,8 +45,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"exists: {path}")
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.with_suffix(".json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+        path.write_text(text, encoding="utf-8")
+        path.with_suffix(".json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{path}: compare {path.with_suffix('.json').name} with it")
     print("\n".join(unread))
     return 1 if unread else 0

@@ -277,7 +277,9 @@ def test_the_table_has_the_sizes_and_offsets_of_the_interface() -> None:
 
 
 def test_a_sites_own_rows_cannot_add_a_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "more.json").write_text('{"schema": "npudoctor.knowledge/1", "calls": {"reset": {"v1": "dcmi_reset"}}}')
+    (tmp_path / "more.json").write_text(
+        '{"schema": "npudoctor.knowledge/1", "calls": {"reset": {"v1": "dcmi_reset"}}}', encoding="utf-8"
+    )
     monkeypatch.setenv("NPUDOCTOR_KNOWLEDGE", str(tmp_path))
     knowledge.dcmi.cache_clear()
     try:

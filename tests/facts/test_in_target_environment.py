@@ -24,7 +24,9 @@ def interpreters() -> list[str]:
     found = {"this": sys.executable}
     for path in [*sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))), "/usr/bin/python3"]:
         if os.access(path, os.X_OK):
-            answer = subprocess.run([path, "-c", "import sys; print(sys.version[:4])"], capture_output=True, text=True)
+            answer = subprocess.run(
+                [path, "-c", "import sys; print(sys.version[:4])"], capture_output=True, encoding="utf-8"
+            )
             if answer.returncode == 0:
                 found.setdefault(answer.stdout.strip(), path)
     return list(found.values())
@@ -33,7 +35,7 @@ def interpreters() -> list[str]:
 def ask(python: str, *, cwd: Path | None = None, **environ: str) -> dict[str, Any]:
     keep = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
-        [python, "-B", str(SCRIPT)], capture_output=True, text=True, check=True, env={**keep, **environ}, cwd=cwd
+        [python, "-B", str(SCRIPT)], capture_output=True, encoding="utf-8", check=True, env={**keep, **environ}, cwd=cwd
     )
     assert done.stderr == ""
     said = json.loads(done.stdout)
@@ -46,7 +48,7 @@ def wheel(folder: Path, name: str, metadata: str | bytes, *, record: bool = True
     info.mkdir(parents=True)
     (info / "METADATA").write_bytes(metadata if isinstance(metadata, bytes) else metadata.encode())
     if record:
-        (info / "RECORD").write_text("")
+        (info / "RECORD").write_text("", encoding="utf-8")
     return info
 
 
@@ -58,7 +60,7 @@ def test_every_interpreter_says_who_it_is_and_what_it_holds(python: str, tmp_pat
         "Metadata-Version: 2.1\nName: torch_npu\nVersion: 2.5.1.post1\nRequires-Dist: torch==2.5.1\n\ntext\n",
     )
     found = parse_environment(json.dumps(ask(python, PYTHONPATH=str(tmp_path))))
-    version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
+    version = subprocess.run([python, "-V"], capture_output=True, encoding="utf-8", check=True).stdout.split()[1]
     assert found.version == version
     assert found.implementation == "CPython"
     assert found.machine == os.uname().machine
@@ -97,11 +99,13 @@ def test_broken_metadata_is_survived(tmp_path: Path) -> None:
     (tmp_path / "left-1.0.dist-info").mkdir()
     (tmp_path / "folder-1.0.dist-info" / "METADATA").mkdir(parents=True)
     (tmp_path / "dangling-1.0.dist-info").symlink_to("/nowhere")
-    (tmp_path / "single.egg-info").write_text("Name: single\nVersion: 0.1\n")
+    (tmp_path / "single.egg-info").write_text("Name: single\nVersion: 0.1\n", encoding="utf-8")
     egg = tmp_path / "An_Egg.egg-info"
     egg.mkdir()
-    (egg / "PKG-INFO").write_text("Name: An.Egg\nVersion: 1.2\n")
-    (egg / "requires.txt").write_text("torch>=2\n\n[:python_version < '3']\nold\n\n[extra]\nnot_this\n")
+    (egg / "PKG-INFO").write_text("Name: An.Egg\nVersion: 1.2\n", encoding="utf-8")
+    (egg / "requires.txt").write_text(
+        "torch>=2\n\n[:python_version < '3']\nold\n\n[extra]\nnot_this\n", encoding="utf-8"
+    )
     said = ask(sys.executable, PYTHONPATH=str(tmp_path))["distributions"]
     versions = {"empty": "1.0", "binary": "1.0", "no-name": "3.0", "folded": "1.0", "single": "0.1", "an-egg": "1.2"}
     assert {name: said[name]["version"] for name in versions} == versions
@@ -112,7 +116,7 @@ def test_broken_metadata_is_survived(tmp_path: Path) -> None:
 
 def test_a_source_tree_that_hides_torch_npu_is_named(tmp_path: Path) -> None:
     (tmp_path / "torch_npu").mkdir()
-    (tmp_path / "torch_npu" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "torch_npu" / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")
     assert ask(sys.executable, cwd=tmp_path)["shadows"] == {"torch_npu": str(tmp_path / "torch_npu")}
     (tmp_path / "torch_npu" / "_C.cpython-311-aarch64-linux-gnu.so").write_bytes(b"")
     assert ask(sys.executable, cwd=tmp_path)["shadows"] == {}
@@ -120,9 +124,10 @@ def test_a_source_tree_that_hides_torch_npu_is_named(tmp_path: Path) -> None:
 
 def test_the_build_of_torch_is_read_and_torch_is_not_imported(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")
     (tmp_path / "torch" / "version.py").write_text(
-        "from typing import Optional\n__version__ = '2.5.1+cu124'\ndebug = False\ncuda: Optional[str] = '12.4'\n"
+        "from typing import Optional\n__version__ = '2.5.1+cu124'\ndebug = False\ncuda: Optional[str] = '12.4'\n",
+        encoding="utf-8",
     )
     said = ask(sys.executable, PYTHONPATH=str(tmp_path))
     assert said["torch_build"] == {"version": "2.5.1+cu124", "cuda": "12.4"}
@@ -133,7 +138,9 @@ def test_nothing_but_the_standard_library_is_loaded(tmp_path: Path) -> None:
         f"import sys; sys.argv = ['x']; exec(compile(open({str(SCRIPT)!r}).read(), {str(SCRIPT)!r}, 'exec'), "
         "{'__file__': " + repr(str(SCRIPT)) + "}); print(sorted(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, encoding="utf-8", check=True, cwd=tmp_path
+    )
     loaded = set(json.loads(done.stderr.strip().splitlines()[-1].replace("'", '"')))
     assert not {"importlib.metadata", "email", "torch", "numpy", "typing", "subprocess"} & loaded
 

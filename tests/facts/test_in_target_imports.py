@@ -34,13 +34,13 @@ NPU = "class _C: pass\n__version__ = '2.4.0.post4'\n"
 
 def ask(python: str, script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "torch").mkdir(exist_ok=True)
-    (folder / "torch" / "__init__.py").write_text(TORCH)
+    (folder / "torch" / "__init__.py").write_text(TORCH, encoding="utf-8")
     (folder / "torch_npu").mkdir(exist_ok=True)
-    (folder / "torch_npu" / "__init__.py").write_text(NPU)
+    (folder / "torch_npu" / "__init__.py").write_text(NPU, encoding="utf-8")
     return subprocess.run(
         [python, "-B", f"{SCRIPTS}/{script}.py"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         env={**os.environ, "PYTHONPATH": str(folder), **variables},
     )
@@ -78,7 +78,9 @@ def test_a_card_that_hangs_is_given_up_and_leaves_nothing_behind(tmp_path: Path)
     python = interpreters()[0]
     (tmp_path / "scratch").mkdir()
     hang = {"NPUDOCTOR_CARDS": "1", "NPUDOCTOR_FIRST_S": "1", "TMPDIR": str(tmp_path / "scratch")}
-    (tmp_path / "sitecustomize.py").write_text("import sys, time\nif sys.argv[-1:] == ['1']: time.sleep(600)\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\nif sys.argv[-1:] == ['1']: time.sleep(600)\n", encoding="utf-8"
+    )
     found = said(ask(python, "device-math", tmp_path, **hang))
     assert "did not come back within 1 s" in found["devices"]["1"]["error"]
     assert list((tmp_path / "scratch").iterdir()) == []

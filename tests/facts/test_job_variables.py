@@ -55,8 +55,8 @@ def test_settings_of_a_node_do_not(name: str) -> None:
 def test_a_file_without_the_line_is_still_a_script(tmp_path: Path) -> None:
     text = 'if true; then\n  export RANK=1\nfi\necho "${RANK:-none}"\n'
     changed = without(text, "/root/.bashrc", [2])
-    (tmp_path / "script").write_text(changed)
-    done = subprocess.run(["sh", tmp_path / "script"], capture_output=True, text=True, check=True, env={})
+    (tmp_path / "script").write_text(changed, encoding="utf-8")
+    done = subprocess.run(["sh", tmp_path / "script"], capture_output=True, encoding="utf-8", check=True, env={})
     assert done.stdout == "none\n"
     assert without("A=1\nRANK=3\n", "/etc/environment", [2]) == "A=1\n# npudoctor: RANK=3\n"
 

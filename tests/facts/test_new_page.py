@@ -50,7 +50,7 @@ print(probe(host, Options(), NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0),))).by_s
 
 def the_list() -> list[str]:
     """The files that docs/development.md names, with the names of this page in them."""
-    text = (ROOT / "docs/development.md").read_text()
+    text = (ROOT / "docs/development.md").read_text(encoding="utf-8")
     section = text[text.index("## A page of npu-smi") :].split("\n## ")[0]
     files = re.findall(r"(?m)^\d\. `([^`]+)`", section)
     for name, word in GIVEN.items():
@@ -69,15 +69,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "tests/facts", folder / "tests/facts", ignore=passed_over)
     shutil.copy(ROOT / "pyproject.toml", folder)
     parser, table, sample, expected = (folder / name for name in the_list())
-    parser.write_text(PARSER)
-    rows = table.read_text()
+    parser.write_text(PARSER, encoding="utf-8")
+    rows = table.read_text(encoding="utf-8")
     row = 'PAGES = (\n    Page("humidity", "humidity", chips, parse_humidity, Humidity),\n'
     assert rows.count("PAGES = (\n") == 1
     rows = rows.replace("PAGES = (\n", row)
-    table.write_text(rows.replace("from npudoctor.facts.npu_smi.table", _IMPORT, 1))
+    table.write_text(rows.replace("from npudoctor.facts.npu_smi.table", _IMPORT, 1), encoding="utf-8")
     sample.parent.mkdir()
-    sample.write_text(TEXT)
-    expected.write_text(json.dumps({"core_pct": 812}))
+    sample.write_text(TEXT, encoding="utf-8")
+    expected.write_text(json.dumps({"core_pct": 812}), encoding="utf-8")
     return folder
 
 
@@ -87,7 +87,13 @@ _IMPORT = "from npudoctor.facts.npu_smi.humidity import Humidity, parse_humidity
 def said(folder: Path, *words: str, text: str = "") -> str:
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -203,7 +203,7 @@ TABLES = sorted((Path(__file__).parent / "data/npu-smi-info").glob("*.txt"))
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_a_table_is_whole_and_every_cut_of_it_that_a_reader_could_see_is_seen(path: Path) -> None:
-    lines = path.read_text().splitlines(keepends=True)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     whole = parse_info("".join(lines))
     assert not is_cut("".join(lines), whole)
     for number in range(5, len(lines)):
@@ -215,7 +215,7 @@ def test_a_table_is_whole_and_every_cut_of_it_that_a_reader_could_see_is_seen(pa
 
 
 def test_a_copy_without_the_last_border_that_tells_of_every_npu_is_whole() -> None:
-    text = (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text()
+    text = (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text(encoding="utf-8")
     copied = text.rstrip().rpartition("\n")[0]
     assert not is_cut(copied, parse_info(copied))
 
@@ -237,7 +237,7 @@ WARNING = (
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_message_around_a_table_does_not_make_it_a_cut_one(path: Path, end: str) -> None:
-    lines = path.read_text().replace("\n", end).splitlines(keepends=True)
+    lines = path.read_text(encoding="utf-8").replace("\n", end).splitlines(keepends=True)
     whole = parse_info("".join(lines))
     for place in range(len(lines) + 1):
         text = "".join([*lines[:place], WARNING.replace("\n", end), *lines[place:], end * 3])
@@ -246,7 +246,9 @@ def test_a_message_around_a_table_does_not_make_it_a_cut_one(path: Path, end: st
 
 
 def test_a_cut_table_stays_one_with_a_message_below_it() -> None:
-    lines = (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text().splitlines(keepends=True)
+    lines = (
+        (Path(__file__).parent / "data/npu-smi-info/910B-98.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    )
     for number in range(7, 12):
         text = "".join(lines[:number]) + WARNING
         assert is_cut(text, parse_info(text)) is ("|" in lines[number - 1])

@@ -65,7 +65,7 @@ def test_processes_and_the_bus_are_asked_once_a_card(query: str) -> None:
 
 def test_the_links_of_a_chip_are_asked_with_its_number_whatever_its_card() -> None:
     assert asked(ASKED["hccs"], ONE_EACH) == [f"npu-smi info -t hccs -i {npu} -c 0" for npu in (4, 7)]
-    text = (DATA / "npu-smi-hccs/910B-seven-links.txt").read_text()
+    text = (DATA / "npu-smi-hccs/910B-seven-links.txt").read_text(encoding="utf-8")
     found = ask(ASKED["hccs"], FakeHost(commands={"npu-smi info -t hccs -i 4 -c 0": text}))
     assert found.by_subject["npu:4"].link_speed_gbps == (224,) * 7
 
@@ -74,12 +74,12 @@ def test_numbers_of_chips_are_asked_by_the_physical_one() -> None:
     with pytest.raises(NotApplicable, match="no physical chip ids"):
         ask(ASKED["phyid-remap"], FakeHost())
     info = NpuSmiInfo(npus=(Chip(npu_id=3, chip_id=0, phy_id=6),))
-    commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text()}
+    commands = {"npu-smi info -t phyid-remap -p 6": (DATA / "npu-smi-phyid-remap/910.txt").read_text(encoding="utf-8")}
     assert ask(ASKED["phyid-remap"], FakeHost(commands=commands), info).by_subject["npu:3"].logic_id == 6
 
 
 def test_the_flash_of_a_card_is_read() -> None:
-    commands = {"npu-smi info -t flash -i 4": (DATA / "npu-smi-flash/two-chips.txt").read_text()}
+    commands = {"npu-smi info -t flash -i 4": (DATA / "npu-smi-flash/two-chips.txt").read_text(encoding="utf-8")}
     found = ask(ASKED["flash"], FakeHost(commands=commands))
     assert [part.capacity_mb for part in found.by_subject["npu:4"].flash] == [32, 32]
     assert "npu:7" in found.failed

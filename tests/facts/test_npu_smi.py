@@ -37,7 +37,7 @@ def only(text: str) -> Chip:
 
 
 def topology(name: str) -> str:
-    return (DATA / f"npu-smi-topo/{name}.txt").read_text()
+    return (DATA / f"npu-smi-topo/{name}.txt").read_text(encoding="utf-8")
 
 
 def test_a_header_without_rows_is_a_node_without_chips() -> None:
@@ -203,7 +203,7 @@ def test_a_page_keeps_its_first_value_and_the_lines_of_each() -> None:
 
 
 def test_a_board_may_be_asked_for_a_card_that_does_not_answer() -> None:
-    failure = (DATA / "npu-smi-error/card-gone.txt").read_text()
+    failure = (DATA / "npu-smi-error/card-gone.txt").read_text(encoding="utf-8")
     with pytest.raises(ParseError, match="card_not_found"):
         parse_board(failure)
     assert parse_failure(failure) == NpuSmiFailure("card_not_found")
@@ -220,7 +220,7 @@ def test_an_answer_is_no_failure() -> None:
     for folder in ("npu-smi-board", "npu-smi-list", "npu-smi-map", "npu-smi-topo", "npu-smi-version"):
         for file in (DATA / folder).glob("*.txt"):
             is_whole = file.stem != "no-card" and not file.stem.endswith("-fails")
-            assert (parse_failure(file.read_text()) is None) is is_whole, file.name
+            assert (parse_failure(file.read_text(encoding="utf-8")) is None) is is_whole, file.name
 
 
 def test_the_version_of_the_tool_is_told_from_an_mcus() -> None:

@@ -35,7 +35,12 @@ class Sample(NamedTuple):
 def ours() -> list[Sample]:
     files = sorted(DATA.glob("*/*.txt"))
     return [
-        Sample(file.parent.name, file.stem, file.read_text(), json.loads(file.with_suffix(".json").read_text()))
+        Sample(
+            file.parent.name,
+            file.stem,
+            file.read_text(encoding="utf-8"),
+            json.loads(file.with_suffix(".json").read_text(encoding="utf-8")),
+        )
         for file in files
     ]
 
@@ -43,9 +48,14 @@ def ours() -> list[Sample]:
 def captured() -> list[Sample]:
     if not CAPTURES.is_dir():
         return []
-    entries = json.loads((CAPTURES / "index.json").read_text())
+    entries = json.loads((CAPTURES / "index.json").read_text(encoding="utf-8"))
     return [
-        Sample(entry["kind"], Path(entry["path"]).stem, (CAPTURES / entry["path"]).read_text(), entry["expect"])
+        Sample(
+            entry["kind"],
+            Path(entry["path"]).stem,
+            (CAPTURES / entry["path"]).read_text(encoding="utf-8"),
+            entry["expect"],
+        )
         for entry in entries
         if entry["kind"] in KINDS
     ]

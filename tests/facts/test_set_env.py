@@ -56,7 +56,7 @@ def test_what_is_understood_is_what_bash_does(text: str, tmp_path: object) -> No
         file.write(text)
     found = read_exports(text, path=script, machine=subprocess.getoutput("arch"))
     said = subprocess.run(
-        ["bash", "-c", f". {script}; env -0"], env={}, capture_output=True, text=True, check=True
+        ["bash", "-c", f". {script}; env -0"], env={}, capture_output=True, encoding="utf-8", check=True
     ).stdout.split("\0")
     shell = dict(line.split("=", 1) for line in said if "=" in line)
     assert found.complete

@@ -164,7 +164,7 @@ def test_any_text_is_a_version_or_a_parse_error(text: str) -> None:
 
 
 def test_every_version_of_the_compatibility_table_is_understood(shared: Path) -> None:
-    table = json.loads((shared / "knowledge/compatibility.json").read_text())
+    table = json.loads((shared / "knowledge/compatibility.json").read_text(encoding="utf-8"))
     unknown: list[str] = []
 
     def understood(kind: type[Version], texts: list[str | None]) -> None:

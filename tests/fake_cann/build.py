@@ -60,10 +60,12 @@ def build(packages: Path, folder: Path, *, without: Collection[str] = ()) -> Pat
     _run("gcc", "-O1", "-fPIC", "-w", "-c", str(SOURCE), "-o", str(written))
     by_hand = set(_symbols(written, "--defined-only", dynamic=False))
     stubs = folder / "stubs.c"
-    stubs.write_text("int fake_rc(const char*);\n" + "".join(map(_stub, sorted(wanted - by_hand - set(without)))))
+    stubs.write_text(
+        "int fake_rc(const char*);\n" + "".join(map(_stub, sorted(wanted - by_hand - set(without)))), encoding="utf-8"
+    )
     core = folder / "libfakecann.so"
     hidden = folder / "exported.map"
-    hidden.write_text("{ local: " + "".join(f"{name}; " for name in sorted(without)) + "};\n")
+    hidden.write_text("{ local: " + "".join(f"{name}; " for name in sorted(without)) + "};\n", encoding="utf-8")
     only = [f"-Wl,--version-script={hidden}"] if without else []
     _run(
         *("gcc", "-O0", "-fPIC", "-w", "-shared", "-Wl,-soname,libfakecann.so", *only, str(written), str(stubs)),
@@ -112,7 +114,7 @@ def _named(path: Path) -> set[str]:
 
 
 def _run(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def install(folder: Path) -> Path:
     report = folder / "report.json"
     wanted = (f"torch=={TORCH}", "numpy", "pyyaml")
     _pip(folder, "--dry-run", "--report", str(report), *wanted)
-    names = [item["metadata"]["name"].lower() for item in json.loads(report.read_text())["install"]]
+    names = [item["metadata"]["name"].lower() for item in json.loads(report.read_text(encoding="utf-8"))["install"]]
     if cuda := [name for name in names if name.startswith("nvidia-")]:
         raise NotToBeHad(f"the index here has torch only with {len(cuda)} packages of CUDA, which are gigabytes")
     _pip(folder, *wanted)
@@ -44,7 +44,7 @@ def install(folder: Path) -> Path:
 def _pip(folder: Path, *words: str) -> None:
     argv = [str(folder / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", *words]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+        done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=INSTALL_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise NotToBeHad(f"installing it takes longer than {INSTALL_TIMEOUT_S} s here") from None
     if done.returncode:
@@ -57,7 +57,7 @@ def packages_of(python: Path) -> Path:
     done = subprocess.run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
     )
     return Path(done.stdout.strip())
@@ -68,7 +68,7 @@ def metadata(folder: Path, **versions: str) -> Path:
     for name, version in versions.items():
         place = folder / f"{name}-{version}.dist-info"
         place.mkdir(parents=True, exist_ok=True)
-        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
     return folder
 
 

@@ -12,7 +12,7 @@ import sys
 def main() -> None:
     """Make the calls of the file, in order."""
     library = ctypes.CDLL(sys.argv[1])
-    with open(sys.argv[2]) as file:
+    with open(sys.argv[2], encoding="utf-8") as file:
         wanted = json.load(file)
     results: list[list[object] | None] = []
     for name, *arguments in wanted:
@@ -24,7 +24,7 @@ def main() -> None:
         ]
         code = getattr(library, name)(*passed)
         results.append([code, *(one.raw.hex() for one in passed if isinstance(one, ctypes.Array))])
-        with open(sys.argv[3], "w") as file:
+        with open(sys.argv[3], "w", encoding="utf-8") as file:
             json.dump(results, file)
 
 

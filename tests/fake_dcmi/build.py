@@ -32,7 +32,7 @@ class Library:
         self._generated = folder / "generated.o"
         self._player = folder / "player.o"
         source = folder / "generated.c"
-        source.write_text(generate(interface.load()))
+        source.write_text(generate(interface.load()), encoding="utf-8")
         strict = ("-std=gnu11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{HERE}")
         _run("gcc", *strict, "-c", str(source), "-o", str(self._generated))
         _run("gcc", *strict, "-c", str(HERE / "player.c"), "-o", str(self._player))
@@ -42,7 +42,7 @@ class Library:
         """Write the library to `to`, without the functions named."""
         hidden = self._folder / "exported.map"
         names = "".join(f"{name}; " for name in ("fake_answer", *sorted(without)))
-        hidden.write_text("{ local: " + names + "};\n")
+        hidden.write_text("{ local: " + names + "};\n", encoding="utf-8")
         shared = ("-shared", "-Wl,-soname,libdcmi.so", f"-Wl,--version-script={hidden}")
         _run("gcc", *shared, str(self._generated), str(self._player), "-o", str(to), "-lpthread", "-ldl")
         return to
@@ -65,7 +65,7 @@ def tell(library: Path, answers: str) -> None:
     """Give a library that is in use other answers, all of them at once."""
     beside = library.with_name(f"{library.name}.answers")
     written = library.with_name(f"{library.name}.answers.new")
-    written.write_text(answers)
+    written.write_text(answers, encoding="utf-8")
     written.chmod(0o644)
     written.replace(beside)
 
@@ -73,7 +73,7 @@ def tell(library: Path, answers: str) -> None:
 def calls(library: Path) -> list[str]:
     """What was asked of a library with `trace`, each call with its arguments."""
     noted = library.with_name(f"{library.name}.calls")
-    return [line.split(" ", 1)[1] for line in noted.read_text().splitlines()] if noted.exists() else []
+    return [line.split(" ", 1)[1] for line in noted.read_text(encoding="utf-8").splitlines()] if noted.exists() else []
 
 
 def generate(table: dict[str, Any]) -> str:
@@ -172,7 +172,7 @@ def _rooms(parameters: list[list[str]]) -> dict[str, str]:
 
 
 def _run(*argv: str) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.stderr}")
 

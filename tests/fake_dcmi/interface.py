@@ -43,7 +43,7 @@ def extract(table: dict[str, Any]) -> dict[str, Any]:
 
 def load() -> dict[str, Any]:
     """The part that was written down."""
-    loaded: dict[str, Any] = json.loads(PLACE.read_text())
+    loaded: dict[str, Any] = json.loads(PLACE.read_text(encoding="utf-8"))
     return loaded
 
 
@@ -58,4 +58,6 @@ def _compact(value: Any, depth: int = 0) -> str:
 
 
 if __name__ == "__main__":
-    PLACE.write_text(_compact(extract(json.loads(Path(sys.argv[1]).read_text()))) + "\n")
+    PLACE.write_text(
+        _compact(extract(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))) + "\n", encoding="utf-8"
+    )

@@ -31,13 +31,13 @@ def ask(fake_dcmi: build.Library, tmp_path: Path) -> Ask:
 
     def run(said: answers.Answers, *calls: list[Any], results_of: bool = True, without: tuple[str, ...] = ()) -> Any:
         library = fake_dcmi.put(tmp_path / "lib", said.text(), without=without)
-        (tmp_path / "calls.json").write_text(json.dumps(calls))
+        (tmp_path / "calls.json").write_text(json.dumps(calls), encoding="utf-8")
         argv = [sys.executable, "-I", str(ASK), str(library), str(tmp_path / "calls.json"), str(tmp_path / "results")]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=ENDS_S)
+        done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=ENDS_S)
         if not results_of:
             return done
         assert done.returncode == 0, done.stderr
-        return json.loads((tmp_path / "results").read_text())
+        return json.loads((tmp_path / "results").read_text(encoding="utf-8"))
 
     return run
 
@@ -149,7 +149,7 @@ def test_a_call_can_end_the_process(ask: Ask, a2: answers.Answers, kind: str, en
 
 def test_a_call_can_hang_until_it_is_killed(fake_dcmi: build.Library, a2: answers.Answers, tmp_path: Path) -> None:
     library = fake_dcmi.put(tmp_path / "lib", a2.but("dcmi_get_device_temperature * * hang").text())
-    (tmp_path / "calls.json").write_text(json.dumps([INIT, TEMPERATURE]))
+    (tmp_path / "calls.json").write_text(json.dumps([INIT, TEMPERATURE]), encoding="utf-8")
     argv = [sys.executable, "-I", str(ASK), str(library), str(tmp_path / "calls.json"), str(tmp_path / "results")]
     with subprocess.Popen(argv) as process:
         while build.calls(library)[2:] != ["hangs"]:
@@ -231,7 +231,13 @@ def test_answers_can_change_while_a_library_is_open(
     )
     argv = [sys.executable, "-c", code, str(library)]
     done = subprocess.run(
-        argv, input=warmer, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2], timeout=ENDS_S
+        argv,
+        input=warmer,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        cwd=Path(__file__).parents[2],
+        timeout=ENDS_S,
     )
     assert done.stdout.split() == ["42", "88"]
 
@@ -240,4 +246,4 @@ def test_the_interface_is_that_of_the_table(shared: Path) -> None:
     table = shared / "knowledge/dcmi-abi.json"
     if not table.exists():
         pytest.skip("../shared has no dcmi-abi.json")
-    assert interface.extract(json.loads(table.read_text())) == interface.load()
+    assert interface.extract(json.loads(table.read_text(encoding="utf-8"))) == interface.load()

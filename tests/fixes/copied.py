@@ -79,7 +79,7 @@ class Machine:
         return subprocess.run(
             [*self.enter, *words, "timeout", "-k", "1", "100", *argv],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -128,7 +128,7 @@ def machine(place: Path) -> Iterator[Machine]:
         env={**os.environ, "PLACE": str(place), "BESIDE": " ".join(beside)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
     try:
         assert holder.stdout is not None

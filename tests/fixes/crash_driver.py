@@ -192,7 +192,7 @@ class Play:
         path = f"{self.root}{scenes.STATE}/lock"
         until = time.monotonic() + 20
         while os.path.exists(path) and time.monotonic() < until:
-            with open(path) as file:
+            with open(path, encoding="utf-8") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
@@ -236,7 +236,7 @@ class Play:
 
     def _is_applying(self) -> bool:
         runs = f"{self.root}{scenes.STATE}/runs"
-        with open(f"{runs}/{os.listdir(runs)[0]}/status.json") as file:
+        with open(f"{runs}/{os.listdir(runs)[0]}/status.json", encoding="utf-8") as file:
             return '"applying"' in file.read()
 
     def race(self, number: int) -> dict[str, Any]:

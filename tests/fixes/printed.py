@@ -137,7 +137,7 @@ def _echo(shell: Shell, command: str) -> None:
 def _sed(shell: Shell, command: str) -> None:
     words = shlex.split(command)
     text = shell.host.read(words[3])
-    done = subprocess.run(["sed", words[2]], input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(["sed", words[2]], input=text, capture_output=True, encoding="utf-8", check=True)
     assert done.stdout != text, command
     _as_root(shell, words[3], done.stdout)
 

@@ -439,7 +439,7 @@ def snapshot(scene: Scene, root: str) -> dict[str, Any]:
         size = os.statvfs(shared)
         found[shared] = size.f_blocks * size.f_frsize
     for name in ("group", "gshadow") if scene.where is Where.ALONE else ():
-        with open(f"/etc/{name}") as text:
+        with open(f"/etc/{name}", encoding="utf-8") as text:
             found[name] = text.read()
     for number, one in enumerate(SLEEPERS):
         found[f"process {number}"] = "runs" if one.poll() is None else "has ended"

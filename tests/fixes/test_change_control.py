@@ -39,7 +39,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def config(folder: Path, text: str) -> str:
     path = folder / "config.toml"
-    path.write_text(f"[changes]\n{text}\n")
+    path.write_text(f"[changes]\n{text}\n", encoding="utf-8")
     return str(path)
 
 
@@ -131,7 +131,7 @@ def test_the_site_s_file_counts_whatever_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = tmp_path / "site.toml"
-    site.write_text('[changes]\nfrozen = "audit"\n')
+    site.write_text('[changes]\nfrozen = "audit"\n', encoding="utf-8")
     monkeypatch.setattr("npudoctor.config.SYSTEM", str(site))
     assert main([*FIX, "--config", config(tmp_path, "require_reason = false")]) == 7
     assert "changes are frozen on this node: audit" in capsys.readouterr().err

@@ -103,9 +103,9 @@ def test_what_is_wrong_is_said_in_one_line(
 def test_what_needs_root_among_several_is_told_once_and_the_rest_is_applied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = Path(sim.__file__).with_name("scenarios").joinpath("new-node.toml").read_text()
+    text = Path(sim.__file__).with_name("scenarios").joinpath("new-node.toml").read_text(encoding="utf-8")
     user = 'user = { name = "dev", uid = 1007, groups = { dev = 1007 } }\n'
-    (tmp_path / "plain.toml").write_text(user + text)
+    (tmp_path / "plain.toml").write_text(user + text, encoding="utf-8")
     assert main(["fix", "--all-safe", "--yes", "--simulate", str(tmp_path / "plain.toml")]) == 5
     said = capsys.readouterr().err
     assert said.count("refused") == 1
@@ -164,17 +164,18 @@ def test_nnal_is_in_force_in_shells_that_its_script_does_not_work_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "node.toml").write_text(
-        'product = "atlas-800t-a2-910b3"\ncann = { version = "8.2.RC1", sourced = false, nnal = "8.2.RC1" }\n'
+        'product = "atlas-800t-a2-910b3"\ncann = { version = "8.2.RC1", sourced = false, nnal = "8.2.RC1" }\n',
+        encoding="utf-8",
     )
     assert main(["env", "--simulate", str(tmp_path / "node.toml"), "--shell", "zsh"]) == 0
     text = capsys.readouterr().out.replace("/usr/local/Ascend", str(tmp_path))
     (tmp_path / "ascend-toolkit").mkdir()
-    (tmp_path / "ascend-toolkit/set_env.sh").write_text("export LD_LIBRARY_PATH=/cann/lib64\n")
+    (tmp_path / "ascend-toolkit/set_env.sh").write_text("export LD_LIBRARY_PATH=/cann/lib64\n", encoding="utf-8")
     (tmp_path / "nnal/atb").mkdir(parents=True)
-    (tmp_path / "nnal/atb/set_env.sh").write_text('export ATB_HOME_PATH="${BASH_SOURCE[0]} $1"\n')
+    (tmp_path / "nnal/atb/set_env.sh").write_text('export ATB_HOME_PATH="${BASH_SOURCE[0]} $1"\n', encoding="utf-8")
     for shell in filter(shutil.which, ("bash", "sh", "zsh")):
         script = f'{text}\necho "$ATB_HOME_PATH $LD_LIBRARY_PATH"'
-        said = subprocess.run([shell, "-euc", script], capture_output=True, text=True, check=True, env={}).stdout
+        said = subprocess.run([shell, "-euc", script], capture_output=True, encoding="utf-8", check=True, env={}).stdout
         home = f"{tmp_path}/nnal/atb/8.2.RC1/atb/cxx_abi_1"
         by_script = f"{tmp_path}/nnal/atb/set_env.sh --cxx_abi=1 /cann/lib64\n"
         assert said == (by_script if shell == "bash" else f"{home} {home}/lib:/cann/lib64\n")
@@ -182,7 +183,8 @@ def test_nnal_is_in_force_in_shells_that_its_script_does_not_work_in(
 
 def test_what_is_left_of_many_cards_is_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text(
-        'product = "atlas-800t-a2-910b3"\ncard = [{ id = 1, health = "Alarm" }, { id = 4, health = "Alarm" }]\n'
+        'product = "atlas-800t-a2-910b3"\ncard = [{ id = 1, health = "Alarm" }, { id = 4, health = "Alarm" }]\n',
+        encoding="utf-8",
     )
     words = ["setup", "--yes", "--simulate", str(tmp_path / "node.toml")]
     assert main(words) == 1

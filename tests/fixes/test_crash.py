@@ -47,7 +47,7 @@ def struck(
     done = subprocess.run(
         ["unshare", "-m", *argv] if alone else argv,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         timeout=3000,
         cwd=folder,
@@ -212,7 +212,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_pat
 
     host = LocalHost()
     old = small_disk / "settings"
-    old.write_text("old\n")
+    old.write_text("old\n", encoding="utf-8")
 
     @fix("test.large", resolves=())
     def large() -> Any:
@@ -227,4 +227,4 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(small_disk: Path, tmp_pat
     last = list(runner.apply(catalog, host, made, Options(), state=str(tmp_path / "state")))[-1]
     assert isinstance(last, runner.Ended)
     assert (last.outcome, "No space left" in last.reason) == (runner.Outcome.ROLLED_BACK, True)
-    assert (old.read_text(), [one.name for one in small_disk.iterdir()]) == ("old\n", ["settings"])
+    assert (old.read_text(encoding="utf-8"), [one.name for one in small_disk.iterdir()]) == ("old\n", ["settings"])

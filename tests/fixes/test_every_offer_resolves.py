@@ -161,7 +161,7 @@ def test_the_simulation_knows_nothing_of_fixes() -> None:
     """What carries out the steps must not share their planners' mistakes."""
     folders = ("npudoctor/sim", "npudoctor/host/simulated")
     for path in (path for folder in folders for path in (ROOT / folder).glob("*.py")):
-        for one in ast.walk(ast.parse(path.read_text())):
+        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in one.names] if isinstance(one, ast.Import) else []
             names += [one.module or ""] if isinstance(one, ast.ImportFrom) else []
             for module in names:

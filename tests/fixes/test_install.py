@@ -125,7 +125,7 @@ def node(catalog: Catalog, target: Path, tmp_path: Path) -> Iterator[Target]:
 
 
 def asked(python: Path, code: str) -> str:
-    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([str(python), "-c", code], capture_output=True, encoding="utf-8", check=True).stdout.strip()
 
 
 def test_the_pair_is_installed_from_a_folder_and_taken_back_bit_for_bit(
@@ -200,11 +200,11 @@ def test_what_a_person_adds_later_stays_when_the_packages_go_back(node: Target, 
     site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
     before = fingerprint(target)
     assert node.apply(node.plan("python.install-packages", packages=["triton"], offline=str(wheels))).run
-    (site / "mine.pth").write_text("import os\n")
-    (site / "triton/mine.py").write_text("x = 1\n")
+    (site / "mine.pth").write_text("import os\n", encoding="utf-8")
+    (site / "triton/mine.py").write_text("x = 1\n", encoding="utf-8")
     assert node.undo().outcome is Outcome.UNDONE
     assert (site / "mine.pth").exists()
-    assert (site / "triton/mine.py").read_text() == "x = 1\n"
+    assert (site / "triton/mine.py").read_text(encoding="utf-8") == "x = 1\n"
     shutil.rmtree(site / "triton")
     (site / "mine.pth").unlink()
     assert fingerprint(target) == before
@@ -343,11 +343,11 @@ def test_an_environment_that_uv_made_is_changed_by_uv(
     site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
     for path in site.glob("pip*"):
         shutil.rmtree(path)
-    with open(target.parents[1] / "pyvenv.cfg", "a") as file:
+    with open(target.parents[1] / "pyvenv.cfg", "a", encoding="utf-8") as file:
         file.write("uv = 0.9.11\n")
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "uv").write_text(UV.replace("CPU", CPU))
+    (tools / "uv").write_text(UV.replace("CPU", CPU), encoding="utf-8")
     (tools / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("UV_CALLS", str(tmp_path / "calls"))
@@ -363,7 +363,7 @@ def test_an_environment_that_uv_made_is_changed_by_uv(
     assert node.apply(made).outcome is Outcome.APPLIED
     assert asked(target, "import torch; print(torch.__version__)") == "2.6.0"
     resolved = f"uv pip install --python {target} --dry-run {source} torch==2.6.0{CPU} torch-npu==2.6.0"
-    calls = (tmp_path / "calls").read_text().splitlines()
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert (calls[0], calls[-1]) == (resolved, f"uv {made.preview.partition('/uv ')[2]}".strip())
     assert node.undo().outcome is Outcome.UNDONE
     assert fingerprint(target) == before
@@ -418,7 +418,7 @@ def test_an_environment_in_use_or_of_the_system_or_of_another_user_is_left_alone
     node: Target, target: Path, wheels: Path
 ) -> None:
     site = next((target.parents[1] / "lib").glob("python3*/site-packages"))
-    (site / f"torch-2.5.1{CPU}.dist-info/INSTALLER").write_text("conda\n")
+    (site / f"torch-2.5.1{CPU}.dist-info/INSTALLER").write_text("conda\n", encoding="utf-8")
     made = node.plan("python.install-pair", torch="2.6.0", torch_npu="2.6.0", offline=str(wheels))
     assert made.refused is not None
     assert "conda" in made.refused.reason

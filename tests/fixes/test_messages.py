@@ -19,7 +19,7 @@ SAYING = {"Refused", "Unavailable", "Note", "Obstacle", "StepFailed", "NotFoundE
 def table(room: Path) -> dict[str, Sentence]:
     path = room / "messages.py"
     space: dict[str, Any] = {}
-    exec(compile(path.read_text(), str(path), "exec"), space)
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), space)
     return {name: one for name, one in space.items() if isinstance(one, Sentence)}
 
 
@@ -39,7 +39,7 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_a_sentence_gets_the_parameters_that_it_takes_and_no_others(path: Path) -> None:
     known = TABLES[name_of(path.parent)]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "text"):
             continue
         owner = node.func.value
@@ -51,13 +51,13 @@ def test_a_sentence_gets_the_parameters_that_it_takes_and_no_others(path: Path) 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_sentence_of_a_table_is_used(room: str) -> None:
     sources = [path for path in SOURCES if name_of(path.parent) == room]
-    used = {node.attr for path in sources for node in references(ast.parse(path.read_text()))}
+    used = {node.attr for path in sources for node in references(ast.parse(path.read_text(encoding="utf-8")))}
     assert used == set(TABLES[room])
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_what_a_person_reads_is_not_written_into_the_code(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAYING:
             words = [one for one in node.args if isinstance(one, (ast.Constant, ast.JoinedStr, ast.BinOp))]
             assert not words, f"{path.name}:{node.lineno}"

@@ -220,7 +220,7 @@ def test_the_tasks_of_a_new_node_give_the_files_of_the_plan(id: str) -> None:
 def test_ansible_itself_reads_the_tasks(tmp_path: Path) -> None:
     host = node(files={"/etc/sysctl.conf": MANAGED})
     tasks = yaml.safe_load(handover.render(planned(host, "hccl.reserve-ports"), host, "ansible"))
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "tasks": tasks}]))
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "tasks": tasks}]), encoding="utf-8")
     subprocess.run(["ansible-playbook", "--syntax-check", tmp_path / "play.yml"], check=True)
 
 
@@ -230,11 +230,11 @@ def test_the_shell_script_changes_the_file_as_the_plan_would(tmp_path: Path) -> 
     host = node(environ={"RANK": "3"}, files={"/root/.profile": BLOCK})
     made = planned(host, "env.profile")
     script = handover.render(made, host, "shell")
-    (tmp_path / "profile").write_text(BLOCK)
-    (tmp_path / "script").write_text(script.replace("/root/.profile", str(tmp_path / "profile")))
+    (tmp_path / "profile").write_text(BLOCK, encoding="utf-8")
+    (tmp_path / "script").write_text(script.replace("/root/.profile", str(tmp_path / "profile")), encoding="utf-8")
     subprocess.run(["sh", tmp_path / "script"], check=True)
     (step,) = [one.step for one in made.steps if isinstance(one.step, WriteFile)]
-    assert (tmp_path / "profile").read_text() == step.content
+    assert (tmp_path / "profile").read_text(encoding="utf-8") == step.content
 
 
 def test_new_files_of_the_shell_script_are_those_of_the_plan(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_new_files_of_the_shell_script_are_those_of_the_plan(tmp_path: Path) -> 
     (tmp_path / "root").mkdir()
     for name in (".profile", ".bashrc"):
         if host.exists(f"/root/{name}"):
-            (tmp_path / "root" / name).write_text(host.read(f"/root/{name}"))
+            (tmp_path / "root" / name).write_text(host.read(f"/root/{name}"), encoding="utf-8")
     script = (
         handover.render(made, host, "shell")
         .replace(" /root/", f" {tmp_path}/root/")
@@ -252,7 +252,7 @@ def test_new_files_of_the_shell_script_are_those_of_the_plan(tmp_path: Path) -> 
     subprocess.run(["sh", "-c", script], check=True)
     for one in made.steps:
         if isinstance(one.step, WriteFile):
-            assert (tmp_path / one.step.path.lstrip("/")).read_text() == one.step.content
+            assert (tmp_path / one.step.path.lstrip("/")).read_text(encoding="utf-8") == one.step.content
 
 
 def test_the_lines_for_a_drop_in_are_ours_alone() -> None:
@@ -272,7 +272,7 @@ def test_a_step_that_only_npudoctor_takes_is_not_printed() -> None:
 
 def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[managed]\npaths = ["/etc/sysctl.d"]\n')
+    config.write_text('[managed]\npaths = ["/etc/sysctl.d"]\n', encoding="utf-8")
     words = ["fix", "hccl.reserve-ports", "--simulate", "new-node", "--config", str(config)]
     assert main([*words, "--yes"]) == 7
     shown = capsys.readouterr()
@@ -298,7 +298,7 @@ def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str],
 def test_a_mistake_in_the_section_is_named(
     text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.toml").write_text(text)
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
     assert main(["fix", "--simulate", "new-node", "--config", str(tmp_path / "config.toml")]) == 2
     assert problem in capsys.readouterr().err
 
@@ -315,7 +315,7 @@ def live() -> Iterator[LocalHost]:
 
 def test_an_immutable_file_of_this_machine_is_found(live: LocalHost, tmp_path: Path) -> None:
     file = tmp_path / "settings"
-    file.write_text("a = 1\n")
+    file.write_text("a = 1\n", encoding="utf-8")
     assert owner_of(live, WriteFile(str(file), "a = 2\n")) is None
     if not shutil.which("chattr") or subprocess.run(["chattr", "+i", file], capture_output=True).returncode:
         pytest.skip("no file can be made immutable here")
@@ -365,9 +365,9 @@ cat <<'NPUDOCTOR_END_'
 def test_lines_of_a_file_run_nowhere(tmp_path: Path, own: str) -> None:
     path = tmp_path / "profile"
     text = HOSTILE.format(own=own, place=tmp_path)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     script = tmp_path / "script"
-    script.write_text(handover.render(writing_more(path, text), LocalHost(), "shell"))
+    script.write_text(handover.render(writing_more(path, text), LocalHost(), "shell"), encoding="utf-8")
     subprocess.run(["sh", script], check=False, cwd=tmp_path, capture_output=True)
     assert not (tmp_path / "PWN").exists()
 
@@ -376,7 +376,7 @@ def test_lines_of_a_file_run_nowhere(tmp_path: Path, own: str) -> None:
 def test_no_line_of_a_file_is_a_template_of_ansible(tmp_path: Path, own: str) -> None:
     path = tmp_path / "profile"
     text = HOSTILE.format(own=own, place=tmp_path)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     rendered = handover.render(writing_more(path, text), LocalHost(), "ansible")
     bare = [
         line for line in rendered.splitlines() if "{{" in line and not line.partition(": ")[2].startswith("!unsafe ")
@@ -387,9 +387,11 @@ def test_no_line_of_a_file_is_a_template_of_ansible(tmp_path: Path, own: str) ->
 
 def test_a_here_document_ends_on_a_line_of_its_own(tmp_path: Path) -> None:
     made = writing_more(tmp_path / "new", "", "A=1")
-    (tmp_path / "script").write_text(handover.render(made, LocalHost(), "shell") + f"touch {tmp_path}/after\n")
+    (tmp_path / "script").write_text(
+        handover.render(made, LocalHost(), "shell") + f"touch {tmp_path}/after\n", encoding="utf-8"
+    )
     subprocess.run(["sh", tmp_path / "script"], check=True, capture_output=True)
-    assert (tmp_path / "new").read_text() == "A=1\n"
+    assert (tmp_path / "new").read_text(encoding="utf-8") == "A=1\n"
     assert (tmp_path / "after").exists()
 
 

@@ -51,7 +51,7 @@ COMPILER = "attrs numpy decorator sympy cffi pyyaml pathlib2 psutil protobuf sci
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     scratch = tmp_path_factory.mktemp("node")
-    (scratch / "node.toml").write_text(NODE.format(machine=os.uname().machine))
+    (scratch / "node.toml").write_text(NODE.format(machine=os.uname().machine), encoding="utf-8")
     with copied.machine(tmp_path_factory.mktemp("copy")) as copy:
         copied.lay_over(copy, str(scratch / "node.toml"), scratch)
         copy.shell(
@@ -249,7 +249,7 @@ def orphan(node: Machine, user: str = "") -> int:
 
 def alive(pid: int) -> bool:
     try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except FileNotFoundError:
         return False
 

@@ -38,7 +38,7 @@ def test_simulated_nodes_are_asked_as_processes_and_merged_again(
     code, first, err = said(capsys, *words)
     assert "2 of 2 nodes answered" in first and "by local" in err
     assert said(capsys, "merge", run)[:2] == (code, first)
-    assert json.loads(Path(run, "fleet.json").read_text())["schema"] == "npudoctor.fleet/1"
+    assert json.loads(Path(run, "fleet.json").read_text(encoding="utf-8"))["schema"] == "npudoctor.fleet/1"
     assert said(capsys, "check", "--run", run, "--simulate", "bare-host")[1] == first
     code, _, err = said(capsys, *words[:2], "n[1-3]", *words[3:])
     assert code == 2 and "choose a new folder" in err
@@ -100,10 +100,12 @@ def test_a_golden_node_and_a_baseline_are_options(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     baseline = tmp_path / "baseline.toml"
-    baseline.write_text('driver = { from = "24.1.rc1", to = "24.1.0" }\n[groups."910B1"]\n"driver package" = 1\n')
+    baseline.write_text(
+        'driver = { from = "24.1.rc1", to = "24.1.0" }\n[groups."910B1"]\n"driver package" = 1\n', encoding="utf-8"
+    )
     assert said(capsys, "merge", cluster, "--baseline", str(baseline))[0] == 2
     versions = '{ from = "24.1.rc1", to = "24.1.0" }'
-    baseline.write_text(f'driver = {versions}\n"driver package" = {versions}\n')
+    baseline.write_text(f'driver = {versions}\n"driver package" = {versions}\n', encoding="utf-8")
     page = said(capsys, "merge", cluster, "--baseline", str(baseline))[1]
     assert "Upgrade of 910B1 (aarch64): 2 of 38 nodes done" in page and "driver version: " not in page
     assert said(capsys, "merge", cluster, "--golden", "nothing")[0] == 2
@@ -139,7 +141,7 @@ def test_the_script_is_one_command_whose_line_is_merged(tmp_path: Path, capsys: 
     assert command.startswith("timeout -k 5 60 npudoctor node --line")
     main(["node", "--line", "--simulate", "bare-host", "--name", "far"])
     file = tmp_path / "carried.txt"
-    file.write_text(f"$ {command}\n{capsys.readouterr().out}\n$ exit\n")
+    file.write_text(f"$ {command}\n{capsys.readouterr().out}\n$ exit\n", encoding="utf-8")
     assert "1 of 1 nodes answered" in said(capsys, "merge", str(file))[1]
 
 
@@ -184,5 +186,5 @@ def test_ssh_without_clustershell_says_what_to_install(tmp_path: Path) -> None:
         "from npudoctor.cli import main\n"
         f"sys.exit(main(['fleet', 'check', '-w', 'n1', '--engine', 'clustershell', '--run', {str(tmp_path / 'r')!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, "npudoctor[fleet]" in done.stderr) == (2, True)

@@ -29,7 +29,7 @@ class Rig(NamedTuple):
         return subprocess.run(
             ["ip", "netns", "exec", self.name, *argv],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=check,
             env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "80", **(environ or {})},
         )
@@ -53,7 +53,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     if os.geteuid() != 0:
         pytest.skip("a network namespace requires root")
     rig = Rig(f"npudoctor{os.getpid()}", tmp_path_factory.mktemp("rig"))
-    made = subprocess.run(["ip", "netns", "add", rig.name], capture_output=True, text=True, check=False)
+    made = subprocess.run(["ip", "netns", "add", rig.name], capture_output=True, encoding="utf-8", check=False)
     if made.returncode:
         pytest.skip(f"network namespaces are not available: {made.stderr.strip()}")
     try:
@@ -78,7 +78,7 @@ def scenario(number: int) -> str:
 def node_command(rig: Rig) -> Path:
     """npudoctor of a node: which one it is follows from the address that was called, or from Slurm's name."""
     for number in range(1, 5):
-        (rig.folder / f"n000{number}.toml").write_text(scenario(number))
+        (rig.folder / f"n000{number}.toml").write_text(scenario(number), encoding="utf-8")
     faults = {
         "127.1.1.1": f"exec sleep 86400.{os.getpid()}",
         "127.1.1.2": "exec cat /dev/zero",
@@ -93,7 +93,8 @@ def node_command(rig: Rig) -> Path:
         f"case $address in\n127.1.2.*) exec cat '{rig.folder}/line';;\n{cases}esac\n"
         "name=${SLURMD_NODENAME:-n000${address##*.}}\n"
         f"exec '{sys.executable}' -c 'from npudoctor.cli import console; console()' \"$@\" "
-        f"--simulate '{rig.folder}'/\"$name\".toml\n"
+        f"--simulate '{rig.folder}'/\"$name\".toml\n",
+        encoding="utf-8",
     )
     command.chmod(0o755)
     return command
@@ -118,7 +119,7 @@ def configuration(rig: Rig) -> Path:
     for name, address in hosts.items():
         special += [f"Host {name}", f"  HostName {address}"]
     file = rig.folder / "ssh_config"
-    file.write_text("\n".join([*special, *lines]) + "\n")
+    file.write_text("\n".join([*special, *lines]) + "\n", encoding="utf-8")
     return file
 
 
@@ -131,14 +132,15 @@ def sshd(rig: Rig) -> Iterator[Path]:
     folder = rig.folder
     for name in ("host", "user", "other"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
-    key = " ".join((folder / "host.pub").read_text().split()[:2])
-    other = " ".join((folder / "other.pub").read_text().split()[:2])
-    (folder / "known").write_text(f"* {key}\n")
-    (folder / "wrong").write_text(f"* {other}\n")
+    key = " ".join((folder / "host.pub").read_text(encoding="utf-8").split()[:2])
+    other = " ".join((folder / "other.pub").read_text(encoding="utf-8").split()[:2])
+    (folder / "known").write_text(f"* {key}\n", encoding="utf-8")
+    (folder / "wrong").write_text(f"* {other}\n", encoding="utf-8")
     shutil.copy(folder / "user.pub", folder / "authorized")
     (folder / "sshd_config").write_text(
         f"Port 2222\nListenAddress 0.0.0.0\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
-        f"UsePAM no\nStrictModes no\nMaxStartups 1000\nPermitRootLogin yes\nPidFile {folder}/sshd.pid\n"
+        f"UsePAM no\nStrictModes no\nMaxStartups 1000\nPermitRootLogin yes\nPidFile {folder}/sshd.pid\n",
+        encoding="utf-8",
     )
     Path("/run/sshd").mkdir(exist_ok=True)
     program = shutil.which("sshd", path="/usr/sbin:/sbin:/usr/bin")
@@ -178,9 +180,11 @@ def cluster(rig: Rig) -> Iterator[dict[str, str]]:
         f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge\nStateSaveLocation={folder}\n"
         f"SlurmdSpoolDir={folder}/%n\nSlurmctldPidFile={folder}/ctl.pid\nSlurmdPidFile={folder}/%n.pid\n"
         "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\nReturnToService=2\n"
-        f"SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n{nodes}PartitionName=train Nodes=ALL Default=YES\n"
+        "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n"
+        f"{nodes}PartitionName=train Nodes=ALL Default=YES\n",
+        encoding="utf-8",
     )
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n", encoding="utf-8")
     conf = str(folder / "slurm.conf")
     munged = ("munged", "-F", f"--key-file={folder}/key", f"--socket={folder}/munge", f"--seed-file={folder}/seed")
     daemons = [
@@ -248,8 +252,8 @@ def running(word: str) -> list[str]:
 
 def test_256_hosts_answer_over_ssh(rig: Rig, sshd: Path, node_command: Path) -> None:
     argv = [sys.executable, "-c", "from npudoctor.cli import console; console()", "node", "--line"]
-    done = subprocess.run([*argv, "--simulate", "bare-host"], capture_output=True, text=True, check=False)
-    (rig.folder / "line").write_text(done.stdout)
+    done = subprocess.run([*argv, "--simulate", "bare-host"], capture_output=True, encoding="utf-8", check=False)
+    (rig.folder / "line").write_text(done.stdout, encoding="utf-8")
     words = ("check", "-w", "m[001-256]", "--ssh-config", str(sshd), "--remote-command", str(node_command))
     _, report = rig.fleet(*words, "--fanout", "8", "--timeout", "300")
     assert set(outcomes(report).values()) == {"answered"}

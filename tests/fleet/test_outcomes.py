@@ -85,7 +85,7 @@ def test_leaving_early_ends_what_still_runs(tmp_path: Path) -> None:
     assert next(running).node == "n1"
     running.close()  # type: ignore[attr-defined]
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+        os.kill(int(pid.read_text(encoding="utf-8")), 0)
 
 
 def answers_of(names: list[str]) -> dict[str, Answer]:
@@ -127,7 +127,7 @@ def test_a_line_of_the_outcomes_that_was_not_completed_is_ignored(tmp_path: Path
     run = Run(str(tmp_path / "run"))
     run.begin(["n1", "n2"])
     gather.ask(run, Plan(names=("n1",)), lambda plan: iter([answers_of(["n1"])["n1"]]))
-    with open(run.path("outcomes.jsonl"), "a") as file:
+    with open(run.path("outcomes.jsonl"), "a", encoding="utf-8") as file:
         file.write('{"node":"n2","kind":"answ')
     fleet = gather.of_run(run)
     assert [one.name for one in fleet.members] == ["n1"]
@@ -173,10 +173,10 @@ def test_the_remote_command_is_ended_on_the_remote_side() -> None:
 def test_a_drop_folder_takes_every_form_of_an_answer(tmp_path: Path) -> None:
     names, digests, _ = sim.fleet(4, {}, scenario="bare-host")
     (tmp_path / "a.json.gz").write_bytes(line.packed(digests[names[0]]))
-    (tmp_path / "b.json").write_text(digests[names[1]].model_dump_json(by_alias=True))
+    (tmp_path / "b.json").write_text(digests[names[1]].model_dump_json(by_alias=True), encoding="utf-8")
     text = f"banner\n{line.line_of(digests[names[2]])}\n{line.line_of(digests[names[3]])}\n"
-    (tmp_path / "c.txt").write_text(text)
-    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "c.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     os.mkfifo(tmp_path / "pipe.json")
     fleet = gather.of_files([str(tmp_path)], [*names, "n9"])
     assert [one.name for one in fleet.members] == names

@@ -34,7 +34,7 @@ def test_what_names_no_host_is_refused(text: str) -> None:
 
 def test_a_hostfile_of_mpi_keeps_its_order(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("# ranks\nn2 slots=8\nn1:8\n\nn[4-5] # more\n")
+    file.write_text("# ranks\nn2 slots=8\nn1:8\n\nn[4-5] # more\n", encoding="utf-8")
     assert targets.of_file("hostfile", str(file)) == ["n2", "n1", "n4", "n5"]
 
 
@@ -48,13 +48,15 @@ def test_a_hostfile_of_mpi_keeps_its_order(tmp_path: Path) -> None:
 )
 def test_an_inventory_of_ansible_is_read(text: str, tmp_path: Path) -> None:
     file = tmp_path / "inventory"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     assert targets.of_file("inventory", str(file)) == ["n1", "n2", "n3"]
 
 
 def test_the_servers_of_a_rank_table_are_targets(tmp_path: Path) -> None:
     file = tmp_path / "ranks.json"
-    file.write_text(json.dumps({"version": "1.0", "server_list": [{"server_id": "10.0.0.1", "device": []}]}))
+    file.write_text(
+        json.dumps({"version": "1.0", "server_list": [{"server_id": "10.0.0.1", "device": []}]}), encoding="utf-8"
+    )
     assert targets.of_file("rank-table", str(file)) == ["10.0.0.1"]
 
 
@@ -64,7 +66,7 @@ def test_a_file_that_is_missing_or_names_nothing_is_refused(kind: str, tmp_path:
     for _ in range(2):
         with pytest.raises(targets.BadTargets, match="empty"):
             targets.of_file(kind, str(file))
-        file.write_text("")
+        file.write_text("", encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,8 @@ def test_a_plug_in_adds_a_check_across_nodes(tmp_path: Any) -> None:
         "def size(fleet: Fleet):\n"
         '    """Number of nodes"""\n'
         "    if len(fleet.members) != 4:\n"
-        "        yield Finding(summary=f'{len(fleet.members)} nodes, expected 4')\n"
+        "        yield Finding(summary=f'{len(fleet.members)} nodes, expected 4')\n",
+        encoding="utf-8",
     )
     file.chmod(0o600)
     names, digests, _ = sim.fleet(3, {})

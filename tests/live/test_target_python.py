@@ -31,7 +31,7 @@ def test_on_a_healthy_cann_all_is_well_to_the_product_on_each_card(
     assert {result.check: result.status for result in report.results if result.check in IN_USE[:3]} == dict.fromkeys(
         IN_USE[:3], Status.OK
     )
-    calls = {line.split()[1] for line in trace.read_text().splitlines()}
+    calls = {line.split()[1] for line in trace.read_text(encoding="utf-8").splitlines()}
     assert "aclrtGetDeviceCount" in calls
     assert not calls & {"aclrtSetDevice", "aclrtMalloc", "aclrtMallocAlign32"}, "profile standard opens no device"
 
@@ -145,7 +145,7 @@ def target(folder: Path, torch_npu: str) -> Path:
     """Packages torch and torch_npu whose import does what the text says."""
     for name, text in (("torch", "__version__ = '2.4.0'\n"), ("torch_npu", torch_npu)):
         (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text(text)
+        (folder / name / "__init__.py").write_text(text, encoding="utf-8")
         (folder / name / "_C.so").touch()
     return metadata(folder, torch="2.4.0", torch_npu="2.4.0.post4", numpy="1.26.4", pyyaml="6.0")
 
@@ -182,7 +182,9 @@ def python_3_9() -> Path | None:
     found = [Path(path) for path in (shutil.which("python3.9"),) if path]
     found += sorted(Path.home().glob(".pyenv/versions/3.9.*/bin/python3"))
     for path in found:
-        done = subprocess.run([str(path), "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+        done = subprocess.run(
+            [str(path), "-c", "import sys; print(sys.version)"], capture_output=True, encoding="utf-8"
+        )
         if done.stdout.startswith("3.9."):
             return path
     return None

@@ -62,7 +62,7 @@ def main() -> None:
             "removed": [path for path in before if path not in after],
             "sysctl": {key: value for key, value in inner(host).sysctl.items() if sysctl.get(key) != value},
         }
-        (OUT / f"journal-{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+        (OUT / f"journal-{name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         print(name, last.outcome, sorted(data["files"]), file=sys.stderr)
 
 

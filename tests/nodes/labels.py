@@ -101,8 +101,8 @@ class Label:
         sim.write_bundle(host, str(bundle))
         for name, change in self.said.get("bundle", {}).items():
             path = bundle / f"{name}.json"
-            known = json.loads(path.read_text()) if path.exists() else {}
-            path.write_text(json.dumps(_merged(known, change)))
+            known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            path.write_text(json.dumps(_merged(known, change)), encoding="utf-8")
         return open_bundle(str(bundle))
 
 

@@ -45,10 +45,10 @@ def check(node: Path, script: str | bytes | None, tmp_path: Path) -> Outcome:
         tool.write_bytes(script if isinstance(script, bytes) else script.format(tmp=tmp_path).encode())
         tool.chmod(0o755)
     config = tmp_path / "config.toml"
-    config.write_text(f"tool_timeout_s = {TOOL_TIMEOUT_S}\n")
+    config.write_text(f"tool_timeout_s = {TOOL_TIMEOUT_S}\n", encoding="utf-8")
     argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--root", str(node), "--config", str(config)]
     began = time.monotonic()
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     seconds = time.monotonic() - began
     assert "Traceback" not in done.stderr
     report = json.loads(done.stdout)
@@ -58,13 +58,13 @@ def check(node: Path, script: str | bytes | None, tmp_path: Path) -> Outcome:
 
 def asked(tmp_path: Path) -> int:
     """How often the tool was started that writes its process id down."""
-    return len((tmp_path / "pids").read_text().split())
+    return len((tmp_path / "pids").read_text(encoding="utf-8").split())
 
 
 def left_behind(tmp_path: Path) -> list[int]:
     """The processes whose pids the tool wrote down and that still run."""
     found = []
-    for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []:
+    for pid in (tmp_path / "pids").read_text(encoding="utf-8").split() if (tmp_path / "pids").exists() else []:
         until = time.monotonic() + 60
         while time.monotonic() < until and _runs(pid):
             time.sleep(0.05)
@@ -74,7 +74,7 @@ def left_behind(tmp_path: Path) -> list[int]:
 
 def _runs(pid: str) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
         return False
 
@@ -118,7 +118,7 @@ def test_a_tool_that_takes_five_seconds_is_a_warning_and_not_a_hang(node: Path, 
     sim.write_tools(sim.simulate("seed-910b1"), str(tmp_path / "node"))
     argv = [sys.executable, "-m", "npudoctor", "check", "--json", "--profile", "quick", "--root", f"{tmp_path}/node"]
     slow = {**os.environ, "NPUDOCTOR_FAKE_DELAY_S": "5.1"}
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=slow)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, env=slow)
     outcome = Outcome(done.returncode, 0.0, json.loads(done.stdout))
     assert outcome.code == 0
     assert outcome.result("driver.npu-smi")["status"] == "warning"
@@ -130,7 +130,7 @@ def test_one_card_that_hangs_is_asked_once_and_the_rest_is_known(tmp_path: Path)
     sim.write_tools(sim.simulate("seed-910b1"), str(node))
     tool = node / "bin" / "npu-smi"
     hangs = f'#!/bin/sh\ncase $* in *"board -i 3"*) echo $$ >> {tmp_path}/pids; exec sleep 600 ;; esac\n'
-    answers = tool.read_text().replace("#!/bin/sh\n", hangs, 1)
+    answers = tool.read_text(encoding="utf-8").replace("#!/bin/sh\n", hangs, 1)
     outcome = check(node, answers.replace("{", "{{").replace("}", "}}"), tmp_path)
     assert outcome.seconds < LIMIT_S
     assert asked(tmp_path) == 1

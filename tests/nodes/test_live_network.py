@@ -52,7 +52,10 @@ class Namespace:
             (root / "dev" / node).touch()
         tool = root / "usr/local/bin/npu-smi"
         tool.parent.mkdir(exist_ok=True)
-        tool.write_text("#!/bin/sh\ncat <<'END'\n" + simulate("healthy-910a").run(["npu-smi", "info"]).stdout + "END\n")
+        tool.write_text(
+            "#!/bin/sh\ncat <<'END'\n" + simulate("healthy-910a").run(["npu-smi", "info"]).stdout + "END\n",
+            encoding="utf-8",
+        )
         tool.chmod(0o755)
 
     def run(self, *words: str) -> None:
@@ -100,7 +103,7 @@ class Namespace:
                 **environ,
             },
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
         assert done.stdout, done.stderr
@@ -116,7 +119,7 @@ def namespace(tmp_path: Path) -> Iterator[Namespace]:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("a network namespace needs root and iproute2")
     name = f"npudoctor-{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, encoding="utf-8", check=False)
     if made.returncode:
         pytest.skip(f"no network namespace can be made here: {made.stderr.strip()}")
     try:
@@ -126,7 +129,7 @@ def namespace(tmp_path: Path) -> Iterator[Namespace]:
         probe = subprocess.run(
             ["ip", "netns", "exec", name, "sh", "-c", f"mount --bind /proc/sys {own.root}/proc/sys && echo '' > "
              f"/proc/sys/{RESERVED.replace('.', '/')}"],
-            capture_output=True, text=True, check=False,
+            capture_output=True, encoding="utf-8", check=False,
         )  # fmt: skip
         if probe.returncode:
             pytest.skip(f"the namespace's kernel settings cannot be written here: {probe.stderr.strip()}")
@@ -263,4 +266,4 @@ def test_nothing_was_left_reserved_for_others() -> None:
     here = Path("/proc/sys") / RESERVED.replace(".", "/")
     if not here.exists():
         pytest.skip("this kernel reserves no ports")
-    assert not PortRanges.of((60900, 61000)) & PortRanges.parse(here.read_text()) or os.geteuid() != 0
+    assert not PortRanges.of((60900, 61000)) & PortRanges.parse(here.read_text(encoding="utf-8")) or os.geteuid() != 0

@@ -46,7 +46,7 @@ def test_the_labelled_nodes_are_there_or_their_absence_is_said() -> None:
 
 @pytest.mark.parametrize("node", LABELLED, ids=lambda path: path.name)
 def test_a_labelled_node_is_diagnosed_as_its_label_says(node: Path) -> None:
-    truth = json.loads((node / "truth.json").read_text())
+    truth = json.loads((node / "truth.json").read_text(encoding="utf-8"))
     report = run(open_bundle(str(node / "bundle")), profile="full")
     known = plugins.load().checks
     results = {result.check: result for result in report.results}
@@ -115,7 +115,7 @@ def test_live_tools_a_recording_and_the_simulation_give_the_same_results(name: s
     recorded = run(open_bundle(str(tmp_path / "node")))
     assert without_times(live) == without_times(simulated)
     assert without_times(recorded) == without_times(simulated)
-    calls = (tmp_path / "node" / "calls.log").read_text().splitlines() if name != "bare-host" else []
+    calls = (tmp_path / "node" / "calls.log").read_text(encoding="utf-8").splitlines() if name != "bare-host" else []
     assert len(calls) == len(set(calls)), "no command runs twice"
 
 
@@ -123,7 +123,7 @@ def test_live_tools_a_recording_and_the_simulation_give_the_same_results(name: s
 def test_no_more_is_asked_than_the_profile_allows(profile: str, tmp_path: Path) -> None:
     sim.write_tools(sim.simulate("seed-910b1"), str(tmp_path / "node"))
     run(open_root(str(tmp_path / "node")), profile=profile)
-    calls = (tmp_path / "node" / "calls.log").read_text().splitlines()
+    calls = (tmp_path / "node" / "calls.log").read_text(encoding="utf-8").splitlines()
     vendor = [call for call in calls if call.startswith(("npu-smi", "hccn_tool"))]
     if profile == "quick":
         assert vendor == ["npu-smi info"]
@@ -138,7 +138,7 @@ def test_a_bundle_written_by_hand_replays(tmp_path: Path) -> None:
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     report = run(open_bundle(str(tmp_path)), "npu.present", "driver.installed")
     assert report.host.hostname == "typed"
     assert [result.status.value for result in report.results] == ["ok", "error"]
@@ -154,7 +154,7 @@ def test_a_bundle_written_by_hand_replays(tmp_path: Path) -> None:
     ],
 )
 def test_a_label_says_nothing_that_nobody_reads(tmp_path: Path, text: str, expected: str) -> None:
-    (tmp_path / "node.toml").write_text(text)
+    (tmp_path / "node.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(expected)):
         labels.read(tmp_path / "node.toml")
 
@@ -166,12 +166,17 @@ def test_a_recording_of_a_later_version_is_read(name: str, tmp_path: Path) -> No
     sim.write_bundle(sim.simulate(name), str(node))
     before = run(open_bundle(str(node)))
     for path in [node / "bundle.json", node / "host.json", *node.glob("commands/*/result.json")]:
-        data = {**json.loads(path.read_text()), **later}
+        data = {**json.loads(path.read_text(encoding="utf-8")), **later}
         for key, rows in data.items():
             if isinstance(rows, list) and rows and isinstance(rows[0], dict):
                 data[key] = [{**row, **later} for row in rows]
-        path.write_text(json.dumps(data))
+        path.write_text(json.dumps(data), encoding="utf-8")
     for path in (node / "stat.json", node / "failed.json"):
         if path.exists():
-            path.write_text(json.dumps({key: {**row, **later} for key, row in json.loads(path.read_text()).items()}))
+            path.write_text(
+                json.dumps(
+                    {key: {**row, **later} for key, row in json.loads(path.read_text(encoding="utf-8")).items()}
+                ),
+                encoding="utf-8",
+            )
     assert without_times(run(open_bundle(str(node)))) == without_times(before)

@@ -15,7 +15,10 @@ from npudoctor.testing import run
 
 def check(*argv: str) -> tuple[int, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "npudoctor", "check", "--json", *argv], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "npudoctor", "check", "--json", *argv],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, json.loads(done.stdout)

@@ -88,7 +88,8 @@ def test_rpm_names_are_those_of_the_header(tmp_path: Path) -> None:
     spec = tmp_path / "x.spec"
     spec.write_text(
         "Name: Ascend910B-driver\nVersion: 25.5.2\nRelease: 1\nSummary: x\nLicense: x\nBuildArch: noarch\n"
-        "%description\nx\n%files\n"
+        "%description\nx\n%files\n",
+        encoding="utf-8",
     )
     made = subprocess.run(
         ["rpmbuild", "-bb", "--define", f"_topdir {tmp_path}/top", str(spec)], capture_output=True, check=False
@@ -128,8 +129,8 @@ def test_a_bundle_with_its_signature_inside(tmp_path: Path) -> None:
 def test_signatures_and_checksums_are_joined_to_their_package(tmp_path: Path) -> None:
     build.driver(tmp_path, DRIVER, "25.5.2")
     for suffix in ("asc", "sha256", "crl"):
-        (tmp_path / f"{DRIVER}.{suffix}").write_text("x")
-    (tmp_path / "Ascend-cann-toolkit_8.5.0_linux-aarch64.run.cms").write_text("x")
+        (tmp_path / f"{DRIVER}.{suffix}").write_text("x", encoding="utf-8")
+    (tmp_path / "Ascend-cann-toolkit_8.5.0_linux-aarch64.run.cms").write_text("x", encoding="utf-8")
     found = only(tmp_path)
     assert (found.signature, found.digest) == (f"{DRIVER}.asc", f"{DRIVER}.sha256")
     assert what(tmp_path, "Ascend-cann-toolkit_8.5.0_linux-aarch64.run.cms").endswith("which is not here")
@@ -201,7 +202,7 @@ def test_links_pipes_and_unfinished_files(tmp_path: Path) -> None:
     (repo / "loop").symlink_to("loop")
     (repo / "folder").symlink_to(away)
     os.mkfifo(repo / "Ascend-cann-toolkit_8.5.0_linux-aarch64.run")
-    (repo / f"{DRIVER}.crdownload").write_text("x")
+    (repo / f"{DRIVER}.crdownload").write_text("x", encoding="utf-8")
     found = read(repo)
     assert sorted(package.component for package in found.packages) == ["driver", "firmware"]
     assert what(repo, "latest.run") == f"a link to {DRIVER}, which is here too"

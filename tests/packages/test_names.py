@@ -10,7 +10,11 @@ from npudoctor.packages.names import parse_name
 
 HERE = Path(__file__).parent
 INSTALL = HERE.parents[2] / "shared" / "knowledge" / "install.json"
-ROWS = [line.split("\t") for line in (HERE / "names.tsv").read_text().splitlines() if line and not line.startswith("#")]
+ROWS = [
+    line.split("\t")
+    for line in (HERE / "names.tsv").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
 OWN_IDS = {"extras": ("docker_runtime", "toolbox"), "nnae_nnrt": ("nnae", "nnrt")}
 
 
@@ -30,7 +34,7 @@ def test_every_real_name_of_the_collection_is_told_rightly() -> None:
     if not INSTALL.is_file():
         pytest.skip("the folder ../shared with the collected names is not there")
     names = 0
-    for component in json.loads(INSTALL.read_text())["components"]:
+    for component in json.loads(INSTALL.read_text(encoding="utf-8"))["components"]:
         for pattern in component["file_patterns"]:
             for name in pattern["examples"]:
                 names += 1

@@ -112,7 +112,7 @@ def test_the_commands_of_a_simulated_node_exist(name: str) -> None:
 def test_the_commands_in_the_tables_of_messages_exist() -> None:
     quoted = []
     for path in sorted((ROOT / "checks" / "messages").glob("*.py")):
-        joined = re.sub(r'"\s*\n\s*"', "", path.read_text())
+        joined = re.sub(r'"\s*\n\s*"', "", path.read_text(encoding="utf-8"))
         for text in re.findall(r'"((?:[^"\\]|\\.)*)"', joined):
             quoted += [(path.name, re.sub(r"\{\w+(?::[^{}]*)?\}", "1", command)) for command in in_backticks(text)]
     assert len(quoted) > 3
@@ -146,7 +146,7 @@ NAMES = (
 
 def commands_of(page: Path) -> Iterator[str]:
     """The commands of the pages' blocks for a shell, without what stands in here-documents and scripts."""
-    for block in re.findall(r"```(?:sh|bash)\n(.*?)```", page.read_text(), re.DOTALL):
+    for block in re.findall(r"```(?:sh|bash)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         block = re.sub(r"<<'?(\w+)'?\n.*?\n\1\n", "\n", block, flags=re.DOTALL).replace("\\\n", " ")
         for line in block.splitlines():
             word = (line.split() or ["#"])[0]

@@ -59,7 +59,7 @@ def in_code() -> tuple[list[Expression], list[Unresolved]]:
     found: list[Expression] = []
     unresolved: list[Unresolved] = []
     for path, module in sources():
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         if not any(isinstance(node, ast.Attribute) and _of_re(node) for node in ast.walk(tree)):
             continue
         names = _names(path, module, tree)

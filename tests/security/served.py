@@ -54,7 +54,7 @@ class Served:
     def sessions(self) -> list[int]:
         """The processes that it has started and that have not ended."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(word) for word in path.read_text().split()]
+        return [int(word) for word in path.read_text(encoding="utf-8").split()]
 
 
 def free_port() -> int:
@@ -85,12 +85,12 @@ def serving(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            text=True,
+            encoding="utf-8",
         )
     try:
-        wait_for(lambda: "token=" in said.read_text() or process.poll() is not None)
-        found = re.search(r"token=([\w-]+)\n", said.read_text())
-        assert found, said.read_text()
+        wait_for(lambda: "token=" in said.read_text(encoding="utf-8") or process.poll() is not None)
+        found = re.search(r"token=([\w-]+)\n", said.read_text(encoding="utf-8"))
+        assert found, said.read_text(encoding="utf-8")
         absolute = os.path.join(cwd or folder, socket_path) if socket_path else None
         yield Served(process, said, port, found[1], absolute)
     finally:

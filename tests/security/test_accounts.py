@@ -44,7 +44,7 @@ def dead_service(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if not (compiler := shutil.which("gcc") or shutil.which("cc")):
         pytest.skip("no C compiler is installed")
     folder = tmp_path_factory.mktemp("nss")
-    (folder / "slow.c").write_text(SLOW)
+    (folder / "slow.c").write_text(SLOW, encoding="utf-8")
     argv = [compiler, "-shared", "-fPIC", "-w", "-o", str(folder / "slow.so"), str(folder / "slow.c")]
     subprocess.run(argv, check=True, capture_output=True)
     return {**os.environ, "LD_PRELOAD": str(folder / "slow.so")}
@@ -52,7 +52,7 @@ def dead_service(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def npudoctor(environ: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     argv = [sys.executable, "-m", "npudoctor", *words]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(argv, env=environ, capture_output=True, encoding="utf-8", check=False, timeout=200)
     assert "Traceback" not in done.stderr
     return done
 
@@ -83,7 +83,7 @@ def test_a_login_that_cannot_be_looked_up_could_not_be_determined(dead_service: 
 
 def test_a_daemon_that_cannot_look_up_its_group_says_so(dead_service: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text('[daemon]\ngroup = "nobody-has-this-group"\n')
+    config.write_text('[daemon]\ngroup = "nobody-has-this-group"\n', encoding="utf-8")
     where = ("--socket", str(tmp_path / "s"), "--state-dir", str(tmp_path), "--config", str(config))
     done = npudoctor(dead_service, "daemon", *where, "--simulate", "seed-910b1")
     assert (done.returncode, "could not be looked up within 5 s" in done.stderr) == (2, True)
@@ -190,7 +190,7 @@ def test_nobody_else_looks_up_users_and_groups() -> None:
         f"{path.relative_to(package)}: {line.strip()}"
         for path in sorted(package.rglob("*.py"))
         if path.name not in ("accounts.py", "worker.py") and "in_target" not in path.parts
-        for line in path.read_text().splitlines()
+        for line in path.read_text(encoding="utf-8").splitlines()
         if LOOKUPS.search(line)
     ]
     assert found == []

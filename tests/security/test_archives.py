@@ -131,7 +131,9 @@ def within_400_mb(words: list[str], **variables: str) -> "subprocess.CompletedPr
 
     argv = [sys.executable, "-m", "npudoctor", *words]
     environ = {**os.environ, **variables}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environ, preexec_fn=bound, timeout=300)
+    return subprocess.run(
+        argv, capture_output=True, encoding="utf-8", check=False, env=environ, preexec_fn=bound, timeout=300
+    )
 
 
 VALUES = {
@@ -220,7 +222,7 @@ def test_a_folder_whose_files_are_something_else_is_refused_or_lacks_them(tmp_pa
         done = subprocess.run(
             [sys.executable, "-m", "npudoctor", *words, "--replay", str(folder)],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
             timeout=60,
         )
@@ -234,7 +236,7 @@ def test_a_pipe_is_no_recording_and_is_not_waited_for(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "npudoctor", "check", "--replay", str(tmp_path / "node.tar.gz")],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         timeout=60,
     )

@@ -62,7 +62,7 @@ def on(machine: str, tools: Path, *words: str) -> "subprocess.CompletedProcess[s
     script = f'{prepare}; cd /; exec {AS.get(machine, "")} "$@"'
     argv = ["unshare", "--mount", "sh", "-ec", script, "sh", sys.executable, "-c", ENTRY, *words]
     variables = {**os.environ, "XDG_CONFIG_HOME": "/nonexistent"}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, env=variables)
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=300, env=variables)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

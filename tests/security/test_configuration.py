@@ -29,7 +29,7 @@ DIGITS = 10_000
 
 def written(path: Path, text: str = 'profile = "quick"\n') -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o644)
     return path
 
@@ -134,7 +134,7 @@ def test_what_a_users_configuration_names_is_not_run_by_root(open_folder: Path, 
     words = ["--config", str(path)] if named == "option" else []
     environ |= {"NPUDOCTOR_CONFIG": str(path)} if named == "variable" else {}
     argv = [sys.executable, "-m", "npudoctor", "check", "python.version", "--environment", "process", *words]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, env=environ, capture_output=True, encoding="utf-8", check=False)
     assert not (mark / "ran").exists()
     assert (done.returncode == 2) is (named != "home")
     assert "Traceback" not in done.stderr
@@ -270,14 +270,14 @@ def test_what_is_no_regular_file_is_refused_at_once(
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_endless_device_is_refused_at_once(option: str) -> None:
     argv = [sys.executable, "-m", "npudoctor", *OPTIONS[option]("/dev/zero")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert (done.returncode, done.stderr.count("\n"), "regular file" in done.stderr) == (2, 1, True)
 
 
 def test_a_pipe_of_endless_text_is_bounded() -> None:
     with open("/dev/zero", "rb") as endless:
         argv = [sys.executable, "-m", "npudoctor", "parse", "npu-smi-info", "-"]
-        done = subprocess.run(argv, stdin=endless, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, stdin=endless, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert (done.returncode, "too large" in done.stderr) == (2, True)
 
 
@@ -308,6 +308,6 @@ def test_variables_that_name_a_pipe_or_a_device_hold_nothing_up(kind: Callable[[
     named = kind(tmp_path / "named")
     path = written(tmp_path / "job.env", "".join(f"{name}={named}\n" for name in names))
     argv = [sys.executable, "-m", "npudoctor", "check", "env", "hccl", "cann", "--environment", f"file:{path}"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=240)
     assert done.returncode in (0, 1, 3), done.stderr
     assert "Traceback" not in done.stderr

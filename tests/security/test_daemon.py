@@ -392,7 +392,7 @@ HOSTILE = ("random", "cut", "empty", "link", "fifo")
 def test_a_hostile_history_is_set_aside_or_refused(tmp_path: Path, kind: str) -> None:
     history = tmp_path / "history.sqlite"
     if kind == "link":
-        (tmp_path / "target").write_text("mine")
+        (tmp_path / "target").write_text("mine", encoding="utf-8")
         history.symlink_to(tmp_path / "target")
     elif kind == "fifo":
         os.mkfifo(history, 0o600)
@@ -411,19 +411,19 @@ def test_a_hostile_history_is_set_aside_or_refused(tmp_path: Path, kind: str) ->
         assert running.process.poll() in (None, 2), running.log
         assert "Traceback" not in running.log
         if kind == "link":
-            assert (tmp_path / "target").read_text() == "mine"
+            assert (tmp_path / "target").read_text(encoding="utf-8") == "mine"
     finally:
         running.end(signal.SIGKILL)
 
 
 def test_a_state_that_is_a_link_is_replaced_and_its_target_stays(daemon: Start, tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("mine")
+    (tmp_path / "target").write_text("mine", encoding="utf-8")
     (tmp_path / "state.json").symlink_to(tmp_path / "target")
     running = daemon("--simulate", "seed-910b1", *a_config(tmp_path))
     running.until_looked()
     running.until(lambda: not (tmp_path / "state.json").is_symlink())
     assert state.read(str(tmp_path / "state.json")) is not None
-    assert (tmp_path / "target").read_text() == "mine"
+    assert (tmp_path / "target").read_text(encoding="utf-8") == "mine"
     assert running.end() == 0
 
 

@@ -69,10 +69,10 @@ def test_a_plain_user_reads_what_a_link_names_with_his_own_rights(folder: Path) 
         "print(list(logs.skipped()))"
     )
     ask = [sys.executable, "-c", script, str(folder)]
-    assert "secret.log" not in subprocess.run(ask, capture_output=True, text=True, check=True).stdout
-    assert "link.log" not in subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert "secret.log" not in subprocess.run(ask, capture_output=True, encoding="utf-8", check=True).stdout
+    assert "link.log" not in subprocess.run(ask, capture_output=True, encoding="utf-8", check=True).stdout
     os.chmod(folder.parent / "secret.log", 0o644)
-    assert "link.log" in subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert "link.log" in subprocess.run(ask, capture_output=True, encoding="utf-8", check=True).stdout
 
 
 @as_root

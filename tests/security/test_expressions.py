@@ -59,14 +59,14 @@ def from_data() -> list[Expression]:
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
     found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
     for name in ("environment", "hardware", "hccl"):
-        text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text()
+        text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text(encoding="utf-8")
         patterns = re.findall(r'"(?:name_pattern|pattern|healthy)": ("(?:[^"\\]|\\.)*")', text)
         found += [Expression(name, json.loads(one), 0, "fullmatch") for one in patterns]
     found += [
         Expression("visible", one, 0, "sub")
         for one in (control_characters._LINE, control_characters._LINES, control_characters._SCREEN)
     ]
-    answers = (ROOT / "npudoctor/facts/hccn/answers.py").read_text()
+    answers = (ROOT / "npudoctor/facts/hccn/answers.py").read_text(encoding="utf-8")
     found += [
         Expression("hccn", one, 0, "fullmatch") for one in re.findall(r'_answers\(\w+, "\w+", r?"([^"]+)"', answers)
     ]

@@ -30,13 +30,13 @@ def answers(folder: Path, *names: str, fix: str | None = None) -> None:
         data["report"]["results"].append({"check": "a.b", "title": "x", "status": "error", "findings": [offer]})
     folder.mkdir(exist_ok=True)
     for place, name in enumerate(names):
-        (folder / f"a{place}.json").write_text(json.dumps({**data, "name": name}))
+        (folder / f"a{place}.json").write_text(json.dumps({**data, "name": name}), encoding="utf-8")
 
 
 def test_a_run_folder_of_somebody_else_gives_ssh_no_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(str(tmp_path / "run"))
     run.begin(["n1"])
-    (tmp_path / "run" / "expected.txt").write_text(f"{OPTION}\n")
+    (tmp_path / "run" / "expected.txt").write_text(f"{OPTION}\n", encoding="utf-8")
     assert main(["fleet", "check", "--run", run.folder, "--engine", "slurm"]) == 2
     assert "expected a host name" in capsys.readouterr().err
 
@@ -44,7 +44,7 @@ def test_a_run_folder_of_somebody_else_gives_ssh_no_option(tmp_path: Path, capsy
 def test_no_answer_and_no_file_puts_its_name_into_a_list_for_another_program(tmp_path: Path) -> None:
     answers(tmp_path / "drop", "n0001", *HOSTILE)
     for name in ("ALL", "--uid=root"):
-        (tmp_path / "drop" / f"{name}.json").write_text("no answer")
+        (tmp_path / "drop" / f"{name}.json").write_text("no answer", encoding="utf-8")
     fleet = gather.of_files([str(tmp_path / "drop")])
     report = verdict.judged(fleet, Selection())
     assert len(fleet.names) >= 5  # what is left out of the lists is on the page
@@ -89,7 +89,7 @@ def test_a_list_that_stands_for_too_many_nodes_is_refused_at_once(text: str) -> 
 
 def test_a_hostfile_that_names_the_same_nodes_for_ever_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("[1-99999]\n" * 2000)
+    file.write_text("[1-99999]\n" * 2000, encoding="utf-8")
     with pytest.raises(targets.BadTargets, match="more than 100,000"):
         targets.of_file("hostfile", str(file))
 

@@ -39,7 +39,7 @@ def tool(folder: Path, shape: str, ending: str) -> tuple[Path, str]:
     seconds = f"{SECONDS}.{os.getpid()}{abs(hash(folder)) % 10**6}"
     path = folder / "npu-smi"
     lines = (part.replace("{seconds}", seconds) for part in (shape, ending))
-    path.write_text(f'#!/bin/bash\ncd "{folder}"\n' + "\n".join(lines) + "\n")
+    path.write_text(f'#!/bin/bash\ncd "{folder}"\n' + "\n".join(lines) + "\n", encoding="utf-8")
     path.chmod(0o755)
     return path, seconds
 
@@ -146,7 +146,7 @@ def children_of(parent: int, name: str) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError, IndexError):
-            told = Path(f"/proc/{entry}/stat").read_text() if entry.isdigit() else ""
+            told = Path(f"/proc/{entry}/stat").read_text(encoding="utf-8") if entry.isdigit() else ""
             if told and f"({name})" in told and int(told.rpartition(")")[2].split()[1]) == parent:
                 found.append(int(entry))
     return found
@@ -159,7 +159,7 @@ def test_a_whole_check_leaves_nothing(tmp_path: Path, swept: list[str], how: str
     reading, writing = os.pipe()
     if how == "closed stdout":
         os.close(reading)
-    (tmp_path / "site.toml").write_text(f"tool_timeout_s = {HANGS_S}\n")
+    (tmp_path / "site.toml").write_text(f"tool_timeout_s = {HANGS_S}\n", encoding="utf-8")
     argv = [sys.executable, "-m", "npudoctor", "check", "driver.npu-smi", "npu.health", "--timeout", "20"]
     argv += ["--config", str(tmp_path / "site.toml")]
     variables = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}

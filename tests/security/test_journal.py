@@ -26,7 +26,9 @@ def held(path: Path, uid: int) -> Iterator[None]:
     if not shutil.which("flock"):
         pytest.skip("flock (util-linux) is not installed")
     argv = ["flock", "--exclusive", str(path), "cat"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **identity(uid)) as holder:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", **identity(uid)
+    ) as holder:
         assert holder.stdin is not None
         assert holder.stdout is not None
         holder.stdin.write("locked\n")
@@ -84,7 +86,7 @@ def test_the_journal_of_another_user_is_not_believed(
     give(state, ALICE)
     assert main([*command, "--state", str(state), "--environment", "process"]) == 7
     assert "belongs to another user" in capsys.readouterr().err
-    assert (open_folder / "file").read_text() == "x\n"
+    assert (open_folder / "file").read_text(encoding="utf-8") == "x\n"
 
 
 @as_root
@@ -98,7 +100,7 @@ def test_a_link_in_place_of_the_journal_is_not_believed(open_folder: Path, whose
     assert isinstance(last, runner.Ended)
     assert (last.outcome, "another user" in last.reason) == (runner.Outcome.REFUSED, True), last.reason
     assert one_fix(open_folder, state, "y\n") is runner.Outcome.REFUSED
-    assert (open_folder / "file").read_text() == "x\n"
+    assert (open_folder / "file").read_text(encoding="utf-8") == "x\n"
 
 
 @as_root

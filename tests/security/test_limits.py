@@ -42,7 +42,7 @@ def tools() -> Iterator[Path]:
         folder = Path(name)
         sim.write_tools(sim.simulate("healthy-910a"), str(folder))
         (folder / "logs").mkdir()
-        (folder / "logs" / "x.log").write_text("Failed to bind the IP port\n")
+        (folder / "logs" / "x.log").write_text("Failed to bind the IP port\n", encoding="utf-8")
         folder.chmod(0o755)
         yield folder
 
@@ -52,7 +52,7 @@ def limited(kind: int, most: int, words: list[str], *before: str) -> "subprocess
         resource.setrlimit(kind, (most, most))
 
     argv = [*before, sys.executable, "-c", ENTRY, *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=300)
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, preexec_fn=limit, timeout=300)
 
 
 def commands(tools: Path, folder: Path) -> dict[str, list[str]]:
@@ -115,7 +115,7 @@ console()
 @pytest.mark.parametrize("seed", range(6))
 def test_a_descriptor_that_is_missing_anywhere_is_no_crash(tools: Path, seed: int) -> None:
     argv = [sys.executable, "-c", REFUSING, str(seed), "check", "--json", "--root", str(tools)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, timeout=300)
     if done.returncode == 4:
         assert done.stderr == "npudoctor: no more files may be opened (ulimit -n)\n"
     else:
@@ -166,7 +166,7 @@ def test_little_memory_is_an_answer(tools: Path, tmp_path: Path, kind: int, most
 
 def test_a_log_is_explained_in_120_mb_of_address_space(tools: Path) -> None:
     log = tools / "logs" / "large.log"
-    log.write_text(("x" * 200 + "\n") * (64 << 20 >> 8) + "Failed to bind the IP port\n")
+    log.write_text(("x" * 200 + "\n") * (64 << 20 >> 8) + "Failed to bind the IP port\n", encoding="utf-8")
     done = limited(resource.RLIMIT_AS, 120 << 20, ["explain", "--log", str(log)])
     log.unlink()
     assert done.returncode == 0, done.stderr
@@ -298,8 +298,8 @@ def test_a_tool_that_cannot_be_judged_for_want_of_descriptors_does_not_count_as_
 def test_a_host_name_of_megabytes_is_cut_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = tmp_path / "node"
     sim.write_bundle(sim.simulate("seed-910b1"), str(node))
-    about = json.loads((node / "bundle.json").read_text()) | {"hostname": "x" * (1 << 20)}
-    (node / "bundle.json").write_text(json.dumps(about))
+    about = json.loads((node / "bundle.json").read_text(encoding="utf-8")) | {"hostname": "x" * (1 << 20)}
+    (node / "bundle.json").write_text(json.dumps(about), encoding="utf-8")
     assert main(["check", "--replay", str(node), "--profile", "quick"]) == 0
     assert len(capsys.readouterr().out) < 1 << 16
 
@@ -308,7 +308,7 @@ def test_a_host_name_of_megabytes_is_cut_in_the_report(tmp_path: Path, capsys: p
 def test_a_variable_that_is_not_set_is_no_traceback(tools: Path, unset: str) -> None:
     variables = {name: value for name, value in os.environ.items() if name != unset}
     argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=variables, timeout=300)
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, env=variables, timeout=300)
     assert done.returncode in (0, 1, 3) and "Traceback" not in done.stderr
 
 
@@ -331,7 +331,9 @@ def test_closed_and_full_descriptors_and_a_folder_that_is_gone_are_no_traceback(
     leave = f'cd "{gone}"; rmdir "{gone}";' if what == "no folder" else ""
     script = f'{leave} exec "$@" {CLOSED[what]}'
     argv = [sys.executable, "-c", ENTRY, "check", "--profile", "quick", "--root", str(tools)]
-    done = subprocess.run(["sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *argv], capture_output=True, encoding="utf-8", check=False, timeout=300
+    )
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert "Traceback" not in done.stderr
 

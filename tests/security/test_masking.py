@@ -353,13 +353,18 @@ def holding(port: int, *words: str, uid: int = 0) -> Iterator[int]:
 
 def npudoctor(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "npudoctor", *words], capture_output=True, text=True, check=False, timeout=300, **more
+        [sys.executable, "-m", "npudoctor", *words],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=300,
+        **more,
     )
 
 
 def _often(folder: Path) -> Path:
     path = folder / "config.toml"
-    path.write_text("[daemon]\nquick_s = 1\nstandard_s = 60\n")
+    path.write_text("[daemon]\nquick_s = 1\nstandard_s = 60\n", encoding="utf-8")
     return path
 
 
@@ -410,7 +415,7 @@ def test_no_preview_of_a_file_and_no_journal_shows_what_else_the_file_holds(tmp_
     """What the undo needs is kept, for its owner alone; what is shown has the credentials masked."""
     path, state = tmp_path / "profile", tmp_path / "state"
     old = "\n".join([*NAMED, *(f"export THING={shape}" for shape in SHAPES), f"export API_TOKEN={S}", ""])
-    path.write_text(old)
+    path.write_text(old, encoding="utf-8")
     applied(WriteFile(str(path), f"{old}export HCCL_IF_BASE_PORT=60000\n"), state)
     applied(RemoveFile(str(path)), state)
     for words in (["history"], ["history", "--json"], ["undo"]):

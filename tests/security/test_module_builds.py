@@ -20,11 +20,11 @@ def test_headers_that_lead_to_a_folder_of_others_are_not_built(
     kernel.mkdir()
     others.mkdir()
     hostile = f"modules:\n\t@touch {proof} $(M)/npudoctor_empty.ko\n"
-    (others / "Makefile").write_text(hostile)
+    (others / "Makefile").write_text(hostile, encoding="utf-8")
     others.chmod(0o777)
     (kernel / "build").mkdir()
     main = f"include {others}/Makefile\n" if way == "include" else hostile
-    (kernel / "build" / "Makefile").write_text(main)
+    (kernel / "build" / "Makefile").write_text(main, encoding="utf-8")
     if way == "source":
         (kernel / "source").symlink_to(others)
     if way == "makefile":

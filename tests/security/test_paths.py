@@ -44,7 +44,7 @@ TRIES = [100, pytest.param(1000, marks=pytest.mark.slow)]
 def flipping(link: Path, target: Path, how: str) -> Iterator[None]:
     """Another user makes and removes a link as fast as it goes."""
     argv = [sys.executable, "-c", FLIPPING, str(link), str(target), how]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as attack:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, encoding="utf-8") as attack:
         try:
             assert attack.stdout is not None
             assert attack.stdout.readline() == "ready\n"
@@ -110,7 +110,7 @@ def test_a_fix_is_never_written_where_another_user_leads_it(
 @pytest.mark.parametrize("how", ["file", "folder"])
 def test_no_change_follows_a_link_that_comes_and_goes(shared: Path, victim: Path, tries: int, how: str) -> None:
     (victim.parent / "precious").mkdir()
-    (victim.parent / "precious" / "env.sh").write_text("precious\n")
+    (victim.parent / "precious" / "env.sh").write_text("precious\n", encoding="utf-8")
     host, link = LocalHost(), shared / "env.sh"
     path = str(link / "env.sh" if how == "folder" else link)
     target = victim.parent / "precious" if how == "folder" else victim.parent / "precious" / "env.sh"
@@ -127,7 +127,7 @@ def test_no_change_follows_a_link_that_comes_and_goes(shared: Path, victim: Path
                 with contextlib.suppress(Refused, OSError):
                     change()
     assert [one.name for one in (victim.parent / "precious").iterdir()] == ["env.sh"]
-    assert (victim.parent / "precious" / "env.sh").read_text() == "precious\n"
+    assert (victim.parent / "precious" / "env.sh").read_text(encoding="utf-8") == "precious\n"
 
 
 def standing(shared: Path, target: Path) -> Path:
@@ -178,7 +178,7 @@ STEPS: dict[str, Callable[[str], Step]] = {
 def test_a_fix_on_a_path_of_another_user_is_refused(
     shared: Path, victim: Path, step: Callable[[str], Step], way: str
 ) -> None:
-    (victim / "log").write_text("")
+    (victim / "log").write_text("", encoding="utf-8")
     (victim / "empty").mkdir()
     path = standing(shared, victim) if way == "link" else give(victim, ALICE)
     last = applied(step(f"{path}" if "log" not in repr(step) else str(path)), shared.parent / "state")
@@ -192,7 +192,7 @@ def test_root_is_refused_a_new_file_where_everybody_can_write(shared: Path) -> N
         last = applied(WriteFile(str(path), "x\n"), shared.parent / "state")
         assert (last.outcome, "is writable by all users" in last.reason) == (runner.Outcome.REFUSED, True)
     own = shared / "roots"
-    own.write_text("old\n")
+    own.write_text("old\n", encoding="utf-8")
     assert applied(WriteFile(str(own), "new\n"), shared.parent / "state").outcome is runner.Outcome.APPLIED
 
 
@@ -265,14 +265,14 @@ def test_metrics_and_recordings_do_not_follow_a_link_of_another_user(
     shared: Path, victim: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     link = shared / ("node.tar.gz" if option == "record" else "node.prom")
-    (victim / "pwn").write_text("precious\n")
+    (victim / "pwn").write_text("precious\n", encoding="utf-8")
     link.symlink_to(victim / "pwn")
     os.chown(link, ALICE, ALICE, follow_symlinks=False)
     simulated = ("--simulate", "seed-910b1")
     words = ["record", str(link), "--force"] if option == "record" else ["check", "npu.present", option, str(link)]
     assert main([*words, *simulated]) == 2
     assert "symbolic link" in capsys.readouterr().err
-    assert (victim / "pwn").read_text() == "precious\n"
+    assert (victim / "pwn").read_text(encoding="utf-8") == "precious\n"
 
 
 @as_root
@@ -292,7 +292,7 @@ def test_modes_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept = tmp_path / "kept"
-        kept.write_text("old\n")
+        kept.write_text("old\n", encoding="utf-8")
         kept.chmod(0o600)
         state = tmp_path / "state"
         assert applied(WriteFile(str(kept), "new\n"), state).outcome is runner.Outcome.APPLIED

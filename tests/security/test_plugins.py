@@ -133,7 +133,7 @@ def distribution(folder: Path, mark: Path) -> Path:
 def listed(folder: Path) -> str:
     environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [sys.executable, "-m", "npudoctor", "check", "npu.present", "--simulate", "seed-910b1", "-vv"]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, cwd="/")
+    done = subprocess.run(argv, env=environ, capture_output=True, encoding="utf-8", check=False, cwd="/")
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
 

@@ -75,9 +75,9 @@ def test_a_script_runs_as_the_user_of_the_program_that_it_names(open_folder: Pat
     with tempfile.TemporaryDirectory() as folder:  # a #! line names no path with spaces
         program = Path(folder, "bin/it")
         program.parent.mkdir()
-        program.write_text("")
+        program.write_text("", encoding="utf-8")
         give(program.parent, ALICE)
-        (open_folder / "bin/python3").write_text(f"#!{program} -x\n")
+        (open_folder / "bin/python3").write_text(f"#!{program} -x\n", encoding="utf-8")
         assert _owner(str(open_folder / "bin/python3"), {}) == ALICE
 
 
@@ -88,5 +88,5 @@ def test_the_home_of_a_venv_counts_wherever_python_finds_it(
     (open_folder / "venv/bin").mkdir(parents=True)
     (open_folder / "venv/bin/python").symlink_to(PYTHON)
     assert _owner(str(open_folder / "venv/bin/python"), {}) == 0
-    (open_folder / "venv" / place).write_text(f"{key} = {hers}/bin\n")
+    (open_folder / "venv" / place).write_text(f"{key} = {hers}/bin\n", encoding="utf-8")
     assert _owner(str(open_folder / "venv/bin/python"), {}) == ALICE

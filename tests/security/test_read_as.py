@@ -19,7 +19,7 @@ pytestmark = as_root
 
 def _file(folder: Path, *, mode: int, gid: int = 0) -> Path:
     path = folder / "file"
-    path.write_text("content")
+    path.write_text("content", encoding="utf-8")
     os.chown(path, 0, gid)
     path.chmod(mode)
     return path
@@ -76,12 +76,12 @@ def test_the_other_threads_keep_their_rights(open_folder: Path) -> None:
     other = threading.Thread(target=lambda: call_as(user_of(ALICE), slow, "a test"))
     other.start()
     inside.wait(60)
-    seen.append(secret.read_text())
+    seen.append(secret.read_text(encoding="utf-8"))
     done.set()
     other.join()
-    seen.append(secret.read_text())
+    seen.append(secret.read_text(encoding="utf-8"))
     assert seen == ["content", "content"]
-    with open("/proc/self/status") as file:
+    with open("/proc/self/status", encoding="utf-8") as file:
         assert next(line for line in file if line.startswith("Uid:")).split()[1:] == ["0"] * 4
 
 
@@ -120,14 +120,14 @@ def test_a_plain_user_takes_on_nobody_elses_rights(open_folder: Path) -> None:
         "try: read_as(other, '/etc/passwd', 10)\n"
         "except Unavailable as why: print(why.because.value, why)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=False)
     assert done.stdout.splitlines() == ["10", f"no-right the rights of {BOB} cannot be taken on here"], done.stderr
 
 
 def test_a_user_does_not_learn_what_lies_in_a_folder_of_root(open_folder: Path) -> None:
     private = open_folder / "private"
     private.mkdir(mode=0o700)
-    (private / "secret").write_text("content")
+    (private / "secret").write_text("content", encoding="utf-8")
     (private / "link").symlink_to("secret")
     variables = {
         "RANK_TABLE_FILE": f"{private}/secret",
@@ -146,7 +146,7 @@ def test_a_user_does_not_learn_what_lies_in_a_folder_of_root(open_folder: Path) 
 def test_a_link_of_a_user_tells_him_nothing_of_a_folder_of_root(open_folder: Path) -> None:
     private, his = open_folder / "private", open_folder / "his"
     private.mkdir(mode=0o700)
-    (private / "secret").write_text("content")
+    (private / "secret").write_text("content", encoding="utf-8")
     his.mkdir()
     (his / "link").symlink_to(private / "secret")
     give(his, ALICE)
@@ -170,12 +170,12 @@ def test_a_link_of_the_kernel_leads_a_user_no_further_than_its_name(
 ) -> None:
     private = open_folder / "private"
     private.mkdir(mode=0o700)
-    (private / "secret").write_text("content")
+    (private / "secret").write_text("content", encoding="utf-8")
     (private / "secret").chmod(0o644)
     monkeypatch.chdir(private)
     memory = os.memfd_create("npudoctor-test")
     os.write(memory, b"content")
-    with open(private / "secret") as held:
+    with open(private / "secret", encoding="utf-8") as held:
         variables = {
             "RANK_TABLE_FILE": "/proc/self/cwd/secret",
             "HCCL_WHITELIST_FILE": f"/proc/self/fd/{held.fileno()}",
@@ -184,7 +184,7 @@ def test_a_link_of_the_kernel_leads_a_user_no_further_than_its_name(
         }
         host = LocalHost(environ=variables, owner=user_of(ALICE))
         for path in variables.values():
-            assert Path(path).read_text() == "content"
+            assert Path(path).read_text(encoding="utf-8") == "content"
             for ask in (host.read, lambda path: host.read_part(path, 0, 9), host.stat):
                 with pytest.raises(Unavailable):
                     ask(path)
@@ -198,7 +198,7 @@ def test_in_a_folder_of_everybody_root_reads_no_more_than_everybody_may(open_fol
     shared = open_folder / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    (shared / "log").write_text("log")
+    (shared / "log").write_text("log", encoding="utf-8")
     (shared / "link").symlink_to(secret)
     assert LocalHost().read(f"{shared}/log") == "log"
     with pytest.raises(Unavailable, match="cannot be read by"):
@@ -215,7 +215,7 @@ def test_below_a_folder_of_a_group_a_users_folder_is_still_read_with_his_rights(
     log.mkdir()
     os.chown(log, 0, BOB)
     log.chmod(0o775)
-    (log / "of-the-group").write_text("log")
+    (log / "of-the-group").write_text("log", encoding="utf-8")
     hers = log / "hers"
     hers.mkdir()
     (hers / "link").symlink_to(secret)

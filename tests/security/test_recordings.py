@@ -213,12 +213,14 @@ def test_named_paths_are_found_however_they_are_written() -> None:
 @pytest.mark.skipif(accounts_missing() is not None, reason=accounts_missing() or "")
 def test_root_records_nothing_that_the_user_whose_variables_name_it_may_not_read(open_folder: Path) -> None:
     secret = open_folder / "secret"
-    secret.write_text(json.dumps({"server_list": [{"server_id": "s3cr3thash", "device": []}]}))
+    secret.write_text(json.dumps({"server_list": [{"server_id": "s3cr3thash", "device": []}]}), encoding="utf-8")
     secret.chmod(0o600)
     given = {name: str(secret) for name in NAMING} | {"HCCL_WHITELIST_DISABLE": "0", "CONDA_PREFIX": "/root"}
     command = with_accounts([sys.executable, "-m", "npudoctor", "record", "--profile", "quick"], open_folder)
     home = open_folder / "home" / NAMES[ALICE]
-    (home / ".profile").write_text("".join(f"export {name}='{value}'\n" for name, value in given.items()))
+    (home / ".profile").write_text(
+        "".join(f"export {name}='{value}'\n" for name, value in given.items()), encoding="utf-8"
+    )
     (home / ".conda").mkdir()
     for name in (".bashrc", ".conda/environments.txt"):
         (home / name).symlink_to("/etc/shadow")
@@ -228,7 +230,7 @@ def test_root_records_nothing_that_the_user_whose_variables_name_it_may_not_read
     archive = open_folder / "node.tar.gz"
     environ = {**os.environ, "SUDO_USER": NAMES[ALICE]}
     done = subprocess.run(
-        [*command, str(archive)], capture_output=True, text=True, env=environ, check=False, timeout=300
+        [*command, str(archive)], capture_output=True, encoding="utf-8", env=environ, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     with tarfile.open(archive) as tar:
@@ -326,7 +328,7 @@ def test_record_redact_says_what_is_left_to_read(tmp_path: Path) -> None:
             str(tmp_path / "x.tar.gz"),
         ],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0

@@ -35,7 +35,7 @@ def written(tmp_path: Path) -> Callable[[str], str]:
 
     def write(text: str) -> str:
         path = tmp_path / "plugin.py"
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         return str(path)
 
     return write
@@ -43,7 +43,12 @@ def written(tmp_path: Path) -> Callable[[str], str]:
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*NPUDOCTOR, *words], capture_output=True, text=True, timeout=DEADLINE_S, check=False, stdin=subprocess.DEVNULL
+        [*NPUDOCTOR, *words],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -54,7 +59,7 @@ def check(path: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 def is_alive(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
     return state != "Z"
@@ -123,7 +128,7 @@ def test_a_recording_keeps_what_was_known_when_the_time_was_up_and_setup_goes_on
 
 
 def test_the_limit_of_the_configuration_counts_too(written: Callable[[str], str], tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("timeout_s = 1\n")
+    (tmp_path / "config.toml").write_text("timeout_s = 1\n", encoding="utf-8")
     quick = ("--simulate", "seed-910b1", "--profile", "quick", "--config", str(tmp_path / "config.toml"))
     assert run("check", "test.stuck", *quick, "--plugin", written(plugin.HOLDS)).returncode == 3
 
@@ -139,7 +144,7 @@ def test_a_check_that_ends_or_crashes_the_process_is_no_healthy_node(written: Ca
 
 def test_everything_that_the_run_has_started_is_ended_with_it(written: Callable[[str], str], tmp_path: Path) -> None:
     check(written(plugin.starts_first(str(tmp_path / "pid"))))
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -150,13 +155,13 @@ def test_a_signal_ends_a_run_that_is_stuck(
     argv = [*NPUDOCTOR, "check", "test.stuck", "--profile", "quick", "--simulate", "seed-910b1", "--plugin", path]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8"))
         process.send_signal(number)
         assert process.wait(DEADLINE_S) == code
     finally:
         process.kill()
         process.wait()
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 def test_a_signal_that_the_caller_has_ignored_ends_nothing(written: Callable[[str], str], tmp_path: Path) -> None:
@@ -181,7 +186,7 @@ def test_a_check_without_descriptors_for_the_guard_answers(tmp_path: Path) -> No
     script = "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)); "
     script += "from npudoctor.cli import limits; print(len(os.listdir('/dev/fd')), limits.run(lambda limit: 7, len)); "
     script += "print(len(os.listdir('/dev/fd')))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=False)
     assert done.stdout.split()[1] == "7" and done.stdout.split()[0] == done.stdout.split()[2], done.stderr
 
 
@@ -189,10 +194,10 @@ def test_a_run_whose_parent_is_killed_ends_too(written: Callable[[str], str], tm
     path = written(plugin.CHECK.format(body=f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {LOOP}"))
     argv = [*NPUDOCTOR, "check", "test.stuck", "--profile", "quick", "--simulate", "seed-910b1", "--plugin", path]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8"))
     process.kill()
     process.wait()
-    pid = int((tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
     assert pid != process.pid
     wait_for(lambda: not is_alive(pid))
 
@@ -242,7 +247,7 @@ FAST = "[daemon]\nquick_s = 1\ncounters_s = 3600\nstandard_s = 3600\ntimeout_s =
 def daemon(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts a daemon over a simulated node, and ends it."""
     started: list[Running] = []
-    (tmp_path / "config.toml").write_text(FAST)
+    (tmp_path / "config.toml").write_text(FAST, encoding="utf-8")
 
     def start(*words: str) -> Running:
         usual = ("--simulate", "seed-910b1", "--config", str(tmp_path / "config.toml"))
@@ -274,7 +279,7 @@ def test_a_plugin_that_hangs_when_it_is_imported_does_not_end_the_daemon(
     running = daemon("--plugin", path)
     running.until(lambda: "the check process exited with code 0" in str(running.get("/readyz").json()["reason"]))
     assert running.get("/livez").status_code == 200
-    Path(path).write_text("")
+    Path(path).write_text("", encoding="utf-8")
     running.until(lambda: running.get("/readyz").status_code == 200)
     assert running.end() == 0
 
@@ -282,23 +287,23 @@ def test_a_plugin_that_hangs_when_it_is_imported_does_not_end_the_daemon(
 def test_a_daemon_whose_look_is_stuck_ends_when_it_is_told(
     daemon: Callable[..., Running], written: Callable[[str], str], tmp_path: Path
 ) -> None:
-    (tmp_path / "config.toml").write_text(FAST.replace("timeout_s = 1", "timeout_s = 3600"))
+    (tmp_path / "config.toml").write_text(FAST.replace("timeout_s = 1", "timeout_s = 3600"), encoding="utf-8")
     running = daemon("--plugin", written(plugin.starts_first(str(tmp_path / "pid"))))
-    running.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    running.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8"))
     assert running.get("/livez").status_code == 200
     assert running.end() == 0
-    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert not is_alive(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
 def test_a_daemon_that_is_killed_leaves_no_process_behind(
     daemon: Callable[..., Running], written: Callable[[str], str], tmp_path: Path
 ) -> None:
     body = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {LOOP}"
-    (tmp_path / "config.toml").write_text(FAST.replace("timeout_s = 1", "timeout_s = 3600"))
+    (tmp_path / "config.toml").write_text(FAST.replace("timeout_s = 1", "timeout_s = 3600"), encoding="utf-8")
     running = daemon("--plugin", written(plugin.CHECK.format(body=body)))
-    running.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    running.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8"))
     running.end(signal.SIGKILL)
-    wait_for(lambda: not is_alive(int((tmp_path / "pid").read_text())))
+    wait_for(lambda: not is_alive(int((tmp_path / "pid").read_text(encoding="utf-8"))))
 
 
 LISTENS = (

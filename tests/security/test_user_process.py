@@ -37,7 +37,7 @@ def owned_by(user: User, variables: Mapping[str, str] = CLEAN) -> LocalHost:
 def shown(open_folder: Path) -> Path:
     """A Python of alice that prints what the kernel says of it."""
     path = open_folder / "python3"
-    path.write_text("#!/bin/sh\ncat /proc/self/status; ls -l /proc/self/fd; pwd; ulimit -c; env\n")
+    path.write_text("#!/bin/sh\ncat /proc/self/status; ls -l /proc/self/fd; pwd; ulimit -c; env\n", encoding="utf-8")
     path.chmod(0o755)
     return give(path, ALICE)
 
@@ -62,8 +62,8 @@ def test_a_process_of_a_user_has_his_ids_and_groups_and_no_way_back(shown: Path)
 
 def test_a_process_of_a_user_inherits_no_descriptor_and_no_core_limit(shown: Path, open_folder: Path) -> None:
     secret = open_folder / "secret"
-    secret.write_text("secret")
-    with open(secret) as file:
+    secret.write_text("secret", encoding="utf-8")
+    with open(secret, encoding="utf-8") as file:
         os.set_inheritable(file.fileno(), True)
         host = owned_by(user_of(ALICE))
         with host.lock(str(open_folder / "lock")):
@@ -97,13 +97,14 @@ def logger() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="npudoctor-test-"))
     folder.chmod(0o755)
     source, library, seen = folder / "log.c", folder / "log.so", folder / "seen"
-    seen.write_text("")
+    seen.write_text("", encoding="utf-8")
     seen.chmod(0o666)
     source.write_text(
         "#include <stdio.h>\n#include <unistd.h>\n"
         "__attribute__((constructor)) static void note(void) {\n"
         f'    FILE *file = fopen("{seen}", "a");\n'
-        '    if (file) { fprintf(file, "%d\\n", getuid()); fclose(file); }\n}\n'
+        '    if (file) { fprintf(file, "%d\\n", getuid()); fclose(file); }\n}\n',
+        encoding="utf-8",
     )
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     yield give(library, ALICE)
@@ -114,7 +115,7 @@ def test_a_preloaded_library_of_a_user_is_never_loaded_with_roots_rights(logger:
     host = owned_by(user_of(ALICE), {"LD_PRELOAD": str(logger), "PATH": "/usr/bin:/bin"})
     done = host.run_in_target("environment", str(shown), timeout=60)
     assert f"LD_PRELOAD={logger}" in done.stdout
-    assert set((logger.parent / "seen").read_text().split()) == {str(ALICE)}
+    assert set((logger.parent / "seen").read_text(encoding="utf-8").split()) == {str(ALICE)}
 
 
 def test_the_program_that_drops_the_rights_has_no_variable_of_the_user() -> None:
@@ -146,7 +147,7 @@ def test_the_scripts_are_found_where_npudoctor_lies_below_a_private_folder(
 def test_whether_a_user_can_read_a_script_is_told_by_modes(open_folder: Path) -> None:
     path = open_folder / "folder" / "script"
     path.parent.mkdir()
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     for folder_mode, file_mode, expected in ((0o755, 0o644, True), (0o700, 0o644, False), (0o755, 0o600, False)):
         path.parent.chmod(folder_mode)
         path.chmod(file_mode)
@@ -159,7 +160,7 @@ def test_whether_a_user_can_read_a_script_is_told_by_modes(open_folder: Path) ->
 def _owned(folder: Path, name: str, owner: int, mode: int = 0o755) -> Path:
     path = folder / name / "bin" / "python3"
     path.parent.mkdir(parents=True)
-    path.write_text("#!/bin/sh\nid -u\n")
+    path.write_text("#!/bin/sh\nid -u\n", encoding="utf-8")
     path.chmod(mode)
     if owner:
         give(folder / name, owner)
@@ -204,9 +205,9 @@ def test_an_environment_of_root_below_a_sticky_folder_runs_as_root(open_folder: 
 
 def test_a_python_of_root_that_root_runs_cannot_gain_rights_either_and_loses_no_capability(open_folder: Path) -> None:
     path = _owned(open_folder, "e", 0)
-    path.write_text("#!/bin/sh\ncat /proc/self/status\n")
+    path.write_text("#!/bin/sh\ncat /proc/self/status\n", encoding="utf-8")
     said = status(LocalHost(environ=CLEAN).run_in_target("environment", str(path), timeout=60))
-    with open("/proc/self/status") as file:
+    with open("/proc/self/status", encoding="utf-8") as file:
         own = next(line.split()[1] for line in file if line.startswith("CapEff"))
     assert (said["NoNewPrivs"], said["CapEff"]) == (["1"], [own])
 
@@ -214,7 +215,7 @@ def test_a_python_of_root_that_root_runs_cannot_gain_rights_either_and_loses_no_
 def test_of_roots_variables_a_python_of_another_user_gets_no_secret(open_folder: Path) -> None:
     variables = {**CLEAN, "AWS_SECRET_ACCESS_KEY": "s", "HOME": "/root", "ASCEND_HOME_PATH": "/usr", "USER": "root"}
     path = _owned(open_folder, "e", ALICE)
-    path.write_text("#!/bin/sh\nenv\n")
+    path.write_text("#!/bin/sh\nenv\n", encoding="utf-8")
     done = LocalHost(environ=variables).run_in_target("environment", str(path), timeout=60)
     assert "AWS_SECRET" not in done.stdout
     assert "ASCEND_HOME_PATH=/usr" in done.stdout
@@ -227,7 +228,7 @@ def test_root_makes_no_temporary_file_in_a_folder_of_a_user(
     open_folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _owned(open_folder, "e", 0)
-    path.write_text("#!/bin/sh\nenv\n")
+    path.write_text("#!/bin/sh\nenv\n", encoding="utf-8")
     for folder, is_kept in (
         (give(_tool(open_folder / "hers"), ALICE), False),
         (Path("/tmp"), True),
@@ -242,7 +243,7 @@ def test_root_makes_no_temporary_file_in_a_folder_of_a_user(
 
 def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, tmp_path: Path) -> None:
     path = _owned(open_folder, "e", ALICE)
-    path.write_text(f"#!/bin/sh\ntouch {open_folder}/ran\n")
+    path.write_text(f"#!/bin/sh\ntouch {open_folder}/ran\n", encoding="utf-8")
     script = (
         "import sys\n"
         "from npudoctor.host import Unavailable\n"
@@ -258,7 +259,9 @@ def test_where_the_identity_cannot_be_taken_on_nothing_runs(open_folder: Path, t
     ):
         if shutil.which(command[0]) is None or subprocess.run([*command, "true"], check=False).returncode:
             pytest.skip(f"{command[0]} cannot do this here")
-        done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=False
+        )
         assert done.stdout.startswith(f"no-right {path} cannot be started as {ALICE}"), done.stderr
     assert not (open_folder / "ran").exists()
 
@@ -307,7 +310,7 @@ def test_the_variables_of_a_process_belong_to_its_user(open_folder: Path) -> Non
 
 def test_a_file_belongs_to_whoever_could_have_written_it(open_folder: Path) -> None:
     path = open_folder / "job.env"
-    path.write_text("A=1\n")
+    path.write_text("A=1\n", encoding="utf-8")
     assert job_environment.resolve(f"file:{path}", LocalHost())[2].uid == 0  # type: ignore[union-attr]
     give(path, ALICE)
     assert job_environment.resolve(f"file:{path}", LocalHost())[2].uid == ALICE  # type: ignore[union-attr]
@@ -323,7 +326,7 @@ def test_a_pipe_or_an_endless_file_of_variables_is_refused(open_folder: Path) ->
     for path in (str(open_folder / "pipe"), "/dev/zero"):
         with pytest.raises(job_environment.BadEnvironment, match="must be a regular file"):
             job_environment.resolve(f"file:{path}", LocalHost())
-    (open_folder / "large").write_text("A=1\n" * (1 << 19))
+    (open_folder / "large").write_text("A=1\n" * (1 << 19), encoding="utf-8")
     with pytest.raises(job_environment.BadEnvironment, match="at most 1 MiB"):
         job_environment.resolve(f"file:{open_folder}/large", LocalHost())
 
@@ -331,11 +334,13 @@ def test_a_pipe_or_an_endless_file_of_variables_is_refused(open_folder: Path) ->
 def test_a_login_shell_has_no_descriptor_of_npudoctor_and_cannot_gain_rights(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (open_folder / ".profile").write_text('export STATUS="$(cat /proc/self/status)" FDS="$(ls /proc/self/fd)"\n')
+    (open_folder / ".profile").write_text(
+        'export STATUS="$(cat /proc/self/status)" FDS="$(ls /proc/self/fd)"\n', encoding="utf-8"
+    )
     fields = [*pwd.getpwuid(0)]
     fields[5], fields[6] = str(open_folder), "/bin/sh"
     monkeypatch.setattr(pwd, "getpwnam", lambda _: pwd.struct_passwd(fields))
-    with open("/etc/passwd") as file:
+    with open("/etc/passwd", encoding="utf-8") as file:
         os.set_inheritable(file.fileno(), True)
         variables = job_environment._login("root", LocalHost())
     assert "NoNewPrivs:\t1" in variables["STATUS"]
@@ -350,7 +355,7 @@ def test_a_file_in_a_users_folder_is_read_with_his_rights(open_folder: Path) -> 
     home = open_folder / "home"
     home.mkdir()
     (home / "environments.txt").symlink_to("/etc/shadow")
-    (home / "own").write_text("own")
+    (home / "own").write_text("own", encoding="utf-8")
     (home / "folder").symlink_to("/root")
     give(home, ALICE)
     host = LocalHost()
@@ -366,7 +371,7 @@ def test_a_file_in_a_users_folder_is_read_with_his_rights(open_folder: Path) -> 
 
 def _tool(folder: Path, name: str = "npu-smi") -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text("#!/bin/sh\nid -u\n")
+    (folder / name).write_text("#!/bin/sh\nid -u\n", encoding="utf-8")
     (folder / name).chmod(0o755)
     return folder
 
@@ -424,16 +429,17 @@ def test_ranks_run_as_the_user_and_a_link_in_his_logs_leads_nowhere(open_folder:
     python.write_text(
         f'#!/bin/sh\ncat /proc/$$/status >>"{open_folder}/seen"\n'
         f'logs=$(dirname "$NPUDOCTOR_SMOKE")/logs; rm -f "$logs/rank-0.log"; ln -s /etc/shadow "$logs/rank-0.log"\n'
-        f'exec {PYTHON} "$@"\n'
+        f'exec {PYTHON} "$@"\n',
+        encoding="utf-8",
     )
     python.chmod(0o755)
     give(python.parent, ALICE)
-    (open_folder / "seen").write_text("")
+    (open_folder / "seen").write_text("", encoding="utf-8")
     (open_folder / "seen").chmod(0o666)
     request = plan.Request(device="cpu", ranks=1, keep_logs=str(open_folder / "kept"), timeout_s=60.0)
     known = plan.Known(python=str(python), environ=dict(CLEAN), user=user_of(ALICE))
     events = list(runner.run(plan.make(request, known)))
-    seen = (open_folder / "seen").read_text()
+    seen = (open_folder / "seen").read_text(encoding="utf-8")
     assert "NoNewPrivs:\t1" in seen
     assert {line for line in seen.splitlines() if line.startswith("Uid:")} == {"Uid:" + f"\t{ALICE}" * 4}
     failed = next(event for event in events if isinstance(event, RankFailed))
@@ -465,7 +471,7 @@ def test_an_owner_who_is_no_user_of_this_namespace_counts_as_root(open_folder: P
     command = ["unshare", "--user", "--map-root-user"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespace can be made here")
-    done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=False)
     assert done.stdout == "None\n", done.stderr
     found = python_user(str(path), CLEAN)
     assert found is not None

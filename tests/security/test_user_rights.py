@@ -35,7 +35,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.seen = folder / "seen"
-        self.seen.write_text("")
+        self.seen.write_text("", encoding="utf-8")
         self.seen.chmod(0o666)
         with_accounts(["true"], folder)
         self.home = folder / "home" / NAME
@@ -45,7 +45,7 @@ class Scene:
         (prefix / "bin").mkdir(parents=True)
         script = f'#!/bin/sh\nid -u >>"{self.seen}"\nexec {PYTHON} "$@"\n'
         for name in ("python", "python3"):
-            (prefix / "bin" / name).write_text(script)
+            (prefix / "bin" / name).write_text(script, encoding="utf-8")
             (prefix / "bin" / name).chmod(0o755)
         if owner:
             give(prefix, owner)
@@ -53,13 +53,15 @@ class Scene:
 
     def profile(self, text: str) -> None:
         """What alice's login shell reads."""
-        (self.home / ".profile").write_text(text + "\n")
+        (self.home / ".profile").write_text(text + "\n", encoding="utf-8")
         give(self.home, ALICE)
 
     def module(self, folder: Path, name: str = "sitecustomize.py") -> Path:
         """A module that notes as whom it is imported."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"import os; open({str(self.seen)!r}, 'a').write('%d\\n' % os.getuid())\n")
+        (folder / name).write_text(
+            f"import os; open({str(self.seen)!r}, 'a').write('%d\\n' % os.getuid())\n", encoding="utf-8"
+        )
         return folder
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -67,12 +69,12 @@ class Scene:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("SUDO_", "NPUDOCTOR_"))}
         environ |= {"XDG_CONFIG_HOME": "/nonexistent", **variables}
         argv = with_accounts([NPUDOCTOR, *words], self.folder)
-        return subprocess.run(argv, capture_output=True, text=True, check=False, env=environ, timeout=300)
+        return subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, env=environ, timeout=300)
 
     @property
     def users(self) -> set[str]:
         """As whom what was planted has run."""
-        return set(self.seen.read_text().split())
+        return set(self.seen.read_text(encoding="utf-8").split())
 
 
 Lead = Callable[[Scene], tuple[list[str], dict[str, str]]]
@@ -116,13 +118,15 @@ def _lead_by_user_site(scene: Scene) -> tuple[list[str], dict[str, str]]:
 
 def _lead_by_variable_of_root(scene: Scene) -> tuple[list[str], dict[str, str]]:
     give(scene.module(scene.home / "m"), ALICE)
-    (scene.folder / "root.env").write_text(f"PYTHONPATH=/usr/share:{scene.home}/m\nHOME=/root\n")
+    (scene.folder / "root.env").write_text(f"PYTHONPATH=/usr/share:{scene.home}/m\nHOME=/root\n", encoding="utf-8")
     return ["--python", PYTHON, "--environment", f"file:{scene.folder}/root.env"], {}
 
 
 def _lead_by_file(scene: Scene) -> tuple[list[str], dict[str, str]]:
     scene.python(scene.home / "e")
-    (scene.home / "job.env").write_text(f"CONDA_PREFIX={scene.home}/e\nPATH={scene.home}/e/bin:/usr/bin:/bin\n")
+    (scene.home / "job.env").write_text(
+        f"CONDA_PREFIX={scene.home}/e\nPATH={scene.home}/e/bin:/usr/bin:/bin\n", encoding="utf-8"
+    )
     give(scene.home, ALICE)
     return ["--environment", f"file:{scene.home}/job.env"], {}
 
@@ -158,7 +162,7 @@ def _lead_by_site_packages(scene: Scene) -> tuple[list[str], dict[str, str]]:
     give(scene.module(next((prefix / "lib").glob("python3*")) / "site-packages" / "torch", "__init__.py"), ALICE)
     (prefix / "lib" / "note.pth").touch()
     site = next((prefix / "lib").glob("python3*")) / "site-packages"
-    (site / "load.pth").write_text("import torch\n")
+    (site / "load.pth").write_text("import torch\n", encoding="utf-8")
     return ["--python", str(prefix / "bin" / "python3")], {}
 
 
@@ -166,7 +170,7 @@ def _lead_by_pth(scene: Scene) -> tuple[list[str], dict[str, str]]:
     prefix = _venv(scene)
     give(scene.module(scene.home / "source", "planted.py"), ALICE)
     site = next((prefix / "lib").glob("python3*")) / "site-packages"
-    (site / "editable.pth").write_text(f"{scene.home}/source\nimport planted\n")
+    (site / "editable.pth").write_text(f"{scene.home}/source\nimport planted\n", encoding="utf-8")
     return ["--python", str(prefix / "bin" / "python3")], {}
 
 
@@ -176,7 +180,7 @@ def _lead_by_pth_that_computes_its_path(scene: Scene) -> tuple[list[str], dict[s
     scene.home.chmod(0o700)
     site = next((prefix / "lib").glob("python3*")) / "site-packages"
     code = f"import sys, os; sys.path.append(os.path.join({str(scene.home.parent)!r}, {NAME!r}, 'source'))"
-    (site / "computed.pth").write_text(f"{code}\nimport planted\n")
+    (site / "computed.pth").write_text(f"{code}\nimport planted\n", encoding="utf-8")
     return ["--python", str(prefix / "bin" / "python3")], {}
 
 
@@ -185,7 +189,9 @@ def _lead_by_pth_that_runs_a_file(scene: Scene) -> tuple[list[str], dict[str, st
     give(scene.module(scene.home / "source", "planted.py"), ALICE)
     site = next((prefix / "lib").glob("python3*")) / "site-packages"
     scene.home.chmod(0o700)
-    (site / "run.pth").write_text("import os; exec(open(os.environ['ASCEND_SITE'] + '/planted.py').read())\n")
+    (site / "run.pth").write_text(
+        "import os; exec(open(os.environ['ASCEND_SITE'] + '/planted.py').read())\n", encoding="utf-8"
+    )
     words = ["--python", str(prefix / "bin" / "python3"), "--environment", "process"]
     return words, {"ASCEND_SITE": f"{scene.home}/source"}
 
@@ -193,7 +199,7 @@ def _lead_by_pth_that_runs_a_file(scene: Scene) -> tuple[list[str], dict[str, st
 def _lead_by_base(scene: Scene) -> tuple[list[str], dict[str, str]]:
     base = scene.python(scene.home / "e")
     (scene.folder / "v" / "bin").mkdir(parents=True)
-    (scene.folder / "v" / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+    (scene.folder / "v" / "pyvenv.cfg").write_text(f"home = {base.parent}\n", encoding="utf-8")
     shutil.copy(base, scene.folder / "v" / "bin" / "python3")
     return ["--python", str(scene.folder / "v" / "bin" / "python3")], {}
 
@@ -259,13 +265,17 @@ def test_the_user_of_the_daemon_is_who_runs_his_python(scene: Scene) -> None:
     scene.python(scene.home / "e")
     scene.profile(PLANTED)
     config = scene.folder / "config.toml"
-    config.write_text(f'user = "{NAME}"\nrole = "full"\n[daemon]\nquick_s = 1\nstandard_s = 60\n')
+    config.write_text(f'user = "{NAME}"\nrole = "full"\n[daemon]\nquick_s = 1\nstandard_s = 60\n', encoding="utf-8")
     argv = [NPUDOCTOR, "daemon", "--config", str(config), "--state-dir", str(scene.folder / "state")]
     argv += ["--socket", str(scene.folder / "socket"), "--environment", "login"]  # in a container it is not chosen
     (scene.folder / "state").mkdir()
     environ = {**os.environ, "INVOCATION_ID": "1", "JOURNAL_STREAM": "1:1"}
     with subprocess.Popen(
-        with_accounts(argv, scene.folder), env=environ, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        with_accounts(argv, scene.folder),
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
     ) as process:
         until = time.monotonic() + 120
         while not scene.users and time.monotonic() < until and process.poll() is None:
@@ -290,7 +300,7 @@ def test_every_live_node_is_opened_in_one_place() -> None:
     calls = [
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("LocalHost", "job.resolve"))
     ]
     reads_packages = "cli/staged.py"  # it runs nothing

@@ -216,14 +216,14 @@ def test_a_token_is_new_for_each_start_and_not_told_to_sessions(served: Served, 
 
 
 def test_who_has_no_token_cannot_fill_the_terminal_of_who_started_it(served: Served) -> None:
-    before = served.said.read_text()
+    before = served.said.read_text(encoding="utf-8")
     for sent in (b"\x1b]0;PWN\x07\r\n\r\n", b"GET /\x1b[31m HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 50_000, b"\x00" * 99):
         with socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as sock:
             sock.sendall(sent)
             sock.shutdown(socket.SHUT_WR)
             while sock.recv(4096):
                 pass
-    assert served.said.read_text() == before
+    assert served.said.read_text(encoding="utf-8") == before
 
 
 def test_a_connection_that_sends_nothing_is_cut_and_many_keep_nobody_out(served: Served) -> None:
@@ -453,7 +453,7 @@ def test_a_signal_ends_the_sessions_and_removes_the_socket(tmp_path: Path, numbe
         assert found.process.wait(PATIENCE_S) == 0
         assert pids and not any(Path(f"/proc/{pid}").exists() for pid in pids)
         assert not (tmp_path / "web.sock").exists()
-        assert "Traceback" not in found.said.read_text()
+        assert "Traceback" not in found.said.read_text(encoding="utf-8")
 
 
 # The Unix socket
@@ -472,7 +472,9 @@ def test_the_unix_socket_is_its_owners_alone_and_still_wants_the_token(tmp_path:
             own: dict[str, Any] = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}
             assert handshake(found, **own) == 101
             assert handshake(found, **{**own, "Origin": "http://localhost:9001"}) == 403
-            assert f"ssh -L {found.port}:{tmp_path}/web.sock NODE" in found.said.read_text().replace("'", "")
+            assert f"ssh -L {found.port}:{tmp_path}/web.sock NODE" in found.said.read_text(encoding="utf-8").replace(
+                "'", ""
+            )
     finally:
         os.umask(umask)
 
@@ -533,14 +535,14 @@ def test_a_socket_in_a_folder_of_another_user_or_through_his_link_is_refused(
 
 
 def test_what_is_not_a_socket_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("kept")
+    (tmp_path / "file").write_text("kept", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     for name in ("file", "link"):
         assert main(["web", "--socket", str(tmp_path / name)]) == 2
         assert "exists and is not a socket" in capsys.readouterr().err
     assert main(["web", "--socket", str(tmp_path / ("x" * 200))]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert (tmp_path / "file").read_text() == "kept"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
 
 
 # Finding 3
@@ -552,7 +554,7 @@ def test_nothing_of_the_working_folder_is_executed(tmp_path: Path, start: tuple[
     folder.mkdir()
     for name in ("rich", "json", "textual", "aiohttp", "psutil", "sitecustomize", "usercustomize", "npudoctor_local"):
         (folder / f"{name}.py").write_text(
-            f"open({str(tmp_path / 'EXECUTED')!r}, 'a').write({name!r})\nraise SystemExit"
+            f"open({str(tmp_path / 'EXECUTED')!r}, 'a').write({name!r})\nraise SystemExit", encoding="utf-8"
         )
 
     async def acts(_: Terminal) -> None:
@@ -568,7 +570,7 @@ def test_nothing_of_the_working_folder_is_executed(tmp_path: Path, start: tuple[
 def test_no_argument_reaches_a_shell_and_relative_paths_are_found(tmp_path: Path) -> None:
     name = "a node; touch EXECUTED $(touch EXECUTED) 'x.toml"
     scenario = Path(command.__file__).parents[1] / "sim" / "scenarios" / "new-node.toml"
-    (tmp_path / name).write_text(scenario.read_text())
+    (tmp_path / name).write_text(scenario.read_text(encoding="utf-8"), encoding="utf-8")
 
     async def acts(_: Terminal) -> None:
         assert not list(tmp_path.rglob("EXECUTED"))
@@ -608,8 +610,8 @@ def test_a_site_turns_it_off_and_no_other_file_turns_it_on(
 ) -> None:
     site, own = tmp_path / "site.toml", tmp_path / "home" / "npudoctor" / "config.toml"
     own.parent.mkdir(parents=True)
-    site.write_text("[web]\nenabled = false\n")
-    own.write_text("[web]\nenabled = true\n")
+    site.write_text("[web]\nenabled = false\n", encoding="utf-8")
+    own.write_text("[web]\nenabled = true\n", encoding="utf-8")
     monkeypatch.setattr(config, "SYSTEM", str(site))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     for words, variable in (([], None), (["--config", str(own)], None), ([], str(own)), (["--socket", "s"], None)):
@@ -625,7 +627,7 @@ def test_a_user_turns_it_off_for_himself_and_a_mistake_is_said(
 ) -> None:
     own = tmp_path / "config.toml"
     monkeypatch.setattr(config, "SYSTEM", str(tmp_path / "none"))
-    own.write_text("[web]\nenabled = false\n")
+    own.write_text("[web]\nenabled = false\n", encoding="utf-8")
     assert main(["web", "--config", str(own)]) == 2
     assert str(own) in capsys.readouterr().err
     monkeypatch.setattr(config, "SYSTEM", str(own))
@@ -635,7 +637,7 @@ def test_a_user_turns_it_off_for_himself_and_a_mistake_is_said(
         ("web = false\n", "web: "),
         ("[web\n", "not valid TOML"),
     ):
-        own.write_text(text)
+        own.write_text(text, encoding="utf-8")
         for name in ("web", "check"):
             assert main([name, "--config", str(own)]) == 2
             said = capsys.readouterr().err

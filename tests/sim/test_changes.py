@@ -49,7 +49,7 @@ def test_hex_and_octal_are_numbers_and_a_newline_clears() -> None:
 
 def test_a_setting_needs_root_and_a_writable_proc(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
-    path.write_text(GUEST)
+    path.write_text(GUEST, encoding="utf-8")
     with pytest.raises(PermissionError):
         sim.simulate(str(path)).set_sysctl("net.ipv4.ip_local_reserved_ports", "1")
     with pytest.raises(OSError, match="Read-only file system"):
@@ -85,7 +85,7 @@ def kernel_says(values: list[str]) -> list[str]:
         ["unshare", "-rn", sys.executable, "-c", KERNEL, RESERVED],
         input="\x1e".join(values),
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
         timeout=60,
     )
@@ -168,7 +168,8 @@ def test_children_of_an_ended_process_fall_to_the_first_one() -> None:
 def test_some_processes_cannot_be_ended(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(
-        GUEST + '[[process]]\npid = 70\nstuck = true\nuser = "guest"\n[[process]]\npid = 71\nnpu = 0\ndead = true'
+        GUEST + '[[process]]\npid = 70\nstuck = true\nuser = "guest"\n[[process]]\npid = 71\nnpu = 0\ndead = true',
+        encoding="utf-8",
     )
     host = sim.simulate(str(path))
     with pytest.raises(PermissionError):
@@ -194,7 +195,7 @@ def test_files_are_written_and_removed() -> None:
 
 def test_an_ordinary_user_writes_at_home_only(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
-    path.write_text(GUEST)
+    path.write_text(GUEST, encoding="utf-8")
     host = sim.simulate(str(path))
     host.write_file("/home/guest/.bashrc", b"x")
     assert host.read("/home/guest/.bashrc") == "x"

@@ -42,14 +42,14 @@ def test_renderings_are_as_they_were_reviewed(scenario: str, command: str) -> No
     printed = sim.simulate(scenario).run(command.split(" ")).stdout
     golden = GOLDEN / f"{scenario}.{command.replace(' ', '_')}.txt"
     if os.environ.get("NPUDOCTOR_REWRITE_GOLDEN"):
-        golden.write_text(printed, newline="")
+        golden.write_text(printed, newline="", encoding="utf-8")
     assert printed == golden.read_bytes().decode()
 
 
 @pytest.mark.skipif(not SEED.is_file(), reason="the published listing is not beside this repository")
 @pytest.mark.parametrize("command", ["npu-smi info", "npu-smi info -t topo"])
 def test_the_published_listing_is_drawn_character_for_character(command: str) -> None:
-    blocks = re.findall(r"^```[a-z-]*\n(.*?)^```", SEED.read_text(), re.M | re.S)
+    blocks = re.findall(r"^```[a-z-]*\n(.*?)^```", SEED.read_text(encoding="utf-8"), re.M | re.S)
     (listing,) = (text for prompt, _, text in (block.partition("\n") for block in blocks) if prompt.strip() == command)
     assert sim.simulate("seed-910b1").run(command.split(" ")).stdout == listing
 
@@ -113,9 +113,9 @@ def _chip(row: dict[str, Any]) -> Chip:
 @pytest.mark.skipif(not (SHARED / "captures").is_dir(), reason="the captured tables are not beside this repository")
 @pytest.mark.parametrize(("capture", "product"), REAL_TABLES.items())
 def test_a_real_table_is_drawn_from_its_labels(capture: str, product: str) -> None:
-    index = json.loads((SHARED / "captures/index.json").read_text())
+    index = json.loads((SHARED / "captures/index.json").read_text(encoding="utf-8"))
     (labels,) = (entry["expect"] for entry in index if entry["path"] == f"npu-smi-info/{capture}.txt")
-    real = (SHARED / f"captures/npu-smi-info/{capture}.txt").read_text().splitlines()
+    real = (SHARED / f"captures/npu-smi-info/{capture}.txt").read_text(encoding="utf-8").splitlines()
     first_table, _, processes = "\n".join(real).partition("Process id")
     drawn = npu_smi.info(node_of(labels, product)).partition("Process id")
     assert _rows(drawn[0]) == _rows(first_table)
@@ -169,7 +169,7 @@ def test_a_duo_has_no_topology_to_show() -> None:
 @pytest.mark.parametrize(("fault", "ret"), [("no-device", -8005), ("device-used", -8020), ("board-type", -9005)])
 def test_a_failing_npu_smi_says_why_in_its_own_words(tmp_path: Path, fault: str, ret: int) -> None:
     path = tmp_path / "node.toml"
-    path.write_text(f'product = "atlas-800t-a2-910b3"\ndriver = {{ fault = "{fault}" }}\n')
+    path.write_text(f'product = "atlas-800t-a2-910b3"\ndriver = {{ fault = "{fault}" }}\n', encoding="utf-8")
     done = sim.simulate(str(path)).run(["npu-smi", "info"])
     assert done.returncode == ret % 256
     failure = facts.parse_failure(done.stdout)
@@ -180,10 +180,14 @@ def test_a_failing_npu_smi_says_why_in_its_own_words(tmp_path: Path, fault: str,
 def test_without_a_right_to_the_manager_node_npu_smi_finds_no_device(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text(
-        'product = "atlas-800t-a2-910b3"\nuser = { name = "guest", uid = 1007, groups = { guest = 1007 } }\n'
+        'product = "atlas-800t-a2-910b3"\nuser = { name = "guest", uid = 1007, groups = { guest = 1007 } }\n',
+        encoding="utf-8",
     )
     host = sim.simulate(str(path))
     assert "ret is -8005" in host.run(["npu-smi", "info"]).stdout
     assert host.stat("/dev/davinci0").access == ""
-    path.write_text(path.read_text().replace("guest = 1007 }", "guest = 1007, HwHiAiUser = 1000 }"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("guest = 1007 }", "guest = 1007, HwHiAiUser = 1000 }"),
+        encoding="utf-8",
+    )
     assert "910B3" in sim.simulate(str(path)).run(["npu-smi", "info"]).stdout

@@ -17,14 +17,16 @@ from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sim.releases import release_of
 
-KNOWLEDGE = json.loads((Path(sim.__file__).parents[1] / "knowledge/tables/compatibility.json").read_text())
+KNOWLEDGE = json.loads(
+    (Path(sim.__file__).parents[1] / "knowledge/tables/compatibility.json").read_text(encoding="utf-8")
+)
 HEALTHY = ("seed-910b1", "healthy-a3", "healthy-910a", "duo-310p", "in-service")
 ALL = tuple(sim.scenarios())
 
 
 def node(tmp_path: Path, text: str) -> SimulatedHost:
     path = tmp_path / "node.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return sim.simulate(str(path))
 
 
@@ -48,7 +50,7 @@ def test_a_product_is_enough_for_a_node(tmp_path: Path) -> None:
 
 def test_a_scenario_file_is_short() -> None:
     for path in (Path(sim.__file__).parent / "scenarios").glob("*.toml"):
-        assert len(path.read_text().splitlines()) <= 24, path
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 24, path
 
 
 WRONG = [
@@ -68,9 +70,9 @@ WRONG = [
     ('product = "none"\n[[card]]\nhealth = "OK"', "card[0]: id: this key is needed"),
     ('product = "none"\nlimits = { nofile = [1] }', "limits: nofile: expected a list of 2, found [1]"),
     ('product = "none"\ncontainer = { devices = "some" }', "container: devices: expected a list or one of 'all'"),
-    ('product = "atlas-800t-a3"\n[[card]]\nid = 8', "card: id 8: atlas-800t-a3 has the cards 0, 1"),
-    ('product = "atlas-800t-a3"\ncards = { count = 9 }', "cards: count: atlas-800t-a3 holds at most 8 cards, not 9"),
-    ('product = "atlas-800t-a3"\n[[process]]\npid = 1\nnpu = 9', "process: pid 1: there is no chip 0 on a card 9"),
+    ('product = "atlas-800t-a3"\n[[card]]\nid = 8', "card: id 8: atlas-800t-a3 has the NPUs 0, 1"),
+    ('product = "atlas-800t-a3"\ncards = { count = 9 }', "cards: count: atlas-800t-a3 holds at most 8 NPUs, not 9"),
+    ('product = "atlas-800t-a3"\n[[process]]\npid = 1\nnpu = 9', "process: pid 1: there is no chip 0 on an NPU 9"),
 ]
 
 

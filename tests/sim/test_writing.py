@@ -77,7 +77,7 @@ def test_what_has_changed_is_written_as_it_is_now(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "mine").write_text("precious", encoding="utf-8")
     for write in (sim.write_bundle, sim.write_tools):
         with pytest.raises(FileExistsError, match="is not empty; give a folder that does not exist yet"):
             write(sim.simulate("bare-host"), str(tmp_path))
@@ -108,7 +108,7 @@ def test_the_executables_print_what_the_node_prints(name: str, tmp_path: Path) -
         assert (done.stdout, done.stderr, done.returncode) == (expected.stdout, expected.stderr, expected.returncode), (
             key
         )
-    assert (tmp_path / "node/calls.log").read_text().splitlines() == chosen
+    assert (tmp_path / "node/calls.log").read_text(encoding="utf-8").splitlines() == chosen
 
 
 def test_the_fake_python_answers_by_the_name_of_the_script(tmp_path: Path) -> None:
@@ -117,7 +117,9 @@ def test_the_fake_python_answers_by_the_name_of_the_script(tmp_path: Path) -> No
     for probe in PROBES:
         done = call(tmp_path / "node", "python3", "-B", f"/some/path/in_target/{script_of(probe)}")
         assert done.stdout == host.run_in_target(probe, "python3", timeout=60).stdout
-    assert (tmp_path / "node/calls.log").read_text().splitlines() == [f"python {probe}" for probe in PROBES]
+    assert (tmp_path / "node/calls.log").read_text(encoding="utf-8").splitlines() == [
+        f"python {probe}" for probe in PROBES
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,12 +156,14 @@ def test_one_executable_can_be_slower_than_the_others(tmp_path: Path) -> None:
 
 def test_a_tool_that_crashes_or_hangs_does_so_as_an_executable(tmp_path: Path) -> None:
     for fault in ("crash", "hang"):
-        (tmp_path / f"{fault}.toml").write_text(f'product = "atlas-800t-a3"\ndriver = {{ fault = "{fault}" }}\n')
+        (tmp_path / f"{fault}.toml").write_text(
+            f'product = "atlas-800t-a3"\ndriver = {{ fault = "{fault}" }}\n', encoding="utf-8"
+        )
         sim.write_tools(sim.simulate(str(tmp_path / f"{fault}.toml")), str(tmp_path / fault))
     assert call(tmp_path / "crash", "npu-smi", "info").returncode == -11
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run([tmp_path / "hang/bin/npu-smi", "info"], timeout=0.5, check=False)
-    result = json.loads((tmp_path / "hang/commands/npu-smi info/result.json").read_text())
+    result = json.loads((tmp_path / "hang/commands/npu-smi info/result.json").read_text(encoding="utf-8"))
     assert result == {"returncode": None, "seconds": 20.0, "timed_out": True}
 
 

@@ -143,7 +143,7 @@ TAKEN = (
 def test_a_run_on_the_cpu_has_no_cause_that_only_an_npu_can_have(tmp_path: Path) -> None:
     """The words of CANN's operator compiler in a rank's log are no cause where no NPU takes part."""
     for rank, line in enumerate(("No module named 'decorator'", TAKEN)):
-        (tmp_path / f"rank-{rank}.log").write_text(f"Traceback (most recent call last):\n{line}\n")
+        (tmp_path / f"rank-{rank}.log").write_text(f"Traceback (most recent call last):\n{line}\n", encoding="utf-8")
     asked = plan.Request(device="cpu", ranks=2), plan.Request(device="npu", cards=(0, 1))
     on_cpu, on_npus = (plan.make(one, plan.Known(python="python3")) for one in asked)
     told = [
@@ -185,7 +185,7 @@ def test_a_rank_that_still_starts_is_not_ended_before_it_has_said_why(
 [ "$RANK" = 1 ] && {sys.executable} -S -c '{slow}'
 exec {sys.executable} -S "$@"
 """
-    (tmp_path / "python").write_text(script)
+    (tmp_path / "python").write_text(script, encoding="utf-8")
     (tmp_path / "python").chmod(0o755)
     made = plan.make(
         plan.Request(device="cpu", ranks=2), plan.Known(python=str(tmp_path / "python"), environ=os.environ)

@@ -83,16 +83,21 @@ def accelerate_python(torch_python: Path) -> Path:
     python = folder / "bin" / "python"
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "lock", "w") as lock:
+    with open(CACHE / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (folder / "complete").exists():
             return python
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        theirs, ours = (subprocess.check_output([str(one), "-c", where], text=True) for one in (torch_python, python))
-        (Path(ours.strip()) / "torch.pth").write_text(theirs)
+        theirs, ours = (
+            subprocess.check_output([str(one), "-c", where], encoding="utf-8") for one in (torch_python, python)
+        )
+        (Path(ours.strip()) / "torch.pth").write_text(theirs, encoding="utf-8")
         done = subprocess.run(
-            [str(python), "-m", "pip", "install", "-q", "accelerate"], capture_output=True, text=True, check=False
+            [str(python), "-m", "pip", "install", "-q", "accelerate"],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
         )
         if done.returncode:
             pytest.skip(f"accelerate cannot be installed here: {done.stderr.strip()[-200:]}")
@@ -168,7 +173,7 @@ def other_torches() -> list[Path]:
 def test_the_worker_is_written_for_python_3_7() -> None:
     import ast
 
-    ast.parse(Path(plan.WORKER).read_text(), feature_version=(3, 7))
+    ast.parse(Path(plan.WORKER).read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
 @pytest.mark.skipif(not interpreters(), reason="there is no other Python here")
@@ -204,7 +209,7 @@ def started(torch_python: Path, *more: str, **environ: str) -> subprocess.Popen[
         [*command, "--python", str(torch_python), "--bandwidth-time", "0.2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, **environ},
     )
 

@@ -72,10 +72,10 @@ def test_from_the_command_line_two_cards_train_through_torch_npu_and_hccl(
     torch_python: Path, cann_libraries: Path, tmp_path: Path
 ) -> None:
     """The whole command on the live host: cards from npu-smi, ranks on the real torch_npu, the report as JSON."""
-    (tmp_path / "npu-smi").write_text(NPU_SMI)
+    (tmp_path / "npu-smi").write_text(NPU_SMI, encoding="utf-8")
     (tmp_path / "npu-smi").chmod(0o755)
     site = tmp_path / "config.toml"
-    site.write_text('silence = ["npu.count"]\n')  # no NPU of that table has a device node here
+    site.write_text('silence = ["npu.count"]\n', encoding="utf-8")  # no NPU of that table has a device node here
     command = [sys.executable, "-m", "npudoctor", "smoke", "--cards", "0,1", "--steps", "6", "--bandwidth-time", "0.2"]
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("ASCEND", "HCCL"))},
@@ -90,7 +90,7 @@ def test_from_the_command_line_two_cards_train_through_torch_npu_and_hccl(
         [*command, "--json", "--python", str(torch_python), "--environment", "process", "--config", str(site)],
         env=environ,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=300,
         check=False,
     )

@@ -58,7 +58,7 @@ def test_three_runs_of_one_kind_say_what_is_usual(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_damaged_or_may_not_be_written_costs_nothing(tmp_path: Path) -> None:
-    (tmp_path / history.FILE).write_text('{"kind": 3}\nnot json\n[]\n' + "x" * 100_000)
+    (tmp_path / history.FILE).write_text('{"kind": 3}\nnot json\n[]\n' + "x" * 100_000, encoding="utf-8")
     assert history.usual_bus_gb_s(planned("npu:0"), str(tmp_path)) is None
     history.remember(planned("npu:0"), (row(1.0),), "/proc/no/such", min_bytes=1)
     assert history.usual_bus_gb_s(planned("npu:0"), "/proc/no/such") is None

@@ -15,7 +15,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def report_of(name: str) -> SmokeReport:
-    last = events.read((DATA / name).read_text().splitlines()[-1])
+    last = events.read((DATA / name).read_text(encoding="utf-8").splitlines()[-1])
     assert isinstance(last, events.Done)
     return last.report
 

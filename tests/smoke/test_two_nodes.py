@@ -53,7 +53,7 @@ def test_two_nodes_train_together_and_each_reports(torch_python: Path, nodes: tu
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env={**os.environ, "GLOO_SOCKET_IFNAME": "cable0"},
         )
         for number, name in enumerate(nodes)
@@ -84,7 +84,7 @@ def both(python: Path, fault: str, ranks: int, *deadlines: str) -> list[SmokeRep
         subprocess.Popen(
             [*command, "--node-rank", str(number)],
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "NPUDOCTOR_SMOKE_FAULT": fault},
         )
         for number in (0, 1)

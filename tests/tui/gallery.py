@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     """Write all of them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, node, key, words in PICTURES:
-        (folder / f"{name}.svg").write_text(draw(node, key, words))
+        (folder / f"{name}.svg").write_text(draw(node, key, words), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def foreign(tmp_path: Path) -> Iterator[int]:
     """The port of another server of this machine, which serves the foreign page."""
     folder = tmp_path / "foreign"
     folder.mkdir()
-    (folder / "index.html").write_text(FOREIGN_PAGE)
+    (folder / "index.html").write_text(FOREIGN_PAGE, encoding="utf-8")
     handler = partial(QuietHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -215,5 +215,5 @@ def test_the_page_loads_nothing_from_elsewhere() -> None:
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     from npudoctor.web.server import PAGE
 
-    page = Path(PAGE).read_text()
+    page = Path(PAGE).read_text(encoding="utf-8")
     assert "//" not in page and all(name in page for name in ("{websocket}", "{font-size}", "-first-byte"))

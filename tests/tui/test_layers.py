@@ -28,7 +28,7 @@ FORBIDDEN = (
 
 def imports(path: Path) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -58,7 +58,7 @@ def test_no_view_knows_how_it_is_drawn(path: Path) -> None:
 
 def loaded(code: str) -> set[str]:
     script = f"import sys\n{code}\nimport json\nprint('\\n' + json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -317,7 +317,7 @@ def test_a_report_is_saved_from_any_screen(tmp_path: Path, monkeypatch: pytest.M
 
     play("new-node", acts)
     (saved,) = tmp_path.glob("npudoctor-new-node-*.json")
-    assert json.loads(saved.read_text())["schema"] == "npudoctor.report/1"
+    assert json.loads(saved.read_text(encoding="utf-8"))["schema"] == "npudoctor.report/1"
 
 
 def test_a_simulated_node_plays_its_smoke_run() -> None:

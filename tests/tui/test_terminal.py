@@ -120,7 +120,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
     terminal.start("tui", "--simulate", "healthy-a3")
     terminal.shows("No problems found")
     pane = int(terminal("display-message", "-p", "#{pane_pid}"))
-    children = Path(f"/proc/{pane}/task/{pane}/children").read_text().split()
+    children = Path(f"/proc/{pane}/task/{pane}/children").read_text(encoding="utf-8").split()
     os.kill(int(children[0]), signal.SIGTERM)
     seen = terminal.shows("ended with 143")
     assert seen.strip() == "ended with 143"
@@ -151,12 +151,13 @@ def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tm
         "def boom(*_): raise RuntimeError('of all things')\n"
         "node.line = boom\n"
         "from npudoctor.cli import main\n"
-        "raise SystemExit(main(['tui', '--simulate', 'healthy-a3']))\n"
+        "raise SystemExit(main(['tui', '--simulate', 'healthy-a3']))\n",
+        encoding="utf-8",
     )
     terminal.run(str(script), XDG_STATE_HOME=str(tmp_path))
     seen = terminal.shows("ended with 4")
     assert "npudoctor: internal error: RuntimeError: of all things" in seen and "Traceback" not in seen
-    assert "of all things" in (tmp_path / "npudoctor" / "tui.log").read_text()
+    assert "of all things" in (tmp_path / "npudoctor" / "tui.log").read_text(encoding="utf-8")
 
 
 def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: Terminal, tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_a_tool_that_hangs_holds_up_neither_the_keys_nor_the_way_out(terminal: T
         terminal.shows(seen)
     terminal.press("q")
     terminal.shows("ended with 0")
-    left = subprocess.run(["pgrep", "-f", str(node)], capture_output=True, text=True, check=False).stdout.split()
+    left = subprocess.run(["pgrep", "-f", str(node)], capture_output=True, encoding="utf-8", check=False).stdout.split()
     commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left if Path(f"/proc/{pid}").exists()]
     assert not [command for command in commands if b"npu-smi" in command]
 
@@ -194,7 +195,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_draws_all_of_it_again(terminal: T
 @pytest.mark.parametrize("closed", ["0<&-", ">&-"])
 def test_a_closed_stdin_or_stdout_is_no_terminal_and_no_error(closed: str) -> None:
     command = f"'{sys.executable}' -m npudoctor tui --simulate bare-host {closed}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 1, done.stderr  # as `check` ends where something is wrong
     assert "internal error" not in done.stderr
 

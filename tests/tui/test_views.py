@@ -209,14 +209,14 @@ def test_settings_are_remembered_and_a_damaged_file_counts_as_none(
     settings.save(settings.Settings(theme="npudoctor-light", ok=False, interval_s=5.0))
     assert settings.load() == settings.Settings(theme="npudoctor-light", ok=False, interval_s=5.0)
     for damage in ("{", "[]", '{"theme": 3, "interval_s": "x"}', '{"interval_s": 0.0001}'):
-        Path(settings.path()).write_text(damage)
+        Path(settings.path()).write_text(damage, encoding="utf-8")
         assert settings.load() == settings.Settings()
 
 
 def test_a_report_is_saved_once_and_nothing_is_overwritten(tmp_path: Path) -> None:
     session, diagnosis = looked_at("new-node")
     place = saving.save(session, diagnosis.report, saving.JSON, str(tmp_path / "a.json"))
-    assert json.loads(Path(place).read_text())["verdict"] == "error"
+    assert json.loads(Path(place).read_text(encoding="utf-8"))["verdict"] == "error"
     with pytest.raises(saving.NotSaved, match="exists"):
         saving.save(session, diagnosis.report, saving.MARKDOWN, place)
     with pytest.raises(saving.NotSaved):

@@ -88,7 +88,7 @@ def _epoch() -> int:
     if told:
         return int(told)
     argv = ["git", "-C", str(wheels.ROOT), "log", "-1", "--format=%ct"]
-    return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    return int(subprocess.run(argv, check=True, capture_output=True, encoding="utf-8").stdout)
 
 
 if __name__ == "__main__":

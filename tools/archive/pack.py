@@ -72,7 +72,7 @@ def write_tar(folder: Path, path: Path, epoch: int) -> None:
     with (
         path.open("wb") as file,
         gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as tar,
     ):
         for one in [folder, *sorted(folder.rglob("*"))]:
             tar.add(one, str(one.relative_to(folder.parent)), recursive=False, filter=_plain(epoch))

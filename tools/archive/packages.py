@@ -137,7 +137,7 @@ def _write_rpm(tree: Path, out: Path, *, version: str, architecture: str, epoch:
     )  # fmt: skip
     argv = ["rpmbuild", "--quiet", "-bb", "--target", architecture, "--define", f"_topdir {top}", str(spec)]
     done = subprocess.run(
-        argv, check=False, capture_output=True, text=True, env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}
+        argv, check=False, capture_output=True, encoding="utf-8", env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}
     )
     if done.returncode:
         raise SystemExit(f"rpmbuild failed:\n{done.stderr[-3000:]}")

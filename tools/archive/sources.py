@@ -38,7 +38,7 @@ class Apt:
     def run(self, tool: str, *words: str, folder: Path | None = None) -> str:
         """What apt-get or apt-cache prints."""
         argv = [tool, *(word for option in self._options for word in ("-o", option)), *words]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, encoding="utf-8", check=False)
         if done.returncode:
             raise SystemExit(f"{tool} {' '.join(words)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
@@ -94,7 +94,10 @@ def update(work: Path) -> None:
         dsc = downloads / f"{name}_{version.partition(':')[2] or version}.dsc"
         files = {dsc.name: _hash(dsc)}
         files |= {
-            file: hashed for hashed, file in re.findall(r"^ ([0-9a-f]{64}) \d+ (\S+)$", dsc.read_text(), re.MULTILINE)
+            file: hashed
+            for hashed, file in re.findall(
+                r"^ ([0-9a-f]{64}) \d+ (\S+)$", dsc.read_text(encoding="utf-8"), re.MULTILINE
+            )
         }
         found[name] = {"version": version, "files": files}
     PINS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -138,7 +141,7 @@ def _patch(name: str, folder: Path) -> None:
         if not patch or (name == "python3.11" and not _PYTHON_PATCHES.match(patch)):
             continue
         argv = ["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-i", str(series.parent / patch)]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, encoding="utf-8", check=False)
         if done.returncode:
             raise SystemExit(f"{name}: {patch} does not apply:\n{done.stdout}")
 

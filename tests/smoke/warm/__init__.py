@@ -27,7 +27,9 @@ client.main({socket!r})
 def interpreter(python: Path, folder: Path, *more: str, environ: Mapping[str, str] | None = None) -> Iterator[Path]:
     """What to run instead of `python`; `more` names further modules to import, `environ` what that needs."""
     socket, stand_in = folder / "warm.socket", folder / "python"
-    stand_in.write_text(STAND_IN.format(python=shlex.quote(sys.executable), here=str(HERE), socket=str(socket)))
+    stand_in.write_text(
+        STAND_IN.format(python=shlex.quote(sys.executable), here=str(HERE), socket=str(socket)), encoding="utf-8"
+    )
     stand_in.chmod(0o755)
     server = subprocess.Popen(
         [str(python), str(HERE / "server.py"), str(socket), *MODULES, *more],
