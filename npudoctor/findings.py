@@ -186,13 +186,27 @@ class Finding(Model):
         return any(chip == one or chip.startswith(f"{one}/") for one in self.chips)
 
 
+class ProblemProgress(Model):
+    """How far the problem of a check is: its stage, in words, and the fix and run of the journal that changed it.
+
+    Stages: open, applied (in force, no check verifies it), after-login, after-reboot, in-force, verified. `waits` says
+    that it is fixed and the effect comes later.
+    """
+
+    stage: Line
+    text: Line
+    waits: bool = False
+    fix: Line | None = None
+    run: Line | None = None
+
+
 class Result(Model):
     """How one check ended. `reason` is a full clause; `detail` holds the traceback of a crash.
 
     `silenced` is set where the site has silenced this check: its findings are kept, and do not affect the verdict.
     `because` says why the facts of a `could-not-look` are unknown, or the rest of the facts of a check that has found
     something; `reported_by` is the check that reports that failure
-    as a finding. `duration_s` is in seconds.
+    as a finding. `duration_s` is in seconds. `progress` is set where npudoctor has changed the node.
     """
 
     check: Line
@@ -208,6 +222,12 @@ class Result(Model):
     findings: tuple[Finding, ...] = ()
     silenced: Silenced | None = None
     detail: Lines | None = None
+    progress: ProblemProgress | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its problem is fixed, and the effect comes at a login or a boot."""
+        return self.progress is not None and self.progress.waits
 
     @property
     def open_findings(self) -> tuple[Finding, ...]:

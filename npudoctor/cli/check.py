@@ -25,6 +25,7 @@ import time
 from npudoctor import __version__, clock, engine, plugins
 from npudoctor.cli import limits, node
 from npudoctor.cli.output import UsageError, say, write
+from npudoctor.cli.progressed import Progressed
 from npudoctor.config import Config
 from npudoctor.findings import HostSummary, Report, Result, Severity, Status, count, judge
 from npudoctor.host import Refused
@@ -142,7 +143,8 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("no checks to run: the requested ones are skipped, or are not in this profile")
-        return _follow(events, args, len(chosen))
+        progressed = Progressed(host, catalog, at_login=bool(node.simulated_folder(args)) or None)
+        return _follow(events, args, len(chosen), progressed)
 
 
 def _tell_of_few_files() -> None:
@@ -197,7 +199,9 @@ def _must_be_writable(path: str) -> None:
         raise UsageError(f"--metrics-file {path} must be a regular file or not exist; its folder must exist")
 
 
-def _follow(events, args: argparse.Namespace, total: int) -> tuple[Report, engine.Done]:  # type: ignore[no-untyped-def]
+def _follow(  # type: ignore[no-untyped-def]
+    events, args: argparse.Namespace, total: int, progressed: Progressed
+) -> tuple[Report, engine.Done]:
     """Consume the events and show progress; the report to print, and the last event."""
     from npudoctor.cli.progress import Progress
 
@@ -208,9 +212,9 @@ def _follow(events, args: argparse.Namespace, total: int) -> tuple[Report, engin
             if isinstance(event, engine.Finished) and lines:
                 from npudoctor.report import json
 
-                write(json.line(event.result))
+                write(json.line(progressed.result(event.result)))
             if isinstance(event, engine.Done):
-                done, report = event, event.report
+                done, report = event, progressed.report(event.report)
                 if args.cards is not None:
                     from npudoctor.cli import cards
 

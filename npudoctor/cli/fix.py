@@ -26,6 +26,7 @@ from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, Refused
 from npudoctor.plugins import Catalog
+from npudoctor.report.text import fix_command
 from npudoctor.sdk import Options, Risk, Severity
 
 
@@ -112,7 +113,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
         write(f"{id}  {fix.title}{risk}\n")
         for result, finding in offered[id]:
             write(f"    {finding.severity.value}: {finding.summary} ({result.check})\n")
-        write(f"    $ {' '.join(['npudoctor fix', id, node.words_of(args)]).strip()}\n")
+        write(f"    $ {fix_command(id, node.words_of(args))}\n")
     return None
 
 

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from npudoctor.cli.output import UsageError, say
 from npudoctor.fixer import runner
@@ -47,6 +48,13 @@ def changeable(host: Host) -> MutableHost:
     if not isinstance(host, MutableHost):
         raise Refused("a node below --root is read-only; run this on the node itself, without --root")
     return host
+
+
+def with_journal(host: Host) -> MutableHost:
+    """The host to read its journal, also below --root; raises Refused for a recording, which has none."""
+    if host.about.source == "bundle":
+        raise Refused("a recording has no journal; run this on the node itself")
+    return cast("MutableHost", host)
 
 
 def title(plan: FixPlan) -> str:
@@ -174,6 +182,9 @@ def tell_end(ended: Ended, words: Sequence[str]) -> None:
     if ended.outcome is Outcome.APPLIED and "--simulate" in words:
         kept = words[words.index("--state") + 1] if "--state" in words else None
         say(f"  simulated: kept in {kept}" if kept else "  simulated: changes are discarded when the command exits")
+        if kept and ended.reversible:
+            node = shlex.join(["--simulate", words[words.index("--simulate") + 1], "--state", kept])
+            say(f"  $ npudoctor undo {ended.run} {node}   # to undo")
     elif ended.outcome is Outcome.APPLIED and ended.reversible:
         say(f"  $ npudoctor undo {ended.run}   # to undo")
 

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     with node.opened(args, config) as host:
         try:
-            node_host = fixing.changeable(host)
+            node_host = fixing.with_journal(host)
             resolves = progress.resolving(plugins.load(args.plugin).fixes)
             runs = progress.of_runs(runner.history(node_host, state=args.state), resolves, node_host)
         except Refused as why:

@@ -91,10 +91,17 @@ def add_plugin(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--plugin",
         action="append",
+        type=_existing,
         default=[],
         metavar="FILE",
         help="file or folder with additional checks, facts and fixes (docs/plugins.md)",
     )
+
+
+def _existing(path: str) -> str:
+    if not os.path.exists(path):
+        raise argparse.ArgumentTypeError(f"{path} does not exist")
+    return path
 
 
 def add_frameworks(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +132,12 @@ def words_of(args: argparse.Namespace) -> str:
     named.append(("state", getattr(args, "simulated_state", None)))
     words = [word for option, value in named if value for word in (f"--{option}", value)]
     return shlex.join(words) if words else ""
+
+
+def simulated_folder(args: argparse.Namespace) -> str | None:
+    """The folder that keeps the changes of a simulated node between commands; None without one."""
+    folder: str | None = getattr(args, "simulated_state", None)
+    return folder
 
 
 def load_config(args: argparse.Namespace, catalog: Catalog | None = None, *, trusted: bool = False) -> site.Config:
@@ -213,7 +226,7 @@ def simulated_state(args: argparse.Namespace) -> str | None:
         return None
     if args.state:
         args.simulated_state, args.state = args.state, None
-    folder = getattr(args, "simulated_state", None)
+    folder = simulated_folder(args)
     if folder is None:
         return None
     name = os.path.basename(args.simulate).removesuffix(".toml")

@@ -16,18 +16,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from npudoctor import clock, engine, inventory, plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
+from npudoctor.cli.progressed import Progressed
 from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.findings import Report
-from npudoctor.host import Host, MutableHost, Refused
+from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.host.recording import bundle_writer
 from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.privacy import identifying_fields, recording_policy, redaction
@@ -36,10 +37,20 @@ from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection, select
 
 if TYPE_CHECKING:
+    from npudoctor.host import MutableHost
     from npudoctor.plugins import Catalog
 
 MOST_CHANGES = 20
 """So many changes and events are in the page, the newest."""
+
+
+LARGEST_PAGE = 64 << 20
+LONGEST_EVENT = 400
+MOST_STEPS = 2000
+"""Thousands of instructions that the daemon's history may take; a whole one of 30 days takes a few."""
+
+_NEWEST = """SELECT at, substr(kind, 1, 40), substr(check_id, 1, 80), substr(subject, 1, 80), substr(said, 1, ?)
+FROM changes ORDER BY id DESC LIMIT ?"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--markdown", action="store_true", help="Markdown on standard output (default)")
     shape.add_argument("--html", metavar="FILE", help="write an HTML page to this file")
+    parser.add_argument("--force", action="store_true", help="replace a file that is no page of npudoctor")
     parser.add_argument("--log", nargs="+", default=[], metavar="FILE", help="also explain failing logs or folders")
     parser.add_argument(
         "--redact",
@@ -66,12 +78,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and write the page."""
     config = node.load_config(args)
     limit_s = args.timeout or config.timeout_s
+    if args.html:
+        _must_be_replaceable(args.html, force=args.force)
     explained = _explained(args.log) if args.log else None
     with args.limit(limit_s), node.opened(args, config) as host:
         catalog = plugins.load(args.plugin)
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config), deadline_s=limit_s)
-        report = judged(catalog, recorder, selection, no_color=args.no_color)
+        progressed = Progressed(host, catalog, state=args.state, at_login=bool(node.simulated_folder(args)) or None)
+        report = progressed.report(judged(catalog, recorder, selection, no_color=args.no_color))
         changes, folder = changes_of(host, args.state), getattr(args, "simulated_state", None) or args.state
         made = of(report, recorder, log=explained, changes=changes, state=folder, redacted=args.redact)
     text = (case.html if args.html else case.markdown)(made)
@@ -93,7 +108,7 @@ give_up = node.give_up
 def without_names(text: str, files: Mapping[str, bytes]) -> str:
     """A page with pseudonyms for what the files of the node's recording, or addresses in the page, tell."""
     found = identifying_fields.Found(files)
-    found.addresses |= set(re.findall(identifying_fields.IPV4, text))
+    found.in_prose(text)
     return redaction.Pseudonyms(found).apply(text)
 
 
@@ -140,31 +155,39 @@ def changes_of(host: Host, state: str | None) -> list[str]:
     """What npudoctor changed on this node, the newest last; empty where its journal cannot be read."""
     from npudoctor.fixer import runner
 
-    if host.about.source == "bundle" or not isinstance(host, MutableHost):
+    if host.about.source == "bundle":
         return []
     try:
-        runs = runner.history(host, state=state)
-    except Refused as why:
-        return [f"not known: {why.reason}"]
+        runs = runner.history(cast("MutableHost", host), state=state)
+    except (Refused, Unavailable, OSError) as why:
+        return [f"not known: {why.reason if isinstance(why, (Refused, Unavailable)) else why.strerror}"]
     return [f"{one['started_at']} {one['fix']}: {one['title']} ({one['status']})" for one in all_visible(runs)]
 
 
 def timeline(state: str | None) -> Iterator[str]:
     """The newest events of the daemon on this node, the oldest first; none where it never ran or keeps them secret."""
     path = os.path.join(state or "/var/lib/npudoctor", "history.sqlite")
+    if not os.path.isfile(path):
+        return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(_read_only(path)) as store:
-        found = store.execute(
-            "SELECT at, kind, check_id, subject, said FROM changes ORDER BY id DESC LIMIT ?", (MOST_CHANGES,)
-        ).fetchall()
-        for at, kind, check, subject, said in reversed(found):
-            where = f" ({check}{f', {subject}' if subject not in (None, 'host') else ''})" if check else ""
-            yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
+        table = store.execute("SELECT type FROM sqlite_schema WHERE name = 'changes'").fetchone()
+        rows = store.execute(_NEWEST, (LONGEST_EVENT, MOST_CHANGES)).fetchall() if table == ("table",) else []
+        for at, *texts in reversed(rows):
+            kind, check, subject, said = (one if isinstance(one, str) else "" for one in texts)
+            where = f" ({check}{f', {subject}' if subject not in ('', 'host') else ''})" if check else ""
+            with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):  # no time that a clock has
+                yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
 
 
 def _read_only(path: str) -> sqlite3.Connection:
+    """The file, read in bounded time: it may be anybody's."""
     from urllib.parse import quote
 
-    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=2)
+    store = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=2)
+    left = iter(range(MOST_STEPS))
+    store.set_progress_handler(lambda: next(left, None) is None, 1000)
+    store.execute("PRAGMA trusted_schema = OFF")
+    return store
 
 
 def _explained(names: Sequence[str]) -> str:
@@ -180,6 +203,21 @@ def _explained(names: Sequence[str]) -> str:
     if not (found.knows or found.answer):
         return "no known error in the log"
     return explained.log(documents.of_log(found, plugins.load().checks), no_color=True)
+
+
+def _must_be_replaceable(path: str, *, force: bool) -> None:
+    """Refuse, before the node is read, a file that is no earlier page, and a folder that is not there."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise UsageError(f"{path}: folder {folder} does not exist")
+    if not os.path.lexists(path) or force:
+        return
+    try:
+        begins = read_bounded(path, limit=LARGEST_PAGE) if os.path.isfile(path) else b""
+    except Unreadable as problem:
+        raise UsageError(str(problem)) from problem
+    if b"<title>npudoctor: " not in begins:
+        raise UsageError(f"{path} exists and is no page of npudoctor; --force replaces it")
 
 
 def _write_file(path: str, text: str) -> None:

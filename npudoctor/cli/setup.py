@@ -28,12 +28,14 @@ from npudoctor import engine, plugins
 from npudoctor.cli import fixing, node, setup_plan
 from npudoctor.cli.fix import safe
 from npudoctor.cli.output import UsageError, say, write
+from npudoctor.cli.progressed import Progressed
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host import Host, MutableHost, Refused, Unavailable
 from npudoctor.plugins import Catalog
+from npudoctor.report.text import fix_command
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 
@@ -69,6 +71,7 @@ class Setup:
         self.catalog = catalog
         self.options = options
         self.host = host
+        self.at_login = False
         self.ended: list[Ended] = []
         self.planned: list[FixPlan] = []
 
@@ -94,12 +97,14 @@ class Setup:
             with contextlib.suppress(Unavailable):
                 there = fresh.after_login()
                 _ = there.environ
-                self.host = there
+                self.host, self.at_login = there, True
 
     def _check(self) -> Report:
         for event in engine.run(self.catalog, self.host, Selection(options=self.options, deadline_s=self._limit_s)):
             if isinstance(event, engine.Done):
-                return event.report
+                return Progressed(
+                    self.host, self.catalog, state=self.args.state, at_login=self.at_login or None
+                ).report(event.report)
         raise UsageError("no checks to run")
 
     def _plans(self, report: Report) -> list[FixPlan]:
@@ -145,7 +150,9 @@ class Setup:
             (result.check, finding)
             for result in report.results
             for finding in result.findings
-            if finding.severity >= Severity.WARNING and not (finding.fix and finding.fix.id in mended)
+            if finding.severity >= Severity.WARNING
+            and not result.waits
+            and not (finding.fix and finding.fix.id in mended)
         ]
 
 
@@ -174,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write(json.dumps(_document(setup, report, remaining, code), indent=2) + "\n")
     else:
-        _tell(setup, remaining, code)
+        _tell(setup, report, remaining, code)
     return code
 
 
@@ -206,14 +213,26 @@ def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]]
             }
             for check, finding in remaining
         ],
+        "progress": [
+            {"check": result.check, **result.progress.model_dump(mode="json")}
+            for result in report.results
+            if result.progress
+        ],
     }
 
 
-def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None:
+def _tell(setup: Setup, report: Report, remaining: list[tuple[str, Finding]], code: int) -> None:
     if setup.args.dry_run:
         write("".join(fixing.rendered_plan(one) for one in setup.planned) or "no changes needed\n")
     elif not setup.ended:
         write("no changes made\n")
+    changed = [result for result in report.results if result.progress and result.progress.fix]
+    for number, result in enumerate(changed):
+        assert result.progress is not None
+        write("state of each problem:\n" if number == 0 else "")
+        write(f"  {result.check}: {result.progress.text}\n")
+    for check in dict.fromkeys(check for check, _ in remaining) if changed else ():
+        write(f"  {check}: open\n")
     if not remaining:
         write("this node is healthy\n" if code == 0 else "")
         return
@@ -229,6 +248,6 @@ def _tell(setup: Setup, remaining: list[tuple[str, Finding]], code: int) -> None
         )
         write(f"  {finding.severity.value}: {summary} ({': '.join(filter(None, (check, where)))})\n")
         if finding.fix is not None:
-            write(f"    $ {' '.join(['npudoctor fix', finding.fix.id, node.words_of(setup.args)]).strip()}\n")
+            write(f"    $ {fix_command(finding.fix.id, node.words_of(setup.args))}\n")
         else:
             write("".join(f"    $ {command}\n" for command in finding.commands[:2]))

@@ -94,6 +94,11 @@ _SERIAL = (
     r"[ \t]{0,40}[:=|][ \t]{0,40}(?P<value>[\w-][\w .-]{4,80}\w)[ \t|]{0,40}$"
 )
 _HOME = r"(?<![\w.-])/(?:home|Users)/([A-Za-z0-9._-]{1,64})(?![\w.-])"
+_NAMED_USER = (
+    r"(?<![A-Za-z])(?:USER|LOGNAME|SUDO_USER|user|username)=['\"]?(?P<user>[a-z_][a-z0-9_.-]{1,31})(?![\w/])"
+    r"|(?<![a-z])uid=\d{1,10}\((?P<id>[^)\s]{1,32})\)"
+    r"|(?<![\w./@-])(?P<at>[a-z_][a-z0-9_-]{1,31})@(?P<host>[A-Za-z][A-Za-z0-9.-]{0,252}[A-Za-z0-9])"
+)
 ROUTES = re.compile(r"/proc/(?:\w{1,16}/)?net/route")
 SOCKETS = re.compile(r"/proc/(?:\w{1,16}/)?net/(?:tcp|udp)6?")
 
@@ -112,6 +117,14 @@ class Found:
             elif b"\0" not in content:
                 self._text(name, content.decode("utf-8", "replace"))
             self._homes(name.replace(SLASH, "/"))
+
+    def in_prose(self, text: str) -> None:
+        """Collect what a log names: addresses, and users by their home, a variable, an id or a login elsewhere."""
+        self.addresses |= set(re.findall(IPV4, text))
+        self._homes(text)
+        for found in re.finditer(_NAMED_USER, text):
+            self._user(found["user"] or found["id"] or found["at"])
+            self._host(found["host"] or "")
 
     def _document(self, name: str, said: Any) -> None:
         if name == "bundle.json":

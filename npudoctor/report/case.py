@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from npudoctor.findings import Finding, Report, Severity, Status
+from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.report import cause, inventory
+from npudoctor.report.markup import code, prose
 from npudoctor.report.text import evidence_line
 
 MOST_FINDINGS = 12
@@ -38,13 +39,13 @@ def markdown(case: Case) -> str:
     report = case.report
     lines = [f"# npudoctor: {_headline(report)}", "", _about(report), ""]
     findings = _findings(report)
-    for check, finding in findings[:MOST_FINDINGS]:
-        lines += _markdown_finding(check, finding)
+    for result, finding in findings[:MOST_FINDINGS]:
+        lines += _markdown_finding(result, finding)
     lines += [f"- {line}" for line in _others(report, findings)]
     lines += inventory.markdown(report.inventory)
     for title, items in (("Changes by npudoctor", case.changes), ("Timeline", case.timeline)):
         if items:
-            lines += ["", f"## {title}", "", *(f"- {one}" for one in items)]
+            lines += ["", f"## {title}", "", *(f"- {prose(one)}" for one in items)]
     for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
         if text:
             lines += ["", f"<details><summary>{title}</summary>", "", *_fenced(text), "", "</details>"]
@@ -64,42 +65,44 @@ def _headline(report: Report) -> str:
     if first is None:
         return cause.all_clear(report)
     more = sum(len(cause.actionable(one, cause.action_threshold(report))) for one in report.results) - 1
-    return f"{first[1]} (`{first[0].check}`)" + (f" and {more} more" if more > 0 else "")
+    return f"{prose(first[1])} (`{first[0].check}`)" + (f" and {more} more" if more > 0 else "")
 
 
 def _about(report: Report) -> str:
     host = report.host
     parts = (host.hostname, host.container and f"{host.container} container", host.python_line)
     counts = ", ".join(f"{number} {status}" for status, number in report.summary.items() if number)
-    told = " · ".join(part for part in parts if part)
+    told = " · ".join(prose(part) for part in parts if part)
     return f"{told}\n\n{counts}; npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
 
 
-def _findings(report: Report) -> list[tuple[str, Finding]]:
+def _findings(report: Report) -> list[tuple[Result, Finding]]:
     least = cause.action_threshold(report)
-    found = [(result.check, one) for result in report.results for one in cause.actionable(result, least)]
+    found = [(result, one) for result in report.results for one in cause.actionable(result, least)]
     return sorted(found, key=lambda pair: -pair[1].severity.rank)
 
 
-def _others(report: Report, findings: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+def _others(report: Report, findings: Sequence[tuple[Result, Finding]]) -> Iterator[str]:
     """What is not shown in full: further findings, notes, and checks without a result."""
-    for check, finding in findings[MOST_FINDINGS:]:
-        yield f"{finding.severity.value}: {cause.with_subject(finding)} (`{check}`)"
+    for result, finding in findings[MOST_FINDINGS:]:
+        yield f"{finding.severity.value}: {prose(cause.with_subject(finding))} (`{result.check}`)"
     for result in report.results:
         for finding in result.open_findings:
             if finding.severity is Severity.INFO and cause.action_threshold(report) > Severity.INFO:
-                yield f"note: {cause.with_subject(finding)} (`{result.check}`)"
+                yield f"note: {prose(cause.with_subject(finding))} (`{result.check}`)"
         if result.leaves_undetermined or result.status is Status.CRASHED:
-            yield f"could not determine: {result.reason} (`{result.check}`)"
+            yield f"could not determine: {prose(result.reason or '')} (`{result.check}`)"
 
 
-def _markdown_finding(check: str, finding: Finding) -> list[str]:
-    lines = [f"**{finding.severity.value}: {cause.with_subject(finding)}** (`{check}`)", ""]
-    lines += [f"- {_code(evidence_line(one))}" for one in finding.evidence[:MOST_EVIDENCE]]
+def _markdown_finding(result: Result, finding: Finding) -> list[str]:
+    lines = [f"**{finding.severity.value}: {prose(cause.with_subject(finding))}** (`{result.check}`)", ""]
+    lines += [f"- {code(evidence_line(one))}" for one in finding.evidence[:MOST_EVIDENCE]]
     if len(finding.evidence) > MOST_EVIDENCE:
         lines.append(f"- and {len(finding.evidence) - MOST_EVIDENCE} more")
     if finding.hint:
-        lines += ["", finding.hint]
+        lines += ["", prose(finding.hint)]
+    if result.progress is not None and result.progress.fix:
+        lines += ["", f"State: {result.progress.text}"]
     if finding.fix:
         lines += ["", f"Fix: `npudoctor fix {finding.fix.id}`"]
     return [*lines, ""]
@@ -111,11 +114,6 @@ def _fenced(text: str) -> list[str]:
     left = len(lines) - MOST_LINES
     shown = [line[:LONGEST_LINE].replace("```", "'''") for line in lines[:MOST_LINES]]
     return ["```", *shown, *([f"... {left} more lines"] if left > 0 else []), "```"]
-
-
-def _code(text: str) -> str:
-    text = " ".join(text.split())
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _html_sections(case: Case) -> Iterator[str]:

@@ -61,6 +61,8 @@ def finding_lines(result: Result, finding: Finding) -> Iterator[str]:
         yield f"<pre>{escape(chr(10).join(finding.commands))}</pre>"
     if finding.fix:
         yield f"<p>Fix: <code>npudoctor fix {escape(finding.fix.id)}</code></p>"
+    if result.progress:
+        yield f"<p>State: {escape(result.progress.text)}</p>"
     if finding.evidence:
         yield "<table><tr><th>evidence<th>actual<th>expected</tr>"
         for one in finding.evidence:

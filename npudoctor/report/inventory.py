@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from npudoctor.findings import Inventory
+from npudoctor.report import markup
 
 
 def rows(inventory: Inventory | None) -> list[tuple[str, str]]:
@@ -42,7 +43,7 @@ def markdown(inventory: Inventory | None) -> list[str]:
     found = rows(inventory)
     if not found:
         return []
-    cells = [(name, " ".join(value.split()).replace("|", "\\|")) for name, value in found]
+    cells = [(name, markup.cell(value)) for name, value in found]
     return [
         "",
         "## Inventory",

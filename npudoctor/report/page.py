@@ -80,7 +80,13 @@ class _Page(Printer):
         for number, alike in enumerate(problems):
             self._problem(alike, in_full=number < MOST_IN_FULL)
         unknown = self._without_result(report, told=not problems)
-        if problems or unknown:
+        fixed = [result for result in report.results if result.status is Status.OK and result.progress]
+        if fixed:
+            names = ", ".join(result.check for result in fixed[:_NAMED])
+            more = f" and {len(fixed) - _NAMED} more" if len(fixed) > _NAMED else ""
+            said = Text(f" fixed by npudoctor and verified: {names}{more} (npudoctor history)")
+            self._line("", self._mark("ok") + said, hang=2)
+        if problems or unknown or fixed:
             self._blank()
         self._groups(report.results)
         self._blank()
@@ -98,6 +104,8 @@ class _Page(Printer):
             said = cause.all_clear(report)
         elif problems:
             said = f"{problems} problem{'s' * (problems != 1)} found"
+            if later := sum(len(cause.actionable(one, cause.action_threshold(report))) for one in _waiting(report)):
+                said += f", {later} of them fixed: in force later"
             if unknown:
                 said += f", {unknown} check{'s' * (unknown != 1)} without a result"
         else:
@@ -132,6 +140,10 @@ class _Page(Printer):
             return
         if finding.evidence:
             self._labelled("evidence", self._shortest(finding.evidence, finding.summary))
+        if result.progress is not None and result.progress.fix:
+            self._labelled("state", result.progress.text)
+        if result.waits:
+            return
         if finding.fix:
             self._command("  ", self._fix(finding.fix))
             return
@@ -229,7 +241,12 @@ class _Page(Printer):
         if first is None:
             self._line("", f"{text} -v lists all checks. Nothing to fix.")
             return
-        _, command = self._next_step(report)
+        advice, command = self._next_step(report)
+        if first[0].waits and all(alike[0][0].waits for alike in _problems(report)):
+            self._line("", f"{text} {advice}")
+            if command:
+                self._command("  ", command)
+            return
         self._line("", f"{text} -v lists all checks{'' if self._whole else ' and commands'}. Next:")
         self._command("  ", command or f"npudoctor explain {first[0].blocked_by or first[0].check}")
 
@@ -251,6 +268,11 @@ def _problems(report: Report) -> list[list[tuple[Result, Finding]]]:
         result, finding = pair
         kinds.setdefault((result.check, finding.code or str(number), finding.severity), []).append(pair)
     return list(kinds.values())
+
+
+def _waiting(report: Report) -> list[Result]:
+    """The results whose problems are fixed, with an effect that comes later."""
+    return [result for result in report.results if result.waits]
 
 
 def _counts(results: Sequence[Result]) -> tuple[str, str]:

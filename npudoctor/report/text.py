@@ -171,7 +171,9 @@ class Printer:
         first = cause.primary(report)
         if first is None:
             return "Nothing to fix.", None
-        result, _ = first
+        result, _ = cause.primary(_unfixed(report)) or first
+        if result.waits:
+            return self._later(report)
         worst = max(
             cause.actionable(result, cause.action_threshold(report)),
             key=lambda finding: finding.severity.rank,
@@ -185,8 +187,15 @@ class Printer:
             return f"Start with {result.check}:", worst.commands[0]
         return f"Start with {result.check}: {worst.hint or worst.summary}", None
 
+    def _later(self, report: Report) -> tuple[str, str | None]:
+        """What to do where every problem is fixed and some effects come later."""
+        if any(one.progress and one.progress.stage == "after-reboot" for one in report.results):
+            return "All problems are fixed, some after a reboot only: reboot and check again.", None
+        command = f"npudoctor check --environment login{self._on_node}"
+        return "All problems are fixed after the next login: open a new shell, or check as a new login:", command
+
     def _fix(self, offer: FixOffer) -> str:
-        return f"npudoctor fix {offer.id}{self._on_node}"
+        return fix_command(offer.id, self._on_node.strip())
 
 
 class _List(Printer):
@@ -250,6 +259,8 @@ class _List(Printer):
             else:
                 self._console.print(head, soft_wrap=True)
                 self._line("  ", title)
+            if result.progress is not None and result.progress.fix:
+                self._line(Text("    state     ", style="cyan"), result.progress.text)
             self._details(result)
 
     def _details(self, result: Result) -> None:
@@ -292,6 +303,8 @@ class _List(Printer):
             about = Text(f"could not determine: {result.reason}", style=STYLES["crashed"])
         else:
             about = Text(result.title, style="dim" if broken else "")
+            if result.progress is not None and result.progress.fix and not broken:
+                about += Text(f" · {result.progress.text}" if self._look.unicode else f" | {result.progress.text}")
         if self._look.width < NARROW:
             self._console.print(head + name)
             self._line("    ", about)
@@ -354,6 +367,20 @@ class _List(Printer):
             self._line(Text("      issue     ", style="cyan"), finding.pitfall)
         for link in finding.links if self._verbose else ():
             self._line(Text("      link      ", style="cyan"), link)
+
+
+def fix_command(id: str, node: str) -> str:
+    """The command of a fix; `node` are the options that name the node. Only a node itself can be changed."""
+    if node.startswith(("--root", "--replay")):
+        return f"npudoctor fix {id}  # on the node itself"
+    return f"npudoctor fix {id} {node}".strip()
+
+
+def _unfixed(report: Report) -> Report:
+    """The report with the problems that are still to fix; the others wait for a login or a boot."""
+    if report.verdict is Verdict.UNDETERMINED:
+        return report
+    return report.model_copy(update={"results": tuple(one for one in report.results if not one.waits)})
 
 
 def _is_broken(result: Result, least: Severity) -> bool:

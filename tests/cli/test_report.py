@@ -1,5 +1,7 @@
 """`npudoctor report` and `record --case`: one page to send, without names and serial numbers unless asked for."""
 
+import contextlib
+import os
 import sqlite3
 import tarfile
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor import inventory
-from npudoctor.cli import case_page
+from npudoctor.cli import case_page, report
 from npudoctor.daemon.store import Store
 from npudoctor.facts.system.machine import machine
 from npudoctor.findings import Inventory, Report
@@ -22,8 +24,8 @@ SERIAL = "1023C3"
 
 
 def test_the_report_has_the_inventory(npudoctor: Command) -> None:
-    report = Report.model_validate(npudoctor("check", "--json", "--simulate", "healthy-a3").json)
-    found = report.inventory
+    found_report = Report.model_validate(npudoctor("check", "--json", "--simulate", "healthy-a3").json)
+    found = found_report.inventory
     assert found is not None
     assert (found.driver, found.cann, found.torch, found.torch_npu) == ("25.5.0", "8.5.0", "2.8.0", "2.8.0.post2")
     assert [len(npu.chips) for npu in found.npus] == [2] * 8
@@ -93,6 +95,64 @@ def test_a_file_that_is_no_history_is_no_timeline(npudoctor: Command, tmp_path: 
         sqlite3.connect(tmp_path / "history.sqlite").execute("SELECT * FROM changes")
     ran = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path))
     assert ran.code == 0 and "## Timeline" not in ran.out
+
+
+def test_a_hostile_history_ends_and_shows_no_markup(npudoctor: Command, tmp_path: Path) -> None:
+    """Somebody else's file: a view that never ends, values of other kinds, endless texts, Markdown in them."""
+    endless = sqlite3.connect(tmp_path / "history.sqlite")
+    endless.execute(
+        "CREATE VIEW changes AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+        "SELECT id, 'a' AS at, 'k' AS kind, 'c' AS check_id, 's' AS subject, 't' AS said FROM n"
+    )
+    endless.close()
+    assert list(report.timeline(str(tmp_path))) == []
+    (tmp_path / "history.sqlite").unlink()
+    rows = [
+        (1e300, "k", "c.d", "host", "x"),
+        ("noon", "k", "c.d", "host", "x"),
+        (0.0, b"\xff", 7, None, "x" * 1_000_000),
+        (0.0, "k", "c.d", "host", "![x](http://h/?) <b> @all\n# head"),
+    ]
+    with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as store, store:
+        store.execute("CREATE TABLE changes (id INTEGER PRIMARY KEY, at, kind, check_id, subject, said)")
+        store.executemany("INSERT INTO changes (at, kind, check_id, subject, said) VALUES (?, ?, ?, ?, ?)", rows)
+    found = list(report.timeline(str(tmp_path)))
+    assert len(found) == 2 and all(len(one) < 1000 for one in found)
+    page = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path)).out
+    assert "\\!\\[x\\](http" in page and "&lt;b>" in page and "@all" not in page
+
+
+def test_a_history_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.sqlite")
+    assert list(report.timeline(str(tmp_path))) == []
+
+
+def test_only_an_earlier_page_is_replaced_without_force(npudoctor: Command, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    words = ("report", "--simulate", "bare-host", "--html", str(target))
+    assert npudoctor(*words).code == 0 and npudoctor(*words).code == 0
+    target.write_text("mine")
+    ran = npudoctor(*words)
+    assert (ran.code, ran.err.count("\n"), target.read_text()) == (2, 1, "mine")
+    assert npudoctor(*words, "--force").code == 0 and "npudoctor" in target.read_text()
+
+
+def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path) -> None:
+    told = (
+        *("10.23.45.67", "3c:7d:0a:12:34:56", "fe80::3e7d:aff:fe12:3456", "2001:db8:77::5"),
+        *("mallory", "trudy", "bigiron.corp", "oscar", "peggy"),
+    )
+    log = tmp_path / "train.log"
+    log.write_text(
+        "EI0006: getting socket times out, remote 10.23.45.67 3c:7d:0a:12:34:56 fe80::3e7d:aff:fe12:3456 "
+        "2001:db8:77::5 "
+        'trudy@bigiron.corp uid=1003(oscar) USER=peggy File "/home/mallory/train.py"\n'
+    )
+    page = npudoctor("report", "--simulate", "new-node", "--log", str(log)).out
+    assert "EI0006" in page and "user-1" in page
+    assert [one for one in told if one in page] == []
+    page = npudoctor("report", "--no-redact", "--simulate", "new-node", "--log", str(log)).out
+    assert "peggy" in page
 
 
 @pytest.mark.parametrize("redact", [True, False])

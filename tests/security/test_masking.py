@@ -266,6 +266,8 @@ def _no_format_holds(files: dict[str, bytes], folder: Path) -> None:
         ["facts"],
         ["facts", "--json"],
         ["fix", "--all-safe", "--dry-run"],
+        ["report"],
+        ["report", "--no-redact"],
     ]
     formats = ("json", "junit", "html", "markdown", "nagios", "npd")
     for words in [*commands, *(["check", "--format", name] for name in formats)]:
