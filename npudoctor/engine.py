@@ -324,7 +324,8 @@ class _Run:
             symptom, cause = explained[0]
             return _skipped(check, Unavailable(f"{symptom.summary}: see {cause}", blocked_by=cause))
         duration_s = round(time.monotonic() - began, 6)
-        known: dict[str, Any] = {"reason": reason, "because": because, "duration_s": duration_s}
+        page = check.page if findings else None
+        known: dict[str, Any] = {"reason": reason, "because": because, "duration_s": duration_s, "page": page}
         return _ended(check, status_of(findings), findings=tuple(findings), **known)
 
     def _blocker(self, candidates: Sequence[str]) -> str | None:

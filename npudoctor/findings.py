@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, field_serializer, field_validator
 
 from npudoctor.control_characters import all_visible
+from npudoctor.models import Inventory as Inventory
+from npudoctor.models import InventoryChip as InventoryChip
+from npudoctor.models import InventoryNpu as InventoryNpu
 from npudoctor.models import Line as Line
 from npudoctor.models import Lines as Lines
 from npudoctor.models import Model as Model
@@ -207,6 +210,7 @@ class Result(Model):
     `because` says why the facts of a `could-not-look` are unknown, or the rest of the facts of a check that has found
     something; `reported_by` is the check that reports that failure
     as a finding. `duration_s` is in seconds. `progress` is set where npudoctor has changed the node.
+    `page` is where the documentation explains a built-in check that has found something.
     """
 
     check: Line
@@ -223,6 +227,7 @@ class Result(Model):
     silenced: Silenced | None = None
     detail: Lines | None = None
     progress: ProblemProgress | None = None
+    page: Line | None = None
 
     @property
     def waits(self) -> bool:
@@ -279,46 +284,6 @@ class HostSummary(Model):
         """The interpreter and its user as text; None without an inspected one."""
         who = f", run as {self.python_user}" if self.python_user else ""
         return f"Python {self.python}{who}" if self.python else None
-
-
-class InventoryChip(Model):
-    """One chip: its device number (N of /dev/davinciN), name, family, PCI address and memory in MB."""
-
-    subject: Line
-    device: int | None = None
-    name: Line | None = None
-    family: Line | None = None
-    bus_id: Line | None = None
-    memory_mb: int | None = None
-
-
-class InventoryNpu(Model):
-    """One NPU, which is a board: its serial number, product name and firmware, and its chips."""
-
-    subject: Line
-    serial_number: Line | None = None
-    board: Line | None = None
-    firmware: Line | None = None
-    chips: tuple[InventoryChip, ...] = ()
-
-
-class Inventory(Model):
-    """What a node is made of; None for what the run did not learn."""
-
-    vendor: Line | None = None
-    product: Line | None = None
-    bios: Line | None = None
-    bmc: Line | None = None
-    machine: Line | None = None
-    os: Line | None = None
-    kernel: Line | None = None
-    driver: Line | None = None
-    firmware: Line | None = None
-    cann: Line | None = None
-    python: Line | None = None
-    torch: Line | None = None
-    torch_npu: Line | None = None
-    npus: tuple[InventoryNpu, ...] = ()
 
 
 class Report(Model):

@@ -43,7 +43,7 @@ LAYERS = {
     },
     "npudoctor.daemon_config": set(),
     "npudoctor.config": {"change_control", "findings", "host", "sdk", "daemon_config"},
-    "npudoctor.explain": {"sdk", "knowledge", "plugins", "explain"},
+    "npudoctor.explain": {"messages", "sdk", "knowledge", "plugins", "explain"},
     "npudoctor.report": {"findings", "report", "smoke"},
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},

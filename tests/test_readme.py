@@ -63,6 +63,8 @@ def test_the_list_of_checks_is_the_catalogue(capsys: pytest.CaptureFixture[str])
     main(["list"])
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     documented = set(
-        re.findall(r"^### ([a-z]+\.[a-z-]+)$", (ROOT / "docs" / "checks.md").read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(
+            r"^\| \[`([a-z]+\.[a-z-]+)`\]", (ROOT / "docs" / "checks.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
     )
     assert documented == listed

@@ -46,7 +46,7 @@ def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
 
 
 def of_check(check: Check, catalog: Catalog) -> Document:
-    """The explanation of a check, also for docs/checks.md."""
+    """The explanation of a check, also for one page for each in docs/checks."""
     fix = catalog.fixes.get(check.fix or "")
     return {
         "kind": "check",

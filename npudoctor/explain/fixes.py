@@ -69,7 +69,7 @@ def _section(one: Mapping[str, Any]) -> Iterator[str]:
     if one["why"]:
         yield from (" ".join(one["why"].split()), "")
     if one["mends"]:
-        yield "- resolves " + ", ".join(f"[`{id}`](checks.md#{id.replace('.', '')})" for id in one["mends"])
+        yield "- resolves " + ", ".join(f"[`{id}`](checks/{id}.md)" for id in one["mends"])
     risk = "safe" if one["safe"] else "needs confirmation"
     yield f"- {risk}; effective {_EFFECTS[Effect(one['effect'])]}{'; requires root' if one['root'] else ''}"
     if one["parameters"]:

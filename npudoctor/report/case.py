@@ -8,7 +8,7 @@ from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.report import cause, inventory
-from npudoctor.report.markup import code, prose
+from npudoctor.report.markup import code, linked, prose
 from npudoctor.report.text import evidence_line
 
 MOST_FINDINGS = 12
@@ -105,6 +105,8 @@ def _markdown_finding(result: Result, finding: Finding) -> list[str]:
         lines += ["", f"State: {result.progress.text}"]
     if finding.fix:
         lines += ["", f"Fix: `npudoctor fix {finding.fix.id}`"]
+    if result.page:
+        lines += ["", f"Explained: {linked(result.page)}"]
     return [*lines, ""]
 
 

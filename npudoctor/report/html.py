@@ -63,6 +63,10 @@ def finding_lines(result: Result, finding: Finding) -> Iterator[str]:
         yield f"<p>Fix: <code>npudoctor fix {escape(finding.fix.id)}</code></p>"
     if result.progress:
         yield f"<p>State: {escape(result.progress.text)}</p>"
+    if result.page:
+        page = escape(result.page)
+        page = f'<a href="{page}">{page}</a>' if page.startswith("https://") else page
+        yield f"<p>Explained: {page}</p>"
     if finding.evidence:
         yield "<table><tr><th>evidence<th>actual<th>expected</tr>"
         for one in finding.evidence:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.report import inventory
-from npudoctor.report.markup import cell, code, prose
+from npudoctor.report.markup import cell, code, linked, prose
 
 
 def render(report: Report) -> str:
@@ -18,6 +18,7 @@ def render(report: Report) -> str:
             if finding.severity > Severity.INFO and not result.silenced:
                 lines += _finding(result.check, finding)
                 lines += [f"State: {result.progress.text}", ""] if result.progress else []
+                lines += [f"Explained: {linked(result.page)}", ""] if result.page else []
     lines += ["## Checks", "", "| check | status | remark |", "| --- | --- | --- |"]
     for result in report.results:
         remark = (

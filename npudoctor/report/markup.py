@@ -35,3 +35,8 @@ def code(text: str) -> str:
 def cell(text: str) -> str:
     """A text in a cell of a table."""
     return re.sub(r"(?<!\\)\|", r"\\|", prose(text))
+
+
+def linked(page: str) -> str:
+    """The page of a check: an address, or a path in the sources."""
+    return f"<{page}>" if page.startswith("https://") else code(page)

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, FixOffer, Report, Result, Severity, Skip, Status, Verdict
 from npudoctor.report import cause
+from npudoctor.report.look import ASCII_GLYPHS as ASCII_GLYPHS
+from npudoctor.report.look import GLYPHS as GLYPHS
+from npudoctor.report.look import STYLES as STYLES
+from npudoctor.report.look import Look as Look
+from npudoctor.report.look import look_of as look_of
 
-GLYPHS = {
-    "ok": "✔",
-    "info": "i",
-    "warning": "!",
-    "error": "✖",
-    "skipped": "–",
-    "silenced": "–",
-    "crashed": "✖",
-    "undetermined": "?",
-}
-ASCII_GLYPHS = {
-    "ok": "+",
-    "info": "i",
-    "warning": "!",
-    "error": "x",
-    "skipped": "-",
-    "silenced": "-",
-    "crashed": "x",
-    "undetermined": "?",
-}
-STYLES = {
-    "ok": "green",
-    "info": "cyan",
-    "warning": "yellow",
-    "error": "bold red",
-    "skipped": "dim",
-    "silenced": "dim",
-    "crashed": "bold magenta",
-    "undetermined": "bold magenta",
-}
 _QUIET = frozenset({Status.SKIPPED, Status.SILENCED})
 
 NARROW = 60
@@ -66,45 +36,6 @@ MOST_EVIDENCE = 6
 
 LONGEST_PARAGRAPH = 1 << 14
 """The most characters of one paragraph that are shown: wrapping millions of them takes minutes."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """The terminal's abilities: `width` in columns."""
-
-    width: int = 80
-    color: bool = False
-    unicode: bool = True
-
-    @property
-    def glyphs(self) -> Mapping[str, str]:
-        """The mark of each status and severity."""
-        return GLYPHS if self.unicode else ASCII_GLYPHS
-
-    def console(self, out: TextIO) -> Console:
-        """A console that writes to `out` within the terminal's abilities, without automatic markup."""
-        return Console(
-            file=out,
-            width=self.width,
-            force_terminal=self.color,
-            color_system="standard" if self.color else None,
-            no_color=not self.color,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
-
-
-def look_of(stream: TextIO, *, no_color: bool = False) -> Look:
-    """The style for a stream: plain where it is no terminal, or colours are disabled (NO_COLOR, TERM=dumb)."""
-    encoding = (stream.encoding or "ascii").lower().replace("-", "")
-    forced = "FORCE_COLOR" in os.environ
-    color = (stream.isatty() or forced) and not (
-        no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    )
-    width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() or "COLUMNS" in os.environ else 80
-    return Look(width=max(20, min(width, 120)), color=color, unicode=encoding.startswith("utf"))
 
 
 def render(report: Report, *, look: Look | None = None, verbose: bool = False, node: str = "") -> str:
@@ -270,6 +201,8 @@ class _List(Printer):
         if result.status is not Status.CRASHED:
             more = Text("      explain   ", style="cyan") + Text(f"npudoctor explain {result.check}", style="green")
             self._console.print(more, soft_wrap=True)
+        if result.page:
+            self._console.print(Text("      page      ", style="cyan") + Text(result.page), soft_wrap=True)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))
 

@@ -11,6 +11,7 @@ from npudoctor.change_control import ChangeControl
 from npudoctor.findings import Finding
 from npudoctor.injection import Need, needs_of
 from npudoctor.records import field, record
+from npudoctor.sdk.pages import page_of
 
 PROFILES = ("quick", "standard", "full")
 """The profiles by cost, cheapest first; each includes the previous ones."""
@@ -110,6 +111,11 @@ class Check:
     def group(self) -> str:
         """The subject of the id: `npu` for `npu.health`."""
         return self.id.partition(".")[0]
+
+    @property
+    def page(self) -> str | None:
+        """Where the documentation explains it; None for a check of a plug-in."""
+        return page_of(self.id) if self.function.__module__.startswith("npudoctor.checks.") else None
 
     def __call__(self, *facts: Any, **named: Any) -> Iterator[Finding]:
         """Evaluate these facts."""

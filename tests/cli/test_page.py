@@ -37,7 +37,7 @@ def test_a_node_with_up_to_two_findings_fits_a_screen(node: labels.Label) -> Non
     flat = "".join(shown.split())
     for one in found[: page.MOST_IN_FULL]:
         assert "".join(cause.with_subject(one).split()) in flat or one.code, one
-        assert not one.fix or f"$ npudoctor fix {one.fix.id} --replay node.tar.gz" in shown
+        assert not one.fix or f"$ npudoctor fix {one.fix.id}  # on the node itself" in shown
         assert not one.evidence or "\n  evidence  " in shown
 
 

@@ -1,5 +1,6 @@
-"""docs/checks.md is what the checks say of themselves."""
+"""docs/checks.md and the page of each check are what the checks say of themselves."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,16 +9,39 @@ from npudoctor import plugins
 from npudoctor.cli import main
 from npudoctor.explain import documents, pages
 from npudoctor.sdk import Check
+from npudoctor.sdk import pages as links
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools import pages as pages_tool
+
 CATALOG = plugins.load(folder="")
+MADE = pages_tool.made()
 CHECKS = list(CATALOG.checks.values())
 
 
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == pages.catalogue(CATALOG), (
-        "write it anew: npudoctor list --format markdown >docs/checks.md"
-    )
+@pytest.mark.parametrize("name", [*MADE])
+def test_the_page_is_current(name: str) -> None:
+    page = pages_tool.DOCS / name
+    assert page.is_file() and page.read_text(encoding="utf-8") == MADE[name], "write it anew: python -m tools.pages"
+
+
+def test_no_page_is_of_a_check_that_is_gone() -> None:
+    names = {f"checks/{path.name}" for path in (pages_tool.DOCS / "checks").iterdir()}
+    assert names <= set(MADE), "write them anew: python -m tools.pages"
+
+
+def test_a_result_with_a_finding_names_the_page_of_its_check(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "python.pairing", "--simulate", "new-node", "-v"])
+    assert "page      docs/checks/python.pairing.md" in capsys.readouterr().out
+    for shape in ("markdown", "html", "json"):
+        main(["check", "--simulate", "new-node", "--format", shape])
+        assert "docs/checks/python.pairing.md" in capsys.readouterr().out
+
+
+def test_the_address_of_the_pages_is_in_the_metadata_of_the_package() -> None:
+    assert links.base([]) == "docs/checks"
+    assert links.base(["Home, https://h.example", "Checks, https://h.example/d/"]) == "https://h.example/d"
+    assert links.base(["Checks, javascript:x"]) == "docs/checks"
 
 
 def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +51,7 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("check", CHECKS, ids=[check.id for check in CHECKS])
 def test_a_check_has_its_section(check: Check) -> None:
-    section = pages.catalogue(CATALOG).partition(f"\n### {check.id}\n")[2].partition("\n### ")[0]
+    section = pages.page(check, CATALOG)
     told = documents.of_check(check, CATALOG)
     assert check.why and " ".join(check.why.split()) in section
     assert all(f"threshold `{one.name}`" in section and one.reason in section for one in check.thresholds)
