@@ -53,7 +53,7 @@ def changeable(host: Host) -> MutableHost:
 def with_journal(host: Host) -> MutableHost:
     """The host to read its journal, also below --root; raises Refused for a recording, which has none."""
     if host.about.source == "bundle":
-        raise Refused("a recording has no journal; run this on the node itself")
+        raise Refused("recordings are read-only and have no journal; run this on the node itself")
     return cast("MutableHost", host)
 
 

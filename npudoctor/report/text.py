@@ -202,7 +202,7 @@ class _List(Printer):
             more = Text("      explain   ", style="cyan") + Text(f"npudoctor explain {result.check}", style="green")
             self._console.print(more, soft_wrap=True)
         if result.page:
-            self._console.print(Text("      page      ", style="cyan") + Text(result.page), soft_wrap=True)
+            self._line(Text("      page      ", style="cyan"), result.page)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))
 
