@@ -8,6 +8,7 @@ examples:
   npudoctor fleet merge RUN --format html          the same verdict again, without a node
   npudoctor fleet lists RUN hostfile               nodes to use; see also slurm-drain, rank-table
   npudoctor fleet fix RUN                          which fixes on which nodes; applies none
+  npudoctor tui --fleet RUN                        the run on the terminal, node by node
   npudoctor fleet script                           one command to run by hand where nothing else is allowed
   npudoctor fleet sim 64 DIR --faults drift=3,dead=1   a simulated cluster, for merge
 
@@ -235,23 +236,10 @@ def _progress(done: int, total: int) -> None:
 
 
 def _merge(args: argparse.Namespace) -> int:
-    fleet, run = _stored(args)
-    return _show(args, fleet, run=run)
-
-
-def _stored(args: argparse.Namespace) -> tuple[Fleet, Run | None]:
     from npudoctor.fleet import gather
-    from npudoctor.fleet.store import Run
 
-    if missing := next((path for path in args.paths if not os.path.exists(path)), None):
-        raise UsageError(f"{missing} does not exist")
-    run = Run(args.paths[0]) if len(args.paths) == 1 else None
-    if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
-        return gather.of_run(run), run
-    fleet = gather.of_files(args.paths, run.expected() if run is not None else ())
-    if not fleet.names:
-        raise UsageError(f"{args.paths[0]}: no answers in it")
-    return fleet, None
+    fleet, run = gather.stored(args.paths)
+    return _show(args, fleet, run=run)
 
 
 def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tuple[FleetReport, Fleet]:
@@ -306,18 +294,18 @@ def _rendered(report: FleetReport, args: argparse.Namespace) -> str:
 
 
 def _lists(args: argparse.Namespace) -> int:
-    from npudoctor.fleet import lists
+    from npudoctor.fleet import gather, lists
 
-    fleet, run = _stored(args)
+    fleet, run = gather.stored(args.paths)
     report, fleet = _judged(args, fleet, run=run.folder if run else None)
     write(lists.render(args.list, report, fleet))
     return 0
 
 
 def _fix(args: argparse.Namespace) -> int:
-    from npudoctor.fleet import fixplan
+    from npudoctor.fleet import fixplan, gather
 
-    fleet, run = _stored(args)
+    fleet, run = gather.stored(args.paths)
     report, _ = _judged(args, fleet, run=run.folder if run else None)
     rows = fixplan.plan(report, args.id)
     if not rows:

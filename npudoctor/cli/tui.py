@@ -4,6 +4,7 @@ examples:
   npudoctor                             this node
   npudoctor tui --simulate new-node     a simulated one
   npudoctor tui --replay node.tar.gz    a recorded one
+  npudoctor tui --fleet RUN             the run folder of npudoctor fleet check
   npudoctor tui --read-only             read-only: no fixes, undo, smoke runs or saving
 
 Without a terminal on stdin and stdout it runs `npudoctor check`.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor tui`."""
     parser.add_argument("--read-only", action="store_true", help="read-only: no fixes, undo, smoke runs or saving")
+    parser.add_argument("--fleet", metavar="RUN", help="show a run of npudoctor fleet: a run folder, or answers")
     add_arguments(parser)
 
 
@@ -42,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open it; return the application's exit code."""
+    if args.fleet is not None:
+        return _open_fleet(args)
     if not on_a_terminal():
         from npudoctor.cli.parsing import parser_of
 
@@ -80,6 +84,30 @@ def _open(args: argparse.Namespace | None) -> int:
     if args is not None and args.read_only:
         read_only = f"read-only: started {'without --allow-changes' if _in_browser() else 'with --read-only'}"
     app = DoctorApp(lambda: _node(args), read_only)
+    return int(app.run(loop=Loop()) or app.return_code or 0)
+
+
+def _open_fleet(args: argparse.Namespace) -> int:
+    """Open a run of many nodes; without a terminal merge it."""
+    from npudoctor.cli.output import UsageError
+
+    if other := next((option for option, _ in options_of(args) if option != "plugin"), None):
+        raise UsageError(f"--fleet shows stored answers: leave out --{other}")
+    if not os.path.exists(args.fleet):
+        raise UsageError(f"{args.fleet} does not exist")
+    if not on_a_terminal():
+        from npudoctor.cli.parsing import parser_of
+
+        words = ["merge", args.fleet, *(word for path in args.plugin for word in ("--plugin", path))]
+        merge = parser_of("fleet").parse_args(words)
+        code: int = merge.run(merge)
+        return code
+    if args.no_color:
+        os.environ["NO_COLOR"] = "1"
+    from npudoctor.tui.fleet_app import FleetApp
+    from npudoctor.tui.loop import Loop
+
+    app = FleetApp([args.fleet], args.plugin)
     return int(app.run(loop=Loop()) or app.return_code or 0)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from npudoctor import __version__
 from npudoctor.fleet import intake, line, merge
+from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.engines import Engine, Plan
 from npudoctor.fleet.merge import Fleet, Member, Reader
 from npudoctor.fleet.outcomes import Outcome
@@ -100,6 +101,34 @@ def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
         members=tuple(members[name] for name in everyone if name in members),
         head=__version__,
     )
+
+
+def stored(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
+    """The fleet of a run folder, or of files and folders with answers; raises BadInput."""
+    if missing := next((path for path in paths if not os.path.exists(path)), None):
+        raise BadInput(f"{missing} does not exist")
+    run = Run(paths[0]) if len(paths) == 1 else None
+    if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
+        return of_run(run), run
+    fleet = of_files(paths, run.expected() if run is not None else ())
+    if not fleet.names:
+        raise BadInput(f"{paths[0]}: no answers in it")
+    return fleet, None
+
+
+def answer_of(paths: Sequence[str], name: str) -> Digest | None:
+    """The whole answer of one node of a run folder, or of files and folders; None without one."""
+    with contextlib.suppress(line.Garbled):
+        if len(paths) == 1 and (content := Run(paths[0]).content(name)) is not None:
+            return line.read(content)
+    taken: dict[str, object] = {}
+    for _, digest in intake.of_files(paths):
+        if digest is not None:
+            called = merge.name_for(digest, taken, [name])
+            taken[called] = digest
+            if called == name:
+                return digest
+    return None
 
 
 def golden_of(fleet: Fleet, named: str) -> Member:

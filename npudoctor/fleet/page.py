@@ -111,7 +111,8 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
     console.print()
     line("", _closing(report, rows))
     if report.run:
-        line("", "This page again:")
+        line("", "Node by node, and this page again:")
+        console.print(Text(f"  $ npudoctor tui --fleet {shlex.quote(report.run)}"), soft_wrap=True)
         console.print(Text(f"  $ npudoctor fleet merge {shlex.quote(report.run)}"), soft_wrap=True)
     return out.getvalue()
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from textual.app import SystemCommand
@@ -60,6 +60,8 @@ class DoctorApp(Keyboard):
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
     ]
+
+    labels: Mapping[str, str] = LABELS
 
     def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
         super().__init__()
@@ -231,7 +233,7 @@ class DoctorApp(Keyboard):
         from npudoctor.tui.screens.help import Help
 
         name = type(self.screen).__name__
-        self.push_screen(Help(self.screen, LABELS.get(name, name), read_only=self.session.read_only))
+        self.push_screen(Help(self.screen, self.labels.get(name, name), read_only=self.session.read_only))
 
     def action_save(self) -> None:
         """Write a report or a recording."""

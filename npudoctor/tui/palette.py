@@ -52,10 +52,15 @@ def _contents(app: DoctorApp) -> Iterator[SystemCommand]:
 
 
 def keys(owner: Screen[Any] | App[Any]) -> list[Binding]:
-    """The keys that a screen or the application defines itself, without those that a read-only session refuses."""
+    """The keys that a screen or the application defines itself, without those that a read-only session refuses.
+
+    A key that a subclass defines anew is listed once.
+    """
     found = [one for base in type(owner).__mro__ for one in vars(base).get("BINDINGS", ()) if _ours(base)]
     app = cast("DoctorApp", owner.app)
-    return [one for one in found if isinstance(one, Binding) and app.offers(one.action.partition("(")[0])]
+    first = {one.key: one for one in reversed(found) if isinstance(one, Binding)}
+    own = [one for one in found if isinstance(one, Binding) and first[one.key] is one]
+    return [one for one in own if app.offers(one.action.partition("(")[0])]
 
 
 def _ours(base: type) -> bool:

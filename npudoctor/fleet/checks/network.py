@@ -96,6 +96,9 @@ def _per_device(
         yield on(message, having, device=devices, value=shown(odd), norm=shown(found.norm), peers=peers(found))
 
 
+Cable = tuple[str, int, str]
+
+
 @check("fleet.rails")
 def rails(fleet: Fleet) -> Iterator[Finding]:
     """Switches that the NPUs of each index are connected to
@@ -103,27 +106,10 @@ def rails(fleet: Fleet) -> Iterator[Finding]:
     By LLDP: in a rail-optimised network each switch has the NPUs of one index, in others one switch has all NPUs of
     a node. An NPU is on a wrong switch where nearly all others keep one of these rules.
     """
-    cables = [
-        (member.name, device, npu.switch)
-        for member in fleet.members
-        for device, npu in member.identity.npus.items()
-        if npu.switch
-    ]
-    at_switch = by(cables, lambda row: row[2])
-    rail = {switch: _usual([device for _, device, _ in rows]) for switch, rows in at_switch.items()}
-    of_node = {name: _usual([row[2] for row in rows]) for name, rows in by(cables, lambda row: row[0]).items()}
-    by_rail = [row for row in cables if rail[row[2]] not in (None, row[1])]
-    by_node = [row for row in cables if of_node[row[0]] not in (None, row[2])]
-    expected: tuple[Callable[[tuple[str, int, str]], object], ...] = (
-        lambda row: f"NPUs {rail[row[2]]}",
-        lambda row: of_node[row[0]],
-    )
-    for wrong, usual in zip((by_rail, by_node), expected, strict=True):
-        if wrong and len(wrong) <= FEW_WRONG * len(cables):
-            for name, rows in by(wrong, lambda row: row[0]).items():
-                _, device, switch = rows[0]
-                more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-                yield on(say.RAIL, [name], device=f"{device}{more}", node=name, switch=switch, usual=usual(rows[0]))
+    for rows, usual in misplaced(cables_of(fleet)):
+        name, device, switch = rows[0]
+        also = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        yield on(say.RAIL, [name], device=f"{device}{also}", node=name, switch=switch, usual=usual)
     ports = [
         (f"{npu.switch} {npu.port}", member.name, device)
         for member in fleet.members
@@ -135,6 +121,33 @@ def rails(fleet: Fleet) -> Iterator[Finding]:
         port, uses = found[0]
         where = [f"{name} NPU {number}" for _, name, number in uses]
         yield on(say.PORT_TWICE, nodes, port=port, count=len(uses), where=where)
+
+
+def cables_of(fleet: Fleet) -> list[Cable]:
+    """Node, NPU and switch of every port whose switch is known."""
+    return [
+        (member.name, device, npu.switch)
+        for member in fleet.members
+        for device, npu in member.identity.npus.items()
+        if npu.switch
+    ]
+
+
+def misplaced(cables: Sequence[Cable]) -> Iterator[tuple[list[Cable], object]]:
+    """The cables of each node that are on a wrong switch, and what is usual for the first of them."""
+    at_switch = by(cables, lambda row: row[2])
+    rail = {switch: _usual([device for _, device, _ in rows]) for switch, rows in at_switch.items()}
+    of_node = {name: _usual([row[2] for row in rows]) for name, rows in by(cables, lambda row: row[0]).items()}
+    by_rail = [row for row in cables if rail[row[2]] not in (None, row[1])]
+    by_node = [row for row in cables if of_node[row[0]] not in (None, row[2])]
+    expected: tuple[Callable[[Cable], object], ...] = (
+        lambda row: f"NPUs {rail[row[2]]}",
+        lambda row: of_node[row[0]],
+    )
+    for wrong, usual in zip((by_rail, by_node), expected, strict=True):
+        if wrong and len(wrong) <= FEW_WRONG * len(cables):
+            for rows in by(wrong, lambda row: row[0]).values():
+                yield rows, usual(rows[0])
 
 
 def _usual(values: Sequence[object]) -> object:

@@ -23,18 +23,18 @@ class CheckScreen(NodeScreen):
         """Offer only actions that apply to the selected check."""
         if not super().check_action(action, parameters):
             return False
-        result = self.doctor.diagnosis.results.get(self.check or "") if self.is_mounted else None
+        result = self.diagnosis.results.get(self.check or "") if self.is_mounted else None
         if action == "filter":
             return not isinstance(self.focused, Input)  # there it is ordinary input
         if action == "fix":
             return bool(result and any(finding.fix for finding in result.findings)) or None
         if action == "fix_all":
-            return any(row.fixable for row in self.doctor.diagnosis.rows()) or None
+            return any(row.fixable for row in self.diagnosis.rows()) or None
         return True
 
     def action_copy(self) -> None:
         """Put a command or the text as shown on the clipboard."""
-        result = self.doctor.diagnosis.results.get(self.check or "")
+        result = self.diagnosis.results.get(self.check or "")
         offer(self.doctor, copying.of_check(result, self.query_one(Page).plain))
 
     def action_copy_one(self, command: str) -> None:

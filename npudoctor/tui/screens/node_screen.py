@@ -19,6 +19,8 @@ from npudoctor.tui.widgets.page import Page
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp
+    from npudoctor.tui.model.diagnosis import Diagnosis
+    from npudoctor.tui.model.node import NodeLine
 
 LEAST_COLUMNS, LEAST_LINES = 60, 20
 
@@ -37,15 +39,23 @@ class NodeScreen(Screen[None]):
         """The application."""
         return cast("DoctorApp", self.app)
 
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The results that are shown."""
+        return self.doctor.diagnosis
+
+    @property
+    def node_line(self) -> NodeLine:
+        """The node that is shown."""
+        return self.doctor.node_line
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions that a read-only session refuses."""
         return self.doctor.offers(action) and super().check_action(action, parameters)
 
     def compose(self) -> ComposeResult:
         """The frame around the body."""
-        from npudoctor.tui.app import LABELS
-
-        yield Tabs(LABELS, type(self).__name__)
+        yield Tabs(self.doctor.labels, type(self).__name__)
         yield Masthead()
         yield from self.body()
         yield KeyLine(self.doctor.session.read_only or "")
@@ -72,12 +82,12 @@ class NodeScreen(Screen[None]):
         if not self.is_current and self.app.screen_stack[0] is not self:
             return
         head = self.query_one(Masthead)
-        diagnosis = self.doctor.diagnosis
+        diagnosis = self.diagnosis
         headline = diagnosis.headline()
-        session, busy = self.doctor.session, self.doctor.node_line.state == "in service"
+        session, busy = self.doctor.session, self.node_line.state == "in service"
         if session.read_only or session.source == "bundle" or busy:
             headline = replace(headline, next="")
-        head.node, head.headline = self.doctor.node_line, headline
+        head.node, head.headline = self.node_line, headline
         done, total = diagnosis.progress
         report = diagnosis.report
         if diagnosis.running:

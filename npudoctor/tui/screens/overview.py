@@ -64,9 +64,9 @@ class Overview(CheckScreen):
         words = self.query_one("#filter", Input).value
         shown = Shown(words=words, ok=settings.ok, skipped=settings.skipped)
         empty = "no matching check" if words else "all checks are hidden; press o and s\nto show ok and skipped ones"
-        sections = self.doctor.diagnosis.sections(shown)
+        sections = self.diagnosis.sections(shown)
         self.query_one(CheckList).show(sections, empty)
-        if self.doctor.changed_node and not self.doctor.diagnosis.running:
+        if self.doctor.changed_node and not self.diagnosis.running:
             self.doctor.changed_node = False
             self._go_on(sections)
         self._show_check()
@@ -84,7 +84,7 @@ class Overview(CheckScreen):
 
     def _show_check(self) -> None:
         check = self.check
-        blocks = detail.blocks(self.doctor.diagnosis, check) if check else []
+        blocks = detail.blocks(self.diagnosis, check) if check else []
         self.query_one("#page", Page).show(of_blocks(blocks, read_only=bool(self.doctor.session.read_only)))
         self.refresh_bindings()
 
@@ -92,7 +92,7 @@ class Overview(CheckScreen):
 
     def action_cause(self) -> None:
         """Go to the cause of a skipped check."""
-        row = self.doctor.diagnosis.row(self.check or "")
+        row = self.diagnosis.row(self.check or "")
         self.action_look_at(row.blocked_by)
 
     def action_look_at(self, check: str | None) -> None:
@@ -105,7 +105,7 @@ class Overview(CheckScreen):
 
     def action_next_broken(self) -> None:
         """Go to the next problem."""
-        broken = [row.check for row in self.doctor.diagnosis.rows() if row.state.broken]
+        broken = [row.check for row in self.diagnosis.rows() if row.state.broken]
         if broken:
             place = broken.index(self.check) + 1 if self.check in broken else 0
             self.query_one(CheckList).choose(broken[place % len(broken)])
@@ -123,7 +123,7 @@ class Overview(CheckScreen):
     def action_explain(self) -> None:
         """What the codes of the selected finding mean, and the check itself."""
         if self.check:
-            self.doctor.explain(*self.doctor.diagnosis.codes_of(self.check))
+            self.doctor.explain(*self.diagnosis.codes_of(self.check))
 
     def action_fix_all(self) -> None:
         """Preview all safe fixes together."""
