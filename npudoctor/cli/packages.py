@@ -49,11 +49,20 @@ def run(args: argparse.Namespace) -> int:
     found = package_sets(staged, node, cann=args.cann)
     first = found.sets[0] if found.sets else None
     lacks = missing(first, node, args.purpose)
+    absent = without_cann(found, args.cann)
     if args.json:
-        write_json(document(staged, node, found, lacks))
+        write_json({**document(staged, node, found, lacks), "absent": list(absent)})
     else:
-        write("\n".join(_lines(staged, node, found, lacks)) + "\n")
-    return 0 if found.sets and not lacks else 1
+        write("\n".join([*_lines(staged, node, found, lacks), *absent]) + "\n")
+    return 0 if found.sets and not lacks and not absent else 1
+
+
+def without_cann(found: Found, version: str | None) -> tuple[str, ...]:
+    """That no set has the CANN that is asked for, as lines."""
+    toolkits = [one.of("toolkit", "combined") for one in found.sets]
+    if version is None or any(toolkit is not None for toolkit in toolkits):
+        return ()
+    return (f"no CANN {visible(version)} that fits this node is in these folders",)
 
 
 def node_of(args: argparse.Namespace) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from npudoctor import knowledge
@@ -82,18 +82,23 @@ def run(args: argparse.Namespace) -> int:
     node, report = packages.examined(args, staged)
     found = package_sets(staged, node, cann=args.cann)
     sets = [one for one in found.sets if all(_has(one, part, version) for part, version in expected.items())]
+    absent = [*packages.without_cann(found, args.cann), *_not_there(found.sets, expected)]
     sets = _distinct(sets, staged, node, purpose, only)
     chosen = sets[0] if len(sets) == 1 else None
     plan = planned(chosen, staged, node, purpose=purpose, only=only) if chosen else None
     lacks = missing(chosen, node, purpose) if not only and len(sets) < 2 else ()
     sums = _checksums(plan) if plan else ()
     whole = plan is not None and not lacks and not plan.refused and all(one.matches is not False for one in sums)
-    whole = whole and not any(result.status in (Status.ERROR, Status.CRASHED) for result in report.results)
+    blocked = _blocked(report, plan)
+    whole = whole and not absent and not blocked
     if args.json:
         checks = [_check(result) for result in report.results]
-        write_json({**_document(staged, node, purpose, sets, plan, lacks, sums, whole=whole), "checks": checks})
+        document = _document(staged, node, purpose, sets, plan, lacks, sums, whole=whole)
+        write_json({**document, "absent": absent, "blocked": blocked, "checks": checks})
     else:
-        lines = [*_lines(node, purpose, only, sets, plan, lacks, sums), *_tried(report), "nothing was changed"]
+        lines = [*_lines(node, purpose, only, sets, plan, lacks, sums), *absent, *_tried(report)]
+        lines += [f"not ready for this plan: {', '.join(blocked)}"] if blocked else []
+        lines += ["nothing was changed"]
         write("\n".join(lines) + "\n")
     return 0 if whole else 1
 
@@ -125,6 +130,26 @@ def _has(one: PackageSet, part: str, version: str) -> bool:
     """Whether a set has this version of a part; for Python, of torch_npu."""
     package = _decisive(one, part)
     return package is not None and canonical(package.version or "") == canonical(version)
+
+
+def _not_there(sets: Sequence[PackageSet], expected: dict[str, str]) -> Iterator[str]:
+    """The expected versions that no set has, each with those that there are."""
+    for part, version in expected.items():
+        if not any(_has(one, part, version) for one in sets):
+            there = {package.version for one in sets if (package := _decisive(one, part)) is not None}
+            others = f"there is {visible(', '.join(sorted(filter(None, there))))}" if there else "there is none"
+            yield f"--expect {part}={visible(version)}: no matching set has it; {others}"
+
+
+def _blocked(report: Report, plan: Plan | None) -> list[str]:
+    """The checks that a plan fails on: errors, and kernels for which the driver's modules cannot be built."""
+    builds = plan is not None and any(step.component in ("driver", "combined") for step in plan.steps)
+    return [
+        result.check
+        for result in report.results
+        if result.status in (Status.ERROR, Status.CRASHED)
+        or (builds and result.check == "install.module-build" and result.status is Status.WARNING)
+    ]
 
 
 def _distinct(

@@ -27,6 +27,8 @@ def files(node: Node) -> Iterator[tuple[str, Content]]:
         for release in filter(None, (node.kernel, node.scenario.next_kernel)):
             yield f"/boot/vmlinuz-{release}", ""
             yield f"/lib/modules/{release}/modules.dep", ""
+            yield f"/lib/modules/{release}/build/Makefile", ""
+            yield f"/lib/modules/{release}/build/Makefile", ""
         yield "/boot/grub2/grubenv", f"# GRUB Environment Block\nsaved_entry={_saved_entry(node)}\n"
     yield "/usr/sbin/usermod", ""
     yield "/usr/bin/gpasswd", ""

@@ -1,7 +1,9 @@
 """The checks before an installation: one that passes, one with a finding, one without its fact."""
 
+import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 from npudoctor import plugins, sim
 from npudoctor.facts.node.install_conditions import owner_of, parse_attributes, parse_pam
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
-from npudoctor.facts.system.module_builds import SCRIPT
+from npudoctor.facts.system.module_builds import SCRIPT, _changed_by
 from npudoctor.findings import Result, Status
-from npudoctor.host import Completed
+from npudoctor.host import Completed, User
+from npudoctor.host.live.local import LocalHost
 from npudoctor.host.simulated.tree import Overlay
 from npudoctor.sdk import ON_REQUEST
 from npudoctor.testing import run, run_check
@@ -147,6 +150,50 @@ def test_the_script_builds_in_a_folder_of_its_own_and_removes_it(tmp_path: Path,
     mode, _, folder = seen.read_text(encoding="utf-8").strip().partition(" ")
     assert mode == "700"
     assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "users"), [("touch '$(M)/npudoctor_empty.ko'", ["65534"]), ("false", ["65534", "0"])]
+)
+def test_the_build_runs_as_nobody_where_that_works(recipe: str, users: list[str]) -> None:
+    tools = ("make", "setpriv")
+    if os.geteuid() != 0 or any(shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None for tool in tools):
+        pytest.skip("needs root, make and setpriv")
+    with tempfile.TemporaryDirectory(prefix="npudoctor-test-", dir="/tmp") as folder:  # which nobody may enter
+        os.chmod(folder, 0o755)
+        seen = Path(folder, "seen")
+        seen.touch()
+        seen.chmod(0o666)
+        Path(folder, "Makefile").write_text(f"modules:\n\tid -u >>'{seen}'\n\t{recipe}\n")
+        subprocess.run(["sh", "-c", SCRIPT, "-", folder], capture_output=True, check=False)
+        assert seen.read_text().split() == users
+
+
+def test_a_file_of_a_user_deep_in_the_tree_is_found(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("find") is None:
+        pytest.skip("needs root and find")
+    host = LocalHost()
+    try:
+        deep = tmp_path / "linux" / "include" / "generated"
+        deep.mkdir(parents=True, mode=0o755)
+        (deep / "autoconf.h").write_text("")
+        (tmp_path / "build").symlink_to("linux")
+        (tmp_path / "linux" / "Makefile").write_text("")
+        paths = [f"{tmp_path}/build", f"{tmp_path}/build/Makefile"]
+        assert _changed_by(host, paths) is None
+        os.chown(deep / "autoconf.h", 4242, 4242)
+        said = f"{tmp_path}/build/include/generated/autoconf.h can be changed by another user than root"
+        assert _changed_by(host.fresh(), paths) == said
+    finally:
+        host.close()
+
+
+def test_a_kernel_that_may_not_be_read_does_not_hide_the_others() -> None:
+    files = {f"{HEADERS}/modules.dep": "", "/lib/modules/6.1.0-9/modules.dep": "", "/proc/sys/kernel/osrelease": KERNEL}
+    files[f"{HEADERS}/build/Makefile"] = ""
+    closed = {f"{HEADERS}/build": Overlay(mode=0o700)}
+    builds = ran("install.module-build", files=files, stats=closed, user=User(uid=4242, gid=4242, name="u"))
+    assert codes(builds) == ["headers", "not-tried"]
 
 
 # install.module-signing

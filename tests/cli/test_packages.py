@@ -47,6 +47,16 @@ def test_an_empty_folder_and_one_that_is_not_there(npudoctor: Command, tmp_path:
     assert len(ran.err.splitlines()) == 1
 
 
+def test_a_cann_that_is_not_there_is_said(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    words = ("packages", str(tmp_path), "--simulate", "new-node", "--cann")
+    ran = npudoctor(*words, "8.5.1")
+    assert ran.code == 1
+    assert ran.out.endswith("no CANN 8.5.1 that fits this node is in these folders\n")
+    assert npudoctor(*words, "8.5.1", "--json").json["absent"]
+    assert npudoctor(*words, "8.5.0").code == 0
+
+
 @pytest.mark.parametrize("scenario", ["bare-host", "duo-310p", "healthy-910a", "container-broken"])
 def test_packages_of_an_a2_are_never_for_another_node(npudoctor: Command, tmp_path: Path, scenario: str) -> None:
     build.a2_release(tmp_path)

@@ -72,6 +72,17 @@ def test_two_sets_are_a_choice_and_expect_makes_it(npudoctor: Command, tmp_path:
     assert "25.2.0 → 25.5.0" in ran.out
 
 
+def test_versions_that_are_not_there_are_said(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    words = ("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    ran = npudoctor(*words, "--expect", "driver=25.9.0")
+    assert ran.code == 1
+    assert "--expect driver=25.9.0: no matching set has it; there is 25.5.2\n" in ran.out
+    ran = npudoctor(*words, "--cann", "9.0.0")
+    assert ran.code == 1
+    assert "no CANN 9.0.0 that fits this node is in these folders\n" in ran.out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

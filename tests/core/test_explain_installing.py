@@ -1,4 +1,4 @@
-"""What the vendor's installers print when they fail leads to the known issue, beside the lines that they always print."""
+"""What the installers of the vendor print when they fail leads to the known issue, beside what they always print."""
 
 import json
 from pathlib import Path

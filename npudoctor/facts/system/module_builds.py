@@ -1,7 +1,7 @@
 """Whether a kernel module can be built for each installed kernel, and whether the kernel demands signed modules.
 
-An empty module is really built, in a folder of its own with mode 0700 that is removed afterwards. It is not loaded:
-that would change the node.
+An empty module is really built, in a folder of its own with mode 0700 that is removed afterwards, by a user who owns
+nothing else; by root only where that user cannot build it. It is not loaded: that would change the node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ unset MAKEFLAGS MFLAGS MAKEFILES CC CFLAGS KCFLAGS KBUILD_OUTPUT KBUILD_EXTMOD A
 dir=$(mktemp -d "/tmp/npudoctor-module.XXXXXXXXXX") || exit 97
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 96' HUP INT TERM
-cat >"$dir/npudoctor_empty.c" <<'END'
+chmod 0711 "$dir"
+write() {
+rm -rf "$dir/m"; mkdir "$dir/m" || exit 97
+cat >"$dir/m/npudoctor_empty.c" <<'END'
 #include <linux/init.h>
 #include <linux/module.h>
 static int __init npudoctor_init(void) { return 0; }
@@ -35,8 +38,15 @@ module_init(npudoctor_init);
 module_exit(npudoctor_exit);
 MODULE_LICENSE("GPL");
 END
-echo 'obj-m := npudoctor_empty.o' >"$dir/Makefile"
-make -C "$1" M="$dir" modules >"$dir/log" 2>&1 && test -f "$dir/npudoctor_empty.ko" && exit 0
+echo 'obj-m := npudoctor_empty.o' >"$dir/m/Makefile"
+}
+write
+nobody='setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --inh-caps=-all'
+if test "$(id -u)" = 0 && $nobody true 2>"$dir/log" && chown -R 65534:65534 "$dir/m"; then
+$nobody make -C "$1" M="$dir/m" modules >"$dir/log" 2>&1 </dev/null && test -f "$dir/m/npudoctor_empty.ko" && exit 0
+write
+fi
+make -C "$1" M="$dir/m" modules >"$dir/log" 2>&1 </dev/null && test -f "$dir/m/npudoctor_empty.ko" && exit 0
 tail -n 12 "$dir/log"
 exit 1
 """
@@ -47,6 +57,9 @@ _LEADS = re.compile(
     re.M,
 )
 MOST_PATHS = 64
+_FOREIGN = (*("(", "!", "-uid", "0", "-o", "(", "-perm", "-0020", "!", "-gid", "0", ")", "-o", "-perm", "-0002", ")"),)
+"""What of a tree somebody else than root can change, for find; links are followed, so that their mode is not met."""
+SEARCH_LIMIT_S = 60.0
 _EFI = "/sys/firmware/efi"
 _SECURE_BOOT = f"{_EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -80,7 +93,7 @@ def module_builds(
     kernels = [
         name
         for name in host.list_dir(MODULES)
-        if any(host.exists(f"{MODULES}/{name}/{mark}") for mark in ("modules.dep", "modules.builtin", "kernel"))
+        if any(_may_exist(host, f"{MODULES}/{name}/{mark}") for mark in ("modules.dep", "modules.builtin", "kernel"))
     ]
     if not kernels:
         raise Unavailable(f"no kernel is installed in {MODULES}")
@@ -89,7 +102,22 @@ def module_builds(
     return ModuleBuilds(tuple(_build(host, kernel) for kernel in kernels[:MOST_KERNELS]), running)
 
 
+def _may_exist(host: Host, path: str) -> bool:
+    """Whether a path is there; one that may not be asked for may be."""
+    try:
+        return host.exists(path)
+    except Unavailable:
+        return True
+
+
 def _build(host: Host, kernel: str) -> ModuleBuild:
+    try:
+        return _tried(host, kernel)
+    except Unavailable as why:
+        return ModuleBuild(kernel=kernel, headers=True, reason=why.reason)
+
+
+def _tried(host: Host, kernel: str) -> ModuleBuild:
     folder = f"{MODULES}/{kernel}/build"
     if not host.exists(f"{folder}/Makefile"):
         return ModuleBuild(kernel=kernel, headers=False)
@@ -98,13 +126,9 @@ def _build(host: Host, kernel: str) -> ModuleBuild:
         return ModuleBuild(kernel=kernel, headers=True, reason=f"{' and '.join(lacking)} not installed")
     if host.about.source == "live" and host.rooted:
         return ModuleBuild(kernel=kernel, headers=True, reason="this system is not the running one")
-    for path in _obeyed(host, folder) if host.about.source == "live" else ():
-        if writer := untrusted_writer(host, path):
-            return ModuleBuild(kernel=kernel, headers=True, reason=writer)
-    try:
-        done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
-    except Unavailable as why:
-        return ModuleBuild(kernel=kernel, headers=True, reason=why.reason)
+    if host.about.source == "live" and (writer := _changed_by(host, _obeyed(host, folder))):
+        return ModuleBuild(kernel=kernel, headers=True, reason=writer)
+    done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
     if done.returncode is None or done.returncode in (96, 97):
         return ModuleBuild(kernel=kernel, headers=True, reason="the build did not end, or no folder could be made")
     return ModuleBuild(kernel=kernel, headers=True, built=done.returncode == 0, reason=_error(done.stdout))
@@ -117,6 +141,27 @@ def _obeyed(host: Host, folder: str) -> list[str]:
     with contextlib.suppress(Unavailable):  # then make cannot read it either
         text = host.read_part(makefile, 0, 1 << 17).decode("utf-8", "replace")
     return [folder, makefile, f"{posixpath.dirname(folder)}/source", *_LEADS.findall(text)[:MOST_PATHS]]
+
+
+def _changed_by(host: Host, paths: list[str]) -> str | None:
+    """Why make is not to obey these paths, and everything below the trees among them; None where only root can."""
+    for path in paths:
+        if writer := untrusted_writer(host, path):
+            return writer
+    if host.user.uid != 0:
+        return None  # nothing runs as root
+    trees = {
+        path if host.stat(path).kind == "dir" else posixpath.dirname(path) for path in paths if _is_tree(host, path)
+    }
+    found = host.run(["find", "-L", *sorted(trees), *_FOREIGN, "-print", "-quit"], timeout=SEARCH_LIMIT_S)
+    if found.returncode is None:
+        return f"{paths[0]} could not be searched for files that another user can change"
+    first = found.stdout.splitlines()[:1]
+    return f"{first[0]} can be changed by another user than root" if first else None
+
+
+def _is_tree(host: Host, path: str) -> bool:
+    return host.exists(path) and (host.stat(path).kind == "dir" or posixpath.basename(path) == "Makefile")
 
 
 def _error(log: str) -> str:
