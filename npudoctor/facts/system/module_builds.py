@@ -41,9 +41,9 @@ END
 echo 'obj-m := npudoctor_empty.o' >"$dir/m/Makefile"
 }
 write
-nobody='setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --inh-caps=-all'
-if test "$(id -u)" = 0 && $nobody true 2>"$dir/log" && chown -R 65534:65534 "$dir/m"; then
-$nobody make -C "$1" M="$dir/m" modules >"$dir/log" 2>&1 </dev/null && test -f "$dir/m/npudoctor_empty.ko" && exit 0
+drop='setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --inh-caps=-all'
+if test "$(id -u)" = 0 && $drop true 2>"$dir/log" && chown -R 65534:65534 "$dir/m"; then
+$drop make -C "$1" M="$dir/m" modules >"$dir/log" 2>&1 </dev/null && test -f "$dir/m/npudoctor_empty.ko" && exit 0
 write
 fi
 make -C "$1" M="$dir/m" modules >"$dir/log" 2>&1 </dev/null && test -f "$dir/m/npudoctor_empty.ko" && exit 0
