@@ -17,15 +17,16 @@ class UsageError(Exception):
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr be written: to nowhere where the caller has closed one, in UTF-8 where one is no terminal.
-
-    A file or pipe is read by programs, for which JSON and XML are UTF-8 whatever the locale of this process is.
-    """
+    """Write stdout and stderr to nowhere where the caller has closed them, and stderr that is no terminal in UTF-8."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
-            stream.reconfigure(encoding="utf-8", errors=stream.errors)
+    _use_utf_8(sys.stderr)
+
+
+def _use_utf_8(stream: Any) -> None:
+    """A file or pipe is read by programs, for which texts are UTF-8 whatever the locale of this process is."""
+    if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+        stream.reconfigure(encoding="utf-8", errors=stream.errors)
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
@@ -47,13 +48,14 @@ def write_json(value: Any, *, indent: int | None = 2, sort_keys: bool = False) -
 
 
 def write(text: str, *, colored: bool = False) -> None:
-    """Print data on stdout, also after the reader has closed the pipe.
+    """Print data on stdout, also after the reader has closed the pipe: in the encoding of a terminal, else in UTF-8.
 
     Control characters are escaped, except line breaks, tabs and, where `colored` is true, our own colours.
     """
     from npudoctor.control_characters import visible_lines, visible_screen
 
     shown = visible_screen(text) if colored else visible_lines(text)
+    _use_utf_8(sys.stdout)  # not before: the marks in `text` are those of the locale
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
