@@ -118,7 +118,7 @@ def test_a_life_from_start_to_end(daemon: Start, tmp_path: Path) -> None:
 def test_a_tool_that_hangs_vanishes_and_returns(daemon: Start, tmp_path: Path) -> None:
     node = tmp_path / "node"
     assert main(["sim", "tools", str(node), "in-service"]) == 0
-    words = a_config(tmp_path, f"tool_timeout_s = 0.5\n{FAST}")
+    words = a_config(tmp_path, f"tool_timeout_s = 3\n{FAST}")
     running = daemon("--root", str(node), *words)
     running.until_looked()
     assert running.get("/readyz").status_code == 200, running.get("/readyz").text
