@@ -1,8 +1,8 @@
 """Remove what npudoctor keeps on this node: its services, units, history and state.
 
 It shows all of it and asks first. What fixes changed on the node stays changed: undo it before, with `npudoctor undo`,
-because the journal that undo reads is removed too. The configuration of a site stays. The last line tells how to remove
-the program itself.
+because the journal that undo reads is removed too. The configuration of a site stays, and so do the reports of fleet
+runs; both are shown. The last line tells how to remove the program itself.
 
 examples:
   npudoctor self uninstall --dry-run     show what would be removed
@@ -15,10 +15,11 @@ exit codes: 0 removed, or nothing to remove, 6 a service could not be removed, 7
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor.cli import fixing, node, service
@@ -30,6 +31,8 @@ from npudoctor.records import record
 
 UNIT_FOLDER = "/etc/systemd/system"
 UNITS = ("npudoctor.service", "npudoctor-setup.service")
+STATE = ".local/state/npudoctor"
+"""Of a user, below the home folder."""
 CONFIGURATIONS = ("/etc/npudoctor", "~/.config/npudoctor")
 UNPACKED = ("/var/cache/npudoctor", "~/.cache/npudoctor")
 """Where the archive in one file unpacks itself, for root and for a user."""
@@ -37,12 +40,17 @@ UNPACKED = ("/var/cache/npudoctor", "~/.cache/npudoctor")
 
 @record(frozen=True, kw_only=True)
 class Kept:
-    """What npudoctor has on a node: `units` and `folders` to remove; `applied`, runs of fixes that stay in force."""
+    """What npudoctor has on a node: `units` and `folders` to remove; `applied`, runs of fixes that stay in force.
+
+    `fleets` are folders of fleet runs, which are reports of a user; `others` state in a home folder of somebody else.
+    """
 
     units: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     applied: tuple[str, ...] = ()
     configurations: tuple[str, ...] = ()
+    fleets: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             return code
         try:
             for folder in kept.folders:
-                remove_folder(changeable, folder)
+                remove_folder(changeable, folder, keep=kept.fleets)
         except (Refused, Unavailable, OSError) as why:
             say(f"npudoctor: {folder} was not removed: {getattr(why, 'reason', why)}")
             return fixing.REFUSED
@@ -91,16 +99,38 @@ def found(host: MutableHost) -> Kept:
     home = journal.home_of(host)
     folders = [journal.state_folder(host), UNPACKED[0] if root else UNPACKED[1].replace("~", home)]
     if root:
-        folders.insert(1, f"{home}/.local/state/npudoctor")
+        folders.insert(1, f"{home}/{STATE}")
+    elsewhere = [path for path in _named_state(host) if path not in folders]
+    fleets = [f"{path}/fleet" for path in dict.fromkeys((*folders, *elsewhere)) if _is_folder(host, f"{path}/fleet")]
     units = [f"{UNIT_FOLDER}/{name}" for name in UNITS] if root else []
     settings = [path.replace("~", home) for path in CONFIGURATIONS]
     runs = runner.history(host)
     return Kept(
         units=tuple(path for path in units if host.link_stat(path) is not None),
-        folders=tuple(path for path in dict.fromkeys(folders) if _is_folder(host, path)),
+        folders=tuple(path for path in dict.fromkeys(folders) if _has_more(host, path, fleets)),
         applied=tuple(f"{run['id']}  {run['title']}" for run in runs if _in_force(run)),
         configurations=tuple(path for path in settings if _is_folder(host, path)),
+        fleets=tuple(fleets),
+        others=tuple(path for path in elsewhere if _has_more(host, path, fleets)),
     )
+
+
+def _named_state(host: MutableHost) -> Iterator[str]:
+    """The state folders that variables name: under sudo, HOME can be that of the user who called."""
+    variables: Mapping[str, str] = {}
+    with contextlib.suppress(Unavailable):
+        variables = host.environ
+    for name, below in (("XDG_STATE_HOME", "npudoctor"), ("HOME", STATE)):
+        if (folder := variables.get(name, "")).startswith("/"):
+            yield f"{folder.rstrip('/')}/{below}"
+
+
+def _has_more(host: MutableHost, path: str, fleets: Sequence[str]) -> bool:
+    """Whether it is a folder with anything to remove."""
+    if not _is_folder(host, path):
+        return False
+    names = host.list_dir(path)
+    return not names or any(f"{path}/{name}" not in fleets for name in names)
 
 
 def _in_force(run: Mapping[str, Any]) -> bool:
@@ -119,6 +149,11 @@ def shown(kept: Kept) -> str:
     lines += [f"  remove  {visible(path)}" for path in kept.folders]
     lines = lines or ["  nothing to remove: no service, no state of this user"]
     lines += [f"  keep    {visible(path)} (configuration)" for path in kept.configurations]
+    lines += [f"  keep    {visible(path)} (reports of fleet runs)" for path in kept.fleets]
+    lines += [
+        f"  keep    {visible(path)} (state in another home folder: run this command as its user)"
+        for path in kept.others
+    ]
     lines += [f"  keep    {visible(run)} (a change; undo it before: npudoctor undo)" for run in kept.applied]
     return "\n".join(lines) + "\n"
 
@@ -130,15 +165,18 @@ def _remove_services(args: argparse.Namespace) -> int:
     return service.run(args)
 
 
-def remove_folder(host: MutableHost, folder: str) -> None:
-    """Remove a folder with all that is in it; links in it are removed and not followed."""
-    for name in host.list_dir(folder):
-        path = f"{folder}/{name}"
+def remove_folder(host: MutableHost, folder: str, *, keep: Sequence[str] = ()) -> None:
+    """Remove a folder with all that is in it except `keep`; links in it are removed and not followed."""
+    paths = [f"{folder}/{name}" for name in host.list_dir(folder)]
+    for path in paths:
+        if path in keep:
+            continue
         if _is_folder(host, path):
             remove_folder(host, path)
         else:
             host.remove(path)
-    host.remove_folder(folder)
+    if not any(path in keep for path in paths):
+        host.remove_folder(folder)
 
 
 def _program() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,40 @@ def test_root_removes_units_state_and_what_was_unpacked_and_keeps_the_configurat
     assert kept.folders == ("/var/lib/npudoctor", "/root/.local/state/npudoctor", "/var/cache/npudoctor")
     assert kept.configurations == ("/etc/npudoctor",)
     assert kept.applied == ()
+
+
+class Named(LocalHost):
+    """With the variables of a sudo that keeps those of its caller."""
+
+    variables: Mapping[str, str] = {}
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self.variables
+
+
+def test_reports_of_fleet_runs_are_shown_and_stay(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where HOME, under sudo, is that of somebody else, whose state is not removed."""
+    (node / "home/you/.local/state/npudoctor").mkdir(parents=True)
+    monkeypatch.setattr(Named, "variables", {"HOME": "/home/you", "XDG_STATE_HOME": "/data/state"})
+    host = Named(root=str(node))
+    place = "/root/.local/state/npudoctor" if os.geteuid() == 0 else "/data/state/npudoctor"
+    runs = [f"{place}/fleet", "/data/state/npudoctor/fleet", "/home/you/.local/state/npudoctor/fleet"]
+    for folder in runs:
+        (node / folder[1:] / "20261122T1").mkdir(parents=True, exist_ok=True)
+        (node / folder[1:] / "20261122T1" / "fleet.json").write_text("{}", encoding="utf-8")
+    (node / "home/you/.local/state/npudoctor/smoke-history.jsonl").write_text("{}", encoding="utf-8")
+    (node / place[1:] / "smoke-history.jsonl").write_text("{}", encoding="utf-8")
+    kept = self_uninstall.found(host)
+    assert set(kept.fleets) == set(runs)
+    assert kept.others == ("/home/you/.local/state/npudoctor",)
+    assert place in kept.folders and "/data/state/npudoctor" not in kept.others
+    assert all(f"  keep    {folder} (reports of fleet runs)" in self_uninstall.shown(kept) for folder in runs)
+    for folder in kept.folders:
+        self_uninstall.remove_folder(host, folder, keep=kept.fleets)
+    assert all((node / folder[1:] / "20261122T1" / "fleet.json").exists() for folder in runs)
+    assert not (node / place[1:] / "smoke-history.jsonl").exists()
+    assert place not in self_uninstall.found(host).folders
 
 
 def test_links_in_a_removed_folder_are_not_followed(node: Path) -> None:
