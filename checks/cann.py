@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.settings import (
@@ -75,6 +75,7 @@ def toolkit_is_installed(
             remaining=title(install),
             detail=messages.BROKEN_LINK_OF_JOB.text(remaining=title(install)) if used else None,
             commands=tuple(f"ln -sfn {install.root} {link.path}" for link in links),
+            fix=_switch_offer(install, links),
             evidence=tuple(
                 Evidence(source=link.path, expected=messages.A_CANN.text(), actual=f"-> {link.target}")
                 for link in links
@@ -84,6 +85,16 @@ def toolkit_is_installed(
 
 def _prefix(install: CannInstall) -> str:
     return re.sub(r"/(ascend-toolkit/[^/]+|cann-[^/]+)$", "/", install.root)
+
+
+def _switch_offer(install: CannInstall, links: Sequence[DeadLink]) -> FixOffer | None:
+    """The move of the usual links, where all of these are links that lead to an installation of this kind."""
+    prefix = _prefix(install)
+    usual = [f"{prefix}ascend-toolkit/latest"]
+    if install.root.startswith(f"{prefix}cann-"):
+        usual.append(f"{prefix}cann")
+    movable = all(link.path in usual for link in links)
+    return FixOffer(id="cann.switch", params={"to": install.root}) if movable else None
 
 
 def _paired(python: PythonEnvironment | None) -> TorchNpuRelease | None:

@@ -141,7 +141,7 @@ def _may_change(host: Host, python: PythonEnvironment) -> None:
         if owner.uid != host.user.uid:
             raise Refused(messages.OF_ANOTHER_USER.text(path=folder, uid=owner.uid))
         _made_otherwise(host, folder)
-    if pid := _user_of(host, prefix):
+    if pid := mapping_process(host, rf"{re.escape(prefix)}/lib\S*\.so"):
         raise Refused(messages.IN_USE.text(pid=pid, path=prefix))
 
 
@@ -175,9 +175,9 @@ def _made_otherwise(host: Host, folder: str) -> None:
                 raise Refused(messages.EDITABLE.text(name=name))
 
 
-def _user_of(host: Host, prefix: str) -> int | None:
-    """A process that has a library of this environment mapped."""
-    needle = re.compile(rf" {re.escape(prefix)}/lib\S*\.so")
+def mapping_process(host: Host, path: str) -> int | None:
+    """A process that has a file mapped whose path begins with this expression."""
+    needle = re.compile(f" {path}")
     for row in host.measure("processes"):
         with contextlib.suppress(Unavailable):
             if needle.search(host.read(f"/proc/{row['pid']}/maps")):

@@ -2,6 +2,18 @@
 
 from npudoctor.sdk import Sentence
 
+# cann.switch
+
+NAME_CANN = Sentence("no CANN given; installed are {known}")
+NOT_ONE_CANN = Sentence("not one installed CANN: {asked!r}; installed are {known}")
+NO_USUAL_LINK = Sentence("{path} is not below a prefix with the usual link of CANN")
+LINK_IS_FOLDER = Sentence("{path} is a folder, not a link; only the package's own uninstaller may change it")
+NO_OWN_SCRIPT = Sentence("{path} has no set_env.sh of its own: up to CANN 8.3 the script follows the usual link")
+NOT_A_PATH = Sentence("not an absolute path of plain letters: {path!r}")
+MODULE_RELEASES = Sentence("Requires Environment Modules 4.6 or Lmod 8.6: they run set_env.sh when it is loaded.")
+SHELLS_KEEP_CANN = Sentence("Shells and services that sourced a CANN keep that one until they source it again.")
+OTHERS_NOT_VISIBLE = Sentence("Whether processes of other users use the old version is not known.")
+
 # container.run-command
 
 NAME_DEVICES = Sentence("no device given")

@@ -18,7 +18,7 @@ from npudoctor.fixer import messages
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, unified
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
 from npudoctor.steps.owners import MANY_LINES, is_own
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import GroupMember, Remount, Run, SetSysctl
@@ -56,6 +56,9 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
         yield {"name": name, "ansible.builtin.copy": {"dest": step.path, "content": step.content, **mode}}
     elif isinstance(step, (RemoveFile, RemoveFolder)):
         yield {"name": f"npudoctor: {step.path}", "ansible.builtin.file": {"path": step.path, "state": "absent"}}
+    elif isinstance(step, SetLink) and step.target:
+        told = {"src": step.target, "dest": step.path, "state": "link", "force": True}
+        yield {"name": f"npudoctor: {step.path}", "ansible.builtin.file": told}
     elif isinstance(step, MakeFolder):
         told = {"path": step.path, "state": "directory", "mode": f"{step.mode:04o}"}
         yield {"name": f"npudoctor: {step.path}", "ansible.builtin.file": told}
@@ -128,6 +131,8 @@ def _argv(step: Step) -> list[str]:
         return ["mount", "-o", f"remount,size={step.size_bytes}", step.path]
     if isinstance(step, KeepPackages):
         return list(step.installer)
+    if isinstance(step, SetLink):
+        return ["ln", "-sfn", step.target, step.path] if step.target else ["rm", "-f", step.path]
     if isinstance(step, GroupMember):
         return ["usermod", "-aG", step.group, step.user]
     raise Refused(messages.NOT_HANDED_OVER.text(step=type(step).__name__))

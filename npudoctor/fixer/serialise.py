@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile
+from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
 from npudoctor.steps.packages import KeepPackages, RestorePackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -30,6 +30,7 @@ KINDS: Mapping[str, type] = {
         RemoveLogs,
         RestorePackages,
         Run,
+        SetLink,
         SetSysctl,
         SystemdUnit,
         WriteFile,

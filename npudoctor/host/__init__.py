@@ -264,6 +264,10 @@ class MutableHost(Host, Protocol):
         """Remove a file or a link, or what the link leads to; one that is not there is no error."""
         ...
 
+    def write_link(self, path: str, target: str) -> None:
+        """Put a symbolic link in the place of a link, a file or nothing, durably."""
+        ...
+
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
         ...
@@ -280,8 +284,8 @@ class MutableHost(Host, Protocol):
         """The extended attributes of a file, its ACL among them."""
         ...
 
-    def sweep(self, path: str) -> None:
-        """Remove what a writing of this file that was killed has left beside it."""
+    def sweep(self, path: str, *, follow: bool = True) -> None:
+        """Remove what a writing of this file that was killed has left beside it, or of the link itself."""
         ...
 
     def lock(self, path: str) -> AbstractContextManager[None]:

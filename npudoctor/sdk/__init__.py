@@ -39,7 +39,16 @@ from npudoctor.sdk.checks import HEALTH, ON_REQUEST, PREFLIGHT, PROFILES, Check,
 from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
 from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
-from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, WriteFile, text_of, untrusted_writer, writing
+from npudoctor.steps.files import (
+    MakeFolder,
+    RemoveFile,
+    RemoveFolder,
+    SetLink,
+    WriteFile,
+    text_of,
+    untrusted_writer,
+    writing,
+)
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -95,6 +104,7 @@ __all__ = [
     "Risk",
     "Run",
     "Sentence",
+    "SetLink",
     "SetSysctl",
     "Severity",
     "Step",

@@ -132,12 +132,13 @@ def set_env(node: Node) -> str:
 def links(node: Node) -> dict[str, str]:
     """The symbolic links of an installation."""
     at = Layout(node)
+    linked = node.scenario.cann.linked or node.cann.version
     found = {f"{at.root}/lib64": f"{node.machine}-linux/lib64"}
     if at.is_new:
-        found[f"{at.prefix}/cann"] = f"cann-{node.cann.version}"
-        found[f"{at.prefix}/ascend-toolkit/latest"] = f"../cann-{node.cann.version}"
+        found[f"{at.prefix}/cann"] = f"cann-{linked}"
+        found[f"{at.prefix}/ascend-toolkit/latest"] = f"../cann-{linked}"
     else:
-        found[f"{at.prefix}/ascend-toolkit/latest"] = node.cann.version
+        found[f"{at.prefix}/ascend-toolkit/latest"] = linked
     if node.scenario.cann.nnal:
         found[f"{at.prefix}/nnal/atb/latest"] = node.scenario.cann.nnal
     return found

@@ -65,9 +65,11 @@ class Firmware:
 
 @record(frozen=True, kw_only=True)
 class Cann:
-    """The toolkit and its operators. `sourced`: set_env.sh is in force for the job; `nnal` is the version of ATB."""
+    """The toolkit and its operators. `sourced`: set_env.sh is in force for the job; `nnal` is the version of ATB.
+    `linked` is the version that the usual link leads to, where that is another one, which is not installed."""
 
     version: str | None = None
+    linked: str | None = None
     installed: bool = True
     prefix: str = "/usr/local/Ascend"
     sourced: bool = True

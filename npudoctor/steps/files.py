@@ -164,6 +164,44 @@ class RemoveFolder:
         host.remove_folder(self.path)
 
 
+@record(frozen=True)
+class SetLink:
+    """Let a symbolic link lead to `target`, as it is written in the link; empty removes the link."""
+
+    path: str
+    target: str
+
+    def preview(self, host: Host) -> str:
+        """Old → new target."""
+        absent, gone = messages.NOT_INSTALLED.text(), messages.REMOVED.text()
+        old, new = host.read_link(self.path) or absent, self.target or gone
+        return messages.LINK_CHANGES.text(path=self.path, old=old, new=new)
+
+    def inverse(self, host: Host) -> Step:
+        """The target that it has, or its absence."""
+        return SetLink(self.path, host.read_link(self.path) or "")
+
+    def holds(self, host: Host) -> bool:
+        """Whether the link leads there."""
+        return (host.read_link(self.path) or "") == self.target and (bool(self.target) or not host.exists(self.path))
+
+    def obstacle(self, host: Host) -> Obstacle | None:
+        """Something there that is no link, or a folder that is not writable or that others control."""
+        if host.read_link(self.path) is None and host.exists(self.path):
+            return Obstacle(messages.NOT_A_LINK.text(path=self.path))
+        return obstacle_to(host, posixpath.dirname(self.path) + "/.npudoctor-link")
+
+    def apply(self, host: MutableHost) -> None:
+        """Replace it in one operation; what is no link is left alone."""
+        if refused := self.obstacle(host):
+            raise StepFailed(refused.reason)
+        host.sweep(self.path, follow=False)
+        if self.target:
+            host.write_link(self.path, self.target)
+        else:
+            host.remove(self.path)
+
+
 def writing(host: Host, path: str, content: str, mode: int | None = None) -> Iterator[Step]:
     """The steps that write a file: the folders above it that are missing, from the top, and the file."""
     missing = []

@@ -16,6 +16,8 @@ MODE_CHANGES = Sentence("{path}: mode {old:04o} → {new:04o}\n")
 NEW_EMPTY_FILE = Sentence("{path}: new empty file\n")
 NEW_FOLDER = Sentence("{path}: new folder, mode {mode:04o}\n")
 FOLDER_REMOVED = Sentence("{path}: folder removed if empty\n")
+LINK_CHANGES = Sentence("link {path}: {old} → {new}\n")
+NOT_A_LINK = Sentence("{path} is not a link")
 WRITABLE_BY_ALL = Sentence("{path} is writable by all users; choose a path in a folder that only root can write")
 TOO_LARGE = Sentence("{path} is larger than {limit} MiB")
 

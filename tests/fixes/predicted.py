@@ -43,6 +43,11 @@ class Node:
             kind, was, content = self.files[mode[1]]
             assert was == int(mode[2], 8)
             self.files[mode[1]] = (kind, int(mode[3], 8), content)
+        elif link := re.fullmatch(r"link (/\S+): (.*) → (.*)", line):
+            kind, _, content = self.files.pop(link[1], ("link", None, b""))
+            assert (kind, content.decode()) == ("link", "" if link[2] in NOTHING else link[2])
+            if link[3] not in NOTHING:
+                self.files[link[1]] = ("link", None, link[3].encode())
         elif change := re.fullmatch(r"(\S.*?): (.*) → (.*)", line):
             name, old, new_value = change.groups()
             now = self.values.get(name)

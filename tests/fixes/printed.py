@@ -151,6 +151,11 @@ def _as_root(shell: Shell, path: str, text: str) -> None:
             root.write_file(path, text.encode())
 
 
+def _link(shell: Shell, command: str) -> None:
+    target, path = shlex.split(command)[2:]
+    shell.host.write_link(path, target)
+
+
 def _act(shell: Shell, command: str) -> None:
     """A tool that changes the node, run by root."""
     argv = shlex.split(command)
@@ -238,6 +243,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"echo '": _echo,
     r"echo \$": LOOKS,
     r"sed -i ": _sed,
+    r"ln -sfn /": _link,
     r"sysctl -w ": _act,
     r"sysctl [\w.]+$": LOOKS,
     r"mount -o remount": _act,

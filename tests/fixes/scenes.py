@@ -252,6 +252,16 @@ def with_python(root: str) -> None:
             shutil.copytree(wheel, root + site, dirs_exist_ok=True)
 
 
+def with_canns(root: str) -> None:
+    """CANN 8.5.0, to which the links lead by a way of their own each, and 9.0.0."""
+    for version in ("8.5.0", "9.0.0"):
+        put(root, f"/usr/local/Ascend/cann-{version}/version.cfg", f"toolkit_running_version=[{version}:{version}]\n")
+        put(root, f"/usr/local/Ascend/cann-{version}/set_env.sh", "export ASCEND_HOME_PATH=/usr/local/Ascend/cann\n")
+    os.makedirs(f"{root}/usr/local/Ascend/ascend-toolkit")
+    os.symlink("cann-8.5.0", f"{root}/usr/local/Ascend/cann")
+    os.symlink("/usr/local/Ascend/cann-8.5.0", f"{root}/usr/local/Ascend/ascend-toolkit/latest")
+
+
 SLEEPERS: list[subprocess.Popen[bytes]] = []
 """The processes of a scene, children of the one that plays it."""
 
@@ -318,6 +328,7 @@ SCENES: dict[str, Scene] = {
         "service.install", ("SystemdUnit",), {"command": "/usr/local/bin/npudoctor"}, begin=with_services
     ),
     "service-remove": Scene("service.remove", ("SystemdUnit",), begin=with_services),
+    "switch": Scene("cann.switch", ("SetLink",), {"to": "9.0.0"}, begin=with_canns),
     "tls": Scene("npu.tls-off", ("Run",), begin=with_switches),
     "logs": Scene("system.clean-logs", ("RemoveLogs",), begin=with_logs, irreversible=True),
     "release": Scene("npu.release", ("EndProcess",), begin=with_sleepers, where=Where.HERE, irreversible=True),
@@ -427,7 +438,7 @@ def snapshot(scene: Scene, root: str) -> dict[str, Any]:
         for name in (*folders, *files):
             path = os.path.join(folder, name)
             about = os.lstat(path)
-            content = ""
+            content = os.readlink(path) if stat.S_ISLNK(about.st_mode) else ""
             if stat.S_ISREG(about.st_mode):
                 with open(path, "rb") as file:
                     content = file.read().decode("latin-1")

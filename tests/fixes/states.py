@@ -21,6 +21,7 @@ def files(host: SimulatedHost) -> dict[str, tuple[str, int | None, bytes]]:
         if not mine and path not in ("/var/lib", "/var"):
             about = host.tree.stat(path) if kind != "link" else None
             content = host.tree.read_bytes(path) if kind == "file" and about and "r" in about.access else b""
+            content = (host.tree.read_link(path) or "").encode() if kind == "link" else content
             found[path] = (kind, about.mode if about else None, content)
     return found
 

@@ -30,7 +30,7 @@ KILLS = ("kill", "kill-undo", "kill-recover")
 REVERSIBLE = [name for name, scene in SCENES.items() if not scene.irreversible]
 OF_STEPS = {"Run", "SystemdUnit", "KeepPackages", "GroupMember", "Remount"}
 WITH_TOOLS = [name for name, scene in SCENES.items() if OF_STEPS & set(scene.kinds)]
-SOME = ("reserve", "kinds", "service-again", "tls", "logs", "release", "command", "pair", "system")
+SOME = ("reserve", "kinds", "service-again", "tls", "logs", "release", "command", "pair", "system", "switch")
 """Scenes that together take every kind of step."""
 
 IN_TOOLS = ("tool", "tool-undo", "tool-alone", "tool-interrupt", "tool-ENOSPC", "tool-EIO")

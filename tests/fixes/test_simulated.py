@@ -58,6 +58,12 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
     "access": ({}, "driver.grant-access", {"user": "dev", "group": "HwHiAiUser"}),
     "pair": ({"python": {"torch": "2.5.1", "torch_npu": "2.6.0"}}, "python.install-pair", None),
     "packages": ({"python": {"packages": {"sympy": ""}}}, "python.install-packages", {"packages": ["sympy==1.12"]}),
+    "switch": ({"cann": {"linked": "8.0.0"}}, "cann.switch", None),
+    "modulefile": (
+        {"cann": {"version": "8.5.0"}},
+        "cann.switch",
+        {"to": "/usr/local/Ascend/cann", "modulefile": "/opt/m/cann/8.5"},
+    ),
     "triton": ({"python": {"packages": TRITON}}, "python.install-packages", None),
 }
 NOT_HERE = {
@@ -87,6 +93,7 @@ def files(host: SimulatedHost) -> dict[str, tuple[str, int | None, bytes]]:
         if not mine and path not in ("/var/lib", "/var"):
             about = host.tree.stat(path) if kind != "link" else None
             content = host.tree.read_bytes(path) if kind == "file" and about and "r" in about.access else b""
+            content = (host.tree.read_link(path) or "").encode() if kind == "link" else content
             found[path] = (kind, about.mode if about else None, content)
     return found
 

@@ -71,6 +71,19 @@ class Changes:
             os.unlink(place.name, dir_fd=place.folder)
             place.sync()
 
+    def write_link(self, path: str, target: str) -> None:
+        """Put a symbolic link in the place of a link, a file or nothing."""
+        with self._place(path, follow=False) as place:
+            beside = f"{place.name}.npudoctor-{os.getpid()}"
+            os.symlink(target, beside, dir_fd=place.folder)
+            try:
+                os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(beside, dir_fd=place.folder)
+                raise
+            place.sync()
+
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
         with self._place(path) as place, contextlib.suppress(FileExistsError):
@@ -103,9 +116,9 @@ class Changes:
         """The extended attributes of a file, its ACL among them."""
         return _attributes(self._at(path))
 
-    def sweep(self, path: str) -> None:
-        """Remove what a writing of this file that was killed has left beside it."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._place(path) as place:
+    def sweep(self, path: str, *, follow: bool = True) -> None:
+        """Remove what a writing of this file that was killed has left beside it, or of the link itself."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._place(path, follow=follow) as place:
             folder = place.open_folder()
             try:
                 names = os.listdir(folder)

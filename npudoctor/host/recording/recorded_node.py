@@ -37,6 +37,10 @@ class BundleHost(RecordedHost):
         """Refuse."""
         self._refuse(f"{path} is not written")
 
+    def write_link(self, path: str, target: str) -> None:  # noqa: ARG002
+        """Refuse."""
+        self._refuse(f"{path} is not written")
+
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:  # noqa: ARG002
         """Refuse."""
         self._refuse(f"{path} is not made")
@@ -45,7 +49,7 @@ class BundleHost(RecordedHost):
         """Refuse."""
         self._refuse(f"{path} is not removed")
 
-    def sweep(self, path: str) -> None:
+    def sweep(self, path: str, *, follow: bool = True) -> None:  # noqa: ARG002
         """Refuse."""
         self._refuse(f"nothing beside {path} is removed")
 

@@ -84,6 +84,11 @@ class SimulatedHost(RecordedHost):
             self.tree.remove(self.real_path(path) if follow else path)
 
     @noted
+    def write_link(self, path: str, target: str) -> None:
+        """Put a symbolic link in the place of a link, a file or nothing."""
+        self.tree.write_link(path, target)
+
+    @noted
     def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Make one folder in a folder that is there; one that exists is no error."""
         with contextlib.suppress(FileExistsError):
@@ -111,7 +116,7 @@ class SimulatedHost(RecordedHost):
         """Files have no extended attributes here."""
         return {}
 
-    def sweep(self, path: str) -> None:
+    def sweep(self, path: str, *, follow: bool = True) -> None:
         """Nothing is ever left half written here."""
 
     def lock(self, path: str) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - the protocol

@@ -66,7 +66,9 @@ def redo(node: Kept, data: bytes) -> None:
         raise NotRedone("it is not what npudoctor wrote") from problem
 
 
-CHANGES = frozenset({"write_file", "remove", "make_folder", "remove_folder", "set_sysctl", "signal", "run_streaming"})
+CHANGES = frozenset(
+    {"write_file", "write_link", "remove", "make_folder", "remove_folder", "set_sysctl", "signal", "run_streaming"}
+)
 
 
 def _all_out(named: dict[str, Any]) -> dict[str, Any]:

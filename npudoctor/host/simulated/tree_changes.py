@@ -14,7 +14,7 @@ _PLAIN = Overlay()
 
 
 class ChangingTree(FileTree):
-    """A file tree with the four changes that fixes are made of. Raises the OSErrors that the kernel would raise."""
+    """A file tree with the changes that fixes are made of. Raises the OSErrors that the kernel would raise."""
 
     def write(
         self, path: str, content: Content, *, mode: int | None = None, owner: tuple[int, int] | None = None
@@ -30,6 +30,17 @@ class ChangingTree(FileTree):
         self._store.put(here, content)
         kept = old.mode if mode is None else mode
         self.stats[here] = replace(old, kind=None, access=None, mode=kept, uid=uid, gid=gid, size=None, cut=False)
+        self._forget()
+
+    def write_link(self, path: str, target: str) -> None:
+        """Put a link in the place of what is there, as a rename does."""
+        here = self._writable(path)
+        if self._kind(here) == "dir" and here not in self.links:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if here not in self.links and self._store.kind(here) is not None:
+            self._store.drop(here)
+        self.stats.pop(here, None)
+        self.links[here] = target
         self._forget()
 
     def remove(self, path: str) -> None:
