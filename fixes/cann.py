@@ -36,11 +36,11 @@ def switch(asked: Switch, host: Host, cann: Cann) -> Iterator[Step | Note]:
     Modules or Lmod is written.
     """
     chosen = _chosen(asked.to, cann)
-    script = chosen.set_env
+    script = f"{chosen.root}/set_env.sh"
     if asked.modulefile:
         if not re.fullmatch(r"(/[\w@+=:,.-]+)+", asked.modulefile):
             raise Refused(messages.NOT_A_PATH.text(path=asked.modulefile))
-        if script is None or not script.startswith(f"{chosen.root}/"):
+        if not host.exists(script):
             raise Refused(messages.NO_OWN_SCRIPT.text(path=chosen.root))
         if host.exists(asked.modulefile) and OWN not in host.read(asked.modulefile):
             raise Refused(messages.NOT_OURS.text(path=asked.modulefile))
