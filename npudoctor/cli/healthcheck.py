@@ -12,6 +12,8 @@ examples:
   npudoctor healthcheck --require daemon               trust only the host's daemon
   npudoctor healthcheck --ask livez                    probe the daemon itself, over its Unix socket
 
+While driver or firmware is being changed, the answer is "unhealthy: maintenance: ...", and the driver is not asked.
+
 exit codes: 0 healthy, 1 anything else.
 """
 
@@ -24,6 +26,7 @@ from typing import Any
 from npudoctor.cli.output import UsageError, write
 from npudoctor.control_characters import visible
 from npudoctor.daemon import asking, state
+from npudoctor.host import hands_off
 
 LINE_BYTES = 200
 HEALTH = ("npu.present", "npu.count", "npu.health", "driver.access", "container.devices")
@@ -75,6 +78,8 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
             raise UsageError("--timeout: expected seconds above 0")
         if args.ask:
             return _ask_daemon(args)
+        if not args.simulate and (why := hands_off.reason((args.root or "") + hands_off.PATH)):
+            return False, f"unhealthy: {why}"
         said = None if args.no_daemon else _from_daemon(args)
         if said is None and DAEMON in args.require:
             return False, f"unhealthy: no daemon: {args.state} does not exist"

@@ -117,11 +117,13 @@ def _node(args: argparse.Namespace | None) -> Node:
     from npudoctor.cli import node
     from npudoctor.cli.output import UsageError
     from npudoctor.cli.parsing import parser_of
+    from npudoctor.host.live import reader
     from npudoctor.selection import Selection
     from npudoctor.tui.model.session import CannotOpen, Node
 
     if args is None:
         args = parser_of("tui").parse_args([])
+    reader.keep()
     try:
         config = node.load_config(args)
         selection = Selection(

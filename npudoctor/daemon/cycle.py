@@ -10,7 +10,7 @@ from npudoctor.daemon import autofix, fitness, notify, state
 from npudoctor.daemon.change_tracker import ChangeTracker
 from npudoctor.daemon.history import History
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.replies import CheckRunner, Lost, RunResult
+from npudoctor.daemon.replies import CheckRunner, Lost, Paused, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.store import Change
@@ -18,6 +18,7 @@ from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.troubles import Troubles
 from npudoctor.daemon_config import DaemonSettings
 from npudoctor.findings import Severity
+from npudoctor.host import hands_off
 from npudoctor.records import replace
 
 STUCK_S = 45.0
@@ -72,6 +73,9 @@ class Rounds:
 
     def run(self, kind: RunKind, site: Site, factor: int) -> RunResult:
         """Run one cycle; `factor` is the current back-off factor of the timetable. Raises Lost."""
+        if why := hands_off.reason(self.places.hands_off):
+            self._publish(self._tracker.miss(self.board.view, kind, why, written_s=state.now_s()))
+            raise Paused(why)
         self._promise(kind, site.settings)
         try:
             seen = self._run_checks(kind, site)

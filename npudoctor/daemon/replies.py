@@ -85,6 +85,10 @@ class Lost(Exception):
     """The check process gave no answer; the text is a clause that says why."""
 
 
+class Paused(Lost):
+    """Nobody asks the driver now; the text is a clause that says why."""
+
+
 class Refused(Exception):
     """The node cannot be opened, or the configuration cannot be used; the text is one line for the user."""
 

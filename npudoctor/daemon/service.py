@@ -26,7 +26,7 @@ from npudoctor.daemon.cycle import STUCK_S, Rounds
 from npudoctor.daemon.history import History
 from npudoctor.daemon.listening import Listening, tcp_socket, unix_socket
 from npudoctor.daemon.publisher import Board
-from npudoctor.daemon.replies import CheckRunner, Lost, RunResult
+from npudoctor.daemon.replies import CheckRunner, Lost, Paused, RunResult
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.snapshot import View
 from npudoctor.daemon.timetable import Agenda, RunKind
@@ -218,6 +218,8 @@ class Daemon:
             try:
                 seen = self.rounds.run(kind, self.site, self.agenda.factor)
                 self.troubles.set("run", None)
+            except Paused as problem:
+                self.troubles.set("run", str(problem))
             except Lost as problem:
                 if not self._stopping:
                     self.troubles.set("run", f"the {kind.value} run failed: {problem}")

@@ -27,6 +27,7 @@ from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, MutableHost
 from npudoctor.host import Refused as FixRefused
+from npudoctor.host.live import reader
 from npudoctor.host.live.local import LocalHost
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
@@ -53,6 +54,7 @@ class Worker:
     def run(self, kind: RunKind, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
         """Run checks; a tool of which a process is `left` is not started again."""
         host = self._host = self._opened(site, kind)
+        reader.KEPT.wanted = site.settings.quick_s < reader.RENEWED_S
         if isinstance(host, LocalHost):
             left = {**(left or {}), **leftovers()}
             for tool, pid in left.items():

@@ -61,6 +61,13 @@ class NotApplicable(Unavailable):
         super().__init__(reason, because=Because.NOT_APPLICABLE)
 
 
+class Maintenance(Unavailable):
+    """Driver or firmware is being changed, and nobody asks it meanwhile (host/hands_off.py)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, because=Because.FAILED)
+
+
 class ParseError(ValueError):
     """Text that a parser does not understand, with the line that it stopped at (counted from 1)."""
 
@@ -385,6 +392,7 @@ __all__ = [
     "Completed",
     "FileStat",
     "Host",
+    "Maintenance",
     "MutableHost",
     "NotApplicable",
     "ParseError",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor import knowledge
@@ -112,9 +112,8 @@ def parse(text: str) -> LibraryAnswer:
     chips: dict[tuple[int, int | None], dict[str, dict[str, Any]]] = {}
     silent: dict[tuple[int, int | None], str] = {}
     uncounted: dict[int, int] = {}
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            row = json.loads(line)
+    for row in _rows(text):
+        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError):
             if "library" in row:
                 path = str(row["library"])
                 continue
@@ -164,6 +163,19 @@ def parse(text: str) -> LibraryAnswer:
         lost_npus=sum(1 for npu in npus if isinstance(npu, int) and npu < 0) if codes.get("npus") == 0 else 0,
         problem=problem,
     )
+
+
+def _rows(text: str) -> Iterator[Any]:
+    """The lines as they were written; one that is none is left out."""
+    lines = text.splitlines()
+    try:
+        yield from json.loads(f"[{','.join(lines)}]")  # as one text: a third of the time
+        return
+    except (ValueError, RecursionError):
+        pass
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            yield json.loads(line)
 
 
 def _why_lost(row: Mapping[str, Any]) -> str:

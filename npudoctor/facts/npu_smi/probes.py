@@ -24,6 +24,7 @@ from npudoctor.sdk import (
     Because,
     Completed,
     Host,
+    Maintenance,
     NotApplicable,
     Options,
     ParseError,
@@ -83,7 +84,7 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
     try:
         done = host.run([TOOL, "info"], timeout=limit)
     except Unavailable as why:
-        if why.because is Because.NOT_RECORDED:
+        if why.because is Because.NOT_RECORDED or isinstance(why, Maintenance):
             raise
         found = why.because is not Because.ABSENT
         path = path or _usual_place(host)

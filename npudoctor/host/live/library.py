@@ -8,27 +8,28 @@ that chip: the process is started again without it, until the time is up.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import marshal
 import os
 import posixpath
 import select
 import signal
-import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import npudoctor
 from npudoctor.findings import Because
 from npudoctor.host import Completed, FileStat, Unavailable
-from npudoctor.host.live import processes
+from npudoctor.host.hands_off import PATH as OFF
+from npudoctor.host.hands_off import WATCH_S, must_be_absent
+from npudoctor.host.live import processes, reader
+from npudoctor.host.live.reader import Reader
 from npudoctor.host.live.trust import entry_of, foreign_writer
 from npudoctor.host.shortage import exhausted
 from npudoctor.host.simulated.tree import DiskStore, FileTree
 
-READER = posixpath.join(posixpath.dirname(__file__), "read_dcmi.py")
 TABLE = posixpath.join(posixpath.dirname(npudoctor.__file__), "knowledge", "tables", "dcmi.json")
 """Read here as it is written: rows of a site's own must not decide what root calls."""
 
@@ -40,49 +41,77 @@ INIT_S = 5.0
 """The same for dcmi_init, which asks every chip and starts programs."""
 MOST_BYTES = 8 << 20
 MOST_STARTS = 40
+_END = b'{"tells": "end"}\n'
+_NOBODY: dict[str, Any] = {"lost": "nothing"}
+"""A kept reader had died before it was asked."""
 STARTING_LINES = 6
 """Lines of loading and initialising, in both families."""
-_MARK = "dcmi"
+_DOUBTFUL = (-8001, -8005, -8012)
+_DOUBTFUL_LINES = (*(b'"rc": %d,' % code for code in _DOUBTFUL), *(b'"rc": %d}' % code for code in _DOUBTFUL), b"-1")
+"""Codes after which a chip may come back, or another be gone: the next reading initialises the library anew."""
 
 
 class Library:
-    """The library of a driver below `root`; one reader at a time, and none is left when an answer is there."""
+    """The library of a driver below `root`; one reader at a time, and none is left unless this process keeps it.
 
-    def __init__(self, root: str) -> None:
+    `hands_off`: the file that forbids to ask it.
+    """
+
+    def __init__(self, root: str, hands_off: str | None = None) -> None:
         self._root = root
-        self._lock = threading.Lock()
-        self._running: Any = None
+        self.hands_off = root + OFF if hands_off is None else hands_off
+        self._running: Reader | None = None
         self._closed = False
 
     def ask(self, driver: str, *, pages: bool, timeout: float) -> Completed:
         """What it says of every chip, as JSON lines; with `pages`, more than `npu-smi info` shows.
 
-        Raises Unavailable without a library that may be loaded.
+        Raises Unavailable without a library that may be loaded, Maintenance while nobody may ask it.
         """
-        path = self._trusted_path(driver)
+        path: str | None = None
         try:
-            with self._lock:
-                return _Reading(self, path, driver, pages=pages, timeout=timeout).done()
+            with reader.KEPT.turn:
+                must_be_absent(self.hands_off)
+                known = reader.KEPT.take(self._key(driver))
+                path, folders = (known.key[1], ()) if known else self._trusted(driver)
+                return _Reading(self, known, path, folders, driver, pages=pages, timeout=timeout).done()
         except OSError as problem:
             if exhausted(problem):
                 raise
-            raise Unavailable(f"{path} cannot be asked: {problem.strerror}", because=Because.FAILED) from problem
+            said = f"{path or NAME} cannot be asked: {problem.strerror}"
+            raise Unavailable(said, because=Because.FAILED) from problem
 
     def close(self) -> None:
-        """End the reader at once."""
+        """End a reading of this host at once."""
         self._closed = True
-        if (process := self._running) is not None:
-            processes.signal_group(process, signal.SIGKILL)
+        if (running := self._running) is not None:
+            processes.signal_group(running.process, signal.SIGKILL)
 
-    def _trusted_path(self, driver: str) -> str:
-        """The real path of the library that is loaded; Unavailable with the reason where there is none."""
-        refused = None
-        for folder in (posixpath.join(driver, "lib64", "driver"), OWN_FOLDER):
-            path = posixpath.join(folder, NAME)
+    def _key(self, driver: str) -> tuple[Any, ...]:
+        """Which library a reader has loaded: another file at its place is another library."""
+        for path in self._places(driver):
+            with contextlib.suppress(OSError):
+                place = os.path.realpath(self.at(path))
+                found = os.stat(place)
+                return (self._root, place, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        return ()
+
+    @staticmethod
+    def _places(driver: str) -> tuple[str, ...]:
+        return tuple(posixpath.join(folder, NAME) for folder in (posixpath.join(driver, "lib64/driver"), OWN_FOLDER))
+
+    def _trusted(self, driver: str) -> tuple[str, tuple[str, ...]]:
+        """The real paths of the library that is loaded and of the folders that the linker searches.
+
+        Unavailable with the reason where there is none. The folders are listed once, and named as they were judged:
+        nobody but root can change any part of these paths afterwards.
+        """
+        refused, folders = None, self._folders(driver)
+        for path in self._places(driver):
             if not os.path.isfile(self.at(path)):
                 continue
-            if (reason := next(filter(None, map(self._why_not, (path, *self._needed(driver)))), None)) is None:
-                return os.path.realpath(self.at(path))
+            if (reason := next(filter(None, map(self._why_not, (path, *self._needed(folders)))), None)) is None:
+                return os.path.realpath(self.at(path)), tuple(os.path.realpath(self.at(one)) for one in folders)
             refused = refused or f"{path} is not loaded: {reason}"
         if refused:
             raise Unavailable(refused, because=Because.NO_RIGHT)
@@ -97,9 +126,9 @@ class Library:
         places = (posixpath.join(libraries, "common"), posixpath.join(libraries, "driver"), libraries)
         return [place for place in places if os.path.isdir(self.at(place))]
 
-    def _needed(self, driver: str) -> Iterator[str]:
+    def _needed(self, folders: list[str]) -> Iterator[str]:
         """What the linker could load with it."""
-        for folder in self._folders(driver):
+        for folder in folders:
             yield folder
             yield from (posixpath.join(folder, name) for name in os.listdir(self.at(folder)) if ".so" in name)
 
@@ -130,60 +159,55 @@ class Library:
             return f"it cannot be judged: {problem.strerror}"
         return found.reason if found else None
 
-    def start(self, driver: str, request: bytes) -> tuple[Any, int, str]:
-        """Start a reader with a request; the process, the descriptor with its answers, and its mark."""
-        mark = f"{os.getpid()}.{_MARK}"
-        answers, theirs = os.pipe()
-        words, ours = os.pipe()
-        try:
-            with open(os.devnull, "wb") as nothing:
-                process = processes.start(
-                    [sys.executable, "-I", "-S", READER, str(theirs)],
-                    stdin=words,
-                    stdout=nothing,
-                    stderr=nothing,
-                    pass_fds=(theirs,),
-                    env=self._environment(driver) | {"NPUDOCTOR_CALL": mark},
-                    cwd="/",
-                    start_new_session=True,
-                )
-            self._running = process
-            with contextlib.suppress(BrokenPipeError):
-                os.write(ours, request)
-        except BaseException:
-            os.close(answers)
-            raise
-        finally:
-            for handle in (theirs, words, ours):
-                os.close(handle)
+    def start(self, key: tuple[Any, ...], folders: Sequence[str]) -> Reader:
+        """Start a reader."""
+        self._running = Reader(key, self.hands_off, environment(folders))
         if self._closed:
-            processes.signal_group(process, signal.SIGKILL)
-        return process, answers, mark
+            processes.signal_group(self._running.process, signal.SIGKILL)
+        return self._running
 
-    def _environment(self, driver: str) -> dict[str, str]:
-        """The variables of the reader: its own, never a job's and never a user's."""
-        return {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LD_LIBRARY_PATH": ":".join(map(self.at, self._folders(driver))),
-            "LANG": "C.UTF-8",
-            "LC_ALL": "C.UTF-8",
-        }
+    def runs(self, running: Reader | None) -> None:
+        """Which reader works for this host."""
+        self._running = running
 
-    def ended(self) -> None:
-        """There is no reader."""
-        self._running = None
+
+def environment(folders: Sequence[str]) -> dict[str, str]:
+    """The variables of the reader: its own, never a job's and never a user's."""
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LD_LIBRARY_PATH": ":".join(folders),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+@functools.cache
+def _table() -> Any:
+    with open(TABLE, encoding="utf-8") as file:
+        return json.load(file)
 
 
 class _Reading:
     """One reading of all chips, by as many processes as it takes."""
 
-    def __init__(self, library: Library, path: str, driver: str, *, pages: bool, timeout: float) -> None:
+    def __init__(
+        self,
+        library: Library,
+        known: Reader | None,
+        path: str,
+        folders: Sequence[str],
+        driver: str,
+        *,
+        pages: bool,
+        timeout: float,
+    ) -> None:
         self._library, self._path, self._driver = library, path, driver
+        self._known, self._folders = known, folders
+        self._is_doubtful = False
         self._began = time.monotonic()
         self._until = self._began + timeout
         self._call_s = min(CALL_S, timeout)
-        with open(TABLE, encoding="utf-8") as file:
-            table = json.load(file)
+        table = _table()
         of_chip = table["of_chip"] + (table["pages_of_chip"] if pages else [])
         self._request = {
             "library": path,
@@ -200,6 +224,8 @@ class _Reading:
         ended, timed_out = False, False
         for _ in range(MOST_STARTS):
             lost = self._once()
+            if lost == _NOBODY:
+                continue
             if lost is None:
                 ended = True
                 break
@@ -239,21 +265,53 @@ class _Reading:
 
     def _once(self) -> dict[str, Any] | None:
         """What one process told, added to the rest; what it was asked when it hung or crashed, None where it ended."""
-        request = marshal.dumps({**self._request, "skip": self._skip})
-        since = processes.now()
-        process, answers, mark = self._library.start(self._driver, request)
+        asking, self._known = self._known, None
+        if asking is None:
+            asking = self._started()
+        self._library.runs(asking)
         said, how, ended = bytearray(), "", False
         try:
-            how = self._collect(answers, said)
-            ended = said.endswith(b'{"tells": "end"}\n')
+            asking.ask(marshal.dumps({**self._request, "skip": self._skip}))
+            how = self._collect(asking.answers, said)
+            ended = said.endswith(_END)
+            asked = None if ended and not self._told and self._is_plain(said) else self._read(said)
         finally:
-            os.close(answers)
-            if ended:
-                with contextlib.suppress(Exception):
-                    process.wait(0.2)
-            if process.poll() is None or not ended:
-                processes.end(process, mark, since)
-            self._library.ended()
+            self._library.runs(None)
+            if ended and reader.KEPT.wanted and not (self._lost or self._is_doubtful or self._library._closed):
+                reader.KEPT.put(asking)
+            else:
+                asking.end(at_once=not ended)
+        if ended:
+            return None
+        if not said and not asking.is_new and not how:  # it had died while nobody asked
+            return _NOBODY
+        lost: dict[str, Any] = {
+            "lost": asked["asks"] if asked else None,
+            "how": how or _end_of(asking.process.poll()),
+        }
+        lost |= {key: asked[key] for key in ("npu", "chip") if asked and key in asked}
+        if how == "hang":
+            lost["limit_s"] = self._call_s
+        self._lost.append(lost)
+        return lost
+
+    def _started(self) -> Reader:
+        """A new reader; its library and folders are judged anew where those of a kept one were not."""
+        if not self._folders:
+            self._path, self._folders = self._library._trusted(self._driver)
+            self._request["library"] = self._path
+        return self._library.start(self._library._key(self._driver), self._folders)
+
+    def _is_plain(self, said: bytearray) -> bool:
+        """Take what a process told that was asked everything and ended well, without reading each line."""
+        lines = [line for line in bytes(said).splitlines() if line.startswith(b'{"tells"') and line + b"\n" != _END]
+        if any(code in said for code in _DOUBTFUL_LINES) or b'"npus"' not in said:
+            return False
+        self._told = {("", None, at): line for at, line in enumerate(lines)}
+        return True
+
+    def _read(self, said: bytearray) -> dict[str, Any] | None:
+        """Take what it told; the question that it was asked last."""
         asked: dict[str, Any] | None = None
         for line in bytes(said).splitlines():
             with contextlib.suppress(ValueError, AttributeError):
@@ -264,14 +322,9 @@ class _Reading:
                     place = (row["tells"], row.get("npu"), row.get("chip"))
                     if place not in self._told or row["tells"] == "init":  # the second family follows a refusal
                         self._told[place] = line
-        if ended:
-            return None
-        lost: dict[str, Any] = {"lost": asked["asks"] if asked else None, "how": how or _end_of(process.poll())}
-        lost |= {key: asked[key] for key in ("npu", "chip") if asked and key in asked}
-        if how == "hang":
-            lost["limit_s"] = self._call_s
-        self._lost.append(lost)
-        return lost
+                    lost = row["tells"] == "npus" and min(row.get("value") or [0]) < 0
+                    self._is_doubtful = self._is_doubtful or lost or row.get("rc") in _DOUBTFUL
+        return asked
 
     def _collect(self, answers: int, said: bytearray) -> str:
         """Read until the reader is done, dies, or is silent for too long; "hang" in the last case."""
@@ -279,14 +332,16 @@ class _Reading:
         told.register(answers, select.POLLIN)
         while len(said) < MOST_BYTES:
             starting = said.count(b"\n") < STARTING_LINES
-            left = min(self._until - time.monotonic(), INIT_S if starting else self._call_s)
-            if not told.poll(max(0.0, left) * 1000):
-                return "hang"
+            until = min(self._until, time.monotonic() + (INIT_S if starting else self._call_s))
+            while not told.poll(max(0.0, min(until - time.monotonic(), WATCH_S)) * 1000):
+                must_be_absent(self._library.hands_off)
+                if time.monotonic() >= until:
+                    return "hang"
             piece = os.read(answers, 1 << 16)
             if not piece:
                 return ""
             said += piece
-            if said.endswith(b'{"tells": "end"}\n'):
+            if said.endswith(_END):
                 return ""
         return "too much"
 

@@ -30,16 +30,20 @@ from npudoctor.host import (
     About,
     Completed,
     FileStat,
+    Maintenance,
     Unavailable,
     User,
     command_key,
 )
+from npudoctor.host.hands_off import must_be_absent
 from npudoctor.host.live import identity, measures, processes, python_owner, tools
 from npudoctor.host.live.changes import Changes
 from npudoctor.host.live.library import Library
 from npudoctor.host.live.named_paths import Namer
 from npudoctor.host.live.once import Once
 from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
+from npudoctor.host.live.reader import let_go
+from npudoctor.host.live.reading import explained, kind_of
 from npudoctor.host.live.scripts import Scripts
 from npudoctor.host.shortage import exhausted
 from npudoctor.host.simulated.tree import DiskStore, FileTree
@@ -171,7 +175,7 @@ class LocalHost(Changes):
         return self._root + FileTree(DiskStore(self._root)).resolve(path, follow=follow)
 
     def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
-        return _explained(path, self.user)
+        return explained(path, self.user)
 
     def _open(self, path: str, flags: int = 0) -> int:
         """Open for reading, without waiting.
@@ -234,7 +238,7 @@ class LocalHost(Changes):
             found = identity.look_at(self._at(path), user=self._namer.of(path))
         may = ((os.R_OK, "r"), (os.W_OK, "w"), (os.X_OK, "x"))
         return FileStat(
-            kind=_kind(found.st_mode),
+            kind=kind_of(found.st_mode),
             mode=stat.S_IMODE(found.st_mode),
             uid=found.st_uid,
             gid=found.st_gid,
@@ -297,6 +301,7 @@ class LocalHost(Changes):
 
         It runs as `target_user`; raises Unavailable where that is not possible.
         """
+        must_be_absent(self._library.hands_off)
         user = self.target_user(python)
         path = os.path.abspath(python) if "/" in python else self.which(python)
         if path is None:
@@ -366,11 +371,12 @@ class LocalHost(Changes):
     ) -> Completed:
         tool = posixpath.basename(argv[0])
         if tool not in VENDOR_TOOLS:
-            return self._execute(argv, environment, timeout, user=user)
+            return self._execute(argv, environment, timeout, user=user, lets_go=key.startswith("python "))
         with self._alone if tool == ALONE else contextlib.nullcontext(), self._slots:
+            must_be_absent(self._library.hands_off)
             if first := self._hung.get(tool):
                 raise Unavailable(f"{tool} is not asked again: {first}", because=Because.TIMED_OUT)
-            completed = self._execute(argv, environment, timeout)
+            completed = self._execute(argv, environment, timeout, lets_go=True)
             if completed.timed_out:
                 self._hung[tool] = f"`{key}` did not answer within {timeout:g} s"
             return completed
@@ -384,6 +390,7 @@ class LocalHost(Changes):
         path = self.which(argv[0])
         if path is None:
             raise self._missing(argv[0])
+        let_go()
         return self._execute([path, *argv[1:]], own_environment(), timeout, stream, self._locks)
 
     def _execute(
@@ -394,6 +401,8 @@ class LocalHost(Changes):
         stream: Callable[[str], None] | None = None,
         locks: Sequence[int] = (),
         user: User | None = None,
+        *,
+        lets_go: bool = False,
     ) -> Completed:
         if user is None or not user.uid:
             tools.must_be_trusted(argv[0])
@@ -426,15 +435,18 @@ class LocalHost(Changes):
             raise
         finally:
             self._starting.discard(mark)
-        output, timed_out = Output(process, stream), True
+        output, timed_out = Output(process, stream, self._library.hands_off if lets_go else None), True
         try:
             timed_out = output.collect(started + timeout)
         finally:
             for pipe in filter(None, (process.stdout, process.stderr)):
                 pipe.close()
-            if timed_out or output.left_open or output.truncated:  # or interrupted: it must not go on beside an undoing
+            if timed_out or output.left_open or output.truncated or output.let_go:
+                # or interrupted: it must not go on beside an undoing
                 processes.end(process, mark, since)
             self._running.pop(process, None)
+        if output.let_go:
+            raise Maintenance(output.let_go)
         if self._closed and process.poll() == -signal.SIGKILL:
             raise tools.given_up(argv, time.monotonic() - started)
         try:
@@ -478,23 +490,3 @@ def own_environment() -> dict[str, str]:
     """The variables of a tool: npudoctor's own, never a job's."""
     variables = python_owner.trusted_variables(os.environ) if os.geteuid() == 0 else os.environ
     return {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
-
-
-@contextlib.contextmanager
-def _explained(path: str, user: User):  # type: ignore[no-untyped-def]
-    """Turn the errors of reading a path into the reason why the fact is not known."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise Unavailable(f"{path} does not exist") from None
-    except PermissionError:
-        raise Unavailable(f"{path} cannot be read by {user.name}", because=Because.NO_RIGHT) from None
-    except OSError as problem:
-        if problem.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-        raise Unavailable(f"{path} cannot be read: {problem.strerror}", because=Because.FAILED) from problem
-
-
-def _kind(mode: int) -> str:
-    tests = {"dir": stat.S_ISDIR, "char": stat.S_ISCHR, "block": stat.S_ISBLK, "fifo": stat.S_ISFIFO}
-    return next((kind for kind, test in tests.items() if test(mode)), "socket" if stat.S_ISSOCK(mode) else "file")

@@ -16,6 +16,10 @@ from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
 
 
+_NAMES = '"names"'
+"""In the lines of the library that hold what users wrote."""
+
+
 class MaskedHost(ForwardingHost):
     """A host whose texts are masked; everything else is its `host`'s own."""
 
@@ -25,7 +29,9 @@ class MaskedHost(ForwardingHost):
 
     def ask_library(self, driver: str = DRIVER, *, pages: bool = True, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Ask the driver's library; names of processes masked."""
-        return without_credentials(self._host.ask_library(driver, pages=pages, timeout=timeout))
+        done = self._host.ask_library(driver, pages=pages, timeout=timeout)
+        lines = [masked(line) if _NAMES in line else line for line in done.stdout.splitlines(keepends=True)]
+        return replace(done, stdout="".join(lines))
 
     def run_in_target(
         self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None

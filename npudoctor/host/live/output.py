@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO, Protocol
 
+from npudoctor.host.hands_off import WATCH_S, reason
+
 OUTPUT_LIMIT_BYTES = 8 << 20
 
 GRACE_S = 0.15
@@ -28,9 +30,14 @@ class Process(Protocol):
 
 
 class Output:
-    """Both pipes of a process, read until they close, the process ends, the time is up, or 8 MiB have come."""
+    """Both pipes of a process, read until they close, the process ends, the time is up, or 8 MiB have come.
 
-    def __init__(self, process: Process, stream: Callable[[str], None] | None) -> None:
+    Also until the file `hands_off` appears: then `let_go` says why.
+    """
+
+    def __init__(self, process: Process, stream: Callable[[str], None] | None, hands_off: str | None = None) -> None:
+        self._hands_off = hands_off
+        self.let_go: str | None = None
         self._process = process
         self._stream = stream
         self._pieces = (bytearray(), bytearray())
@@ -52,6 +59,7 @@ class Output:
                 selector.register(ended, selectors.EVENT_READ, None)
             until = deadline
             open_pipes = 2
+            watched = time.monotonic()
             exited = False
             while not self.truncated and (open_pipes or not exited):
                 if not exited and self._process.poll() is not None:
@@ -64,7 +72,13 @@ class Output:
                 if left <= 0:
                     self.left_open = exited
                     return not exited
-                for key, _ in selector.select(left if ended is not None or exited else min(left, 0.02)):
+                if self._hands_off and time.monotonic() >= watched + WATCH_S:
+                    watched = time.monotonic()
+                    self.let_go = reason(self._hands_off)
+                    if self.let_go:
+                        return False
+                wait = min(left, WATCH_S if self._hands_off else left)
+                for key, _ in selector.select(wait if ended is not None or exited else min(left, 0.02)):
                     if key.data is not None and not self._read(key.fileobj, key.data):
                         selector.unregister(key.fileobj)
                         open_pipes -= 1

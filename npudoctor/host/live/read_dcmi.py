@@ -1,4 +1,7 @@
-"""Asks the driver's library libdcmi.so about every chip: `python -I -S read_dcmi.py FD`. Standard library only.
+"""Asks the driver's library libdcmi.so about every chip: `python -I -S read_dcmi.py FD HANDS_OFF`.
+
+It needs the standard library only, and ends with its parent, when the file HANDS_OFF appears, and after a minute
+without a request.
 
 A program of its own, because the library prints to stdout, starts programs, can hang for a minute and can crash.
 It reads requests from stdin, one marshal object each, until stdin is closed, and answers on the descriptor FD with JSON
@@ -21,10 +24,12 @@ its list. A question that was answered with -8255 (not supported) is not asked o
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import marshal
 import os
 import sys
+import time
 from _struct import unpack_from
 
 TYPE_CHECKING = False
@@ -39,7 +44,9 @@ SPARE_BYTES = 256
 """Structures differ in size from driver to driver; each buffer is twice as large as its structure, and this more."""
 FORMATS = {"u8": "B", "i32": "i", "u32": "I", "i64": "q", "u64": "Q"}
 SIZES = {"u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "text": 1}
+NOBODY = 65534  # root of the host, seen from a rootless container
 MCU, CPU = 1, 2
+WATCH_S, IDLE_S = 0.5, 60.0
 
 
 class Two(ctypes.Structure):
@@ -57,6 +64,7 @@ class Reader:
         self.api: str | None = None
         self.functions: dict[str, Any] = {}
         self.unsupported: set[tuple[str, int | None, int | None]] = set()
+        self.idle_since: float | None = None
 
     def tell(self, **said: Any) -> None:
         """Write one line."""
@@ -69,6 +77,8 @@ class Reader:
         self.calls, self.structs = request["calls"], request["structs"]
         self.skip = {place: set(names) for place, names in request["skip"].items()}
         if self.api is not None:
+            self.tell(tells="load", rc=0)
+            self.tell(tells="init", rc=0, api=self.api)
             return True
         self.tell(asks="load")
         try:
@@ -92,8 +102,11 @@ class Reader:
         place = {} if npu is None else {"npu": npu, "chip": chip}
         skipped = self.skip.get(f"{'' if npu is None else npu}/{'' if chip is None else chip}", ())
         symbol = self.calls[name].get(self.api)
-        if symbol is None or (name, npu, chip) in self.unsupported or "*" in skipped or name in skipped:
+        if symbol is None or "*" in skipped or name in skipped:
             return None, None
+        if (name, npu, chip) in self.unsupported:
+            self.tell(tells=name, **place, rc=NOT_SUPPORTED)
+            return NOT_SUPPORTED, None
         self.tell(asks=name, **place)
         extra = {"api": self.api} if name == "init" else {}
         code, value = self.called(symbol, self.parameters(name), (npu, chip), known or {})
@@ -289,22 +302,40 @@ def escaped(letter: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else "\\ufffd"
 
 
-def main(handle: int) -> None:
+def watch(reader: Reader, parent: int, hands_off: str) -> None:
+    """End this process, also out of a call that hangs, when nobody wants it any more or the driver is left alone."""
+    while True:
+        time.sleep(WATCH_S)
+        since = reader.idle_since
+        if os.getppid() != parent or (since is not None and time.monotonic() - since > IDLE_S):
+            os._exit(0)
+        try:
+            owner = os.lstat(hands_off).st_uid
+        except OSError:
+            continue
+        if owner in (0, os.geteuid(), NOBODY):
+            os._exit(0)
+
+
+def main(handle: int, hands_off: str) -> None:
     """Answer requests until stdin is closed."""
     os.set_inheritable(handle, False)
     ctypes.CDLL(None).signal(SIGCHLD, SIG_DFL)  # the library starts programs while it is initialised
     os.chdir("/")
     reader = Reader(handle)
+    _thread.start_new_thread(watch, (reader, os.getppid(), hands_off))
     with open(0, "rb", closefd=False) as requests:
         while True:
+            reader.idle_since = time.monotonic()
             try:
                 request = marshal.load(requests)  # noqa: S302 - from npudoctor itself
             except EOFError:
                 return
+            reader.idle_since = None
             reader.answer(request)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])
     sys.stdout = sys.stderr = None
     os._exit(0)  # no destructor of the library runs

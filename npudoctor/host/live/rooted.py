@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 
 from npudoctor.host import TOOL_TIMEOUT_S, About, Because, Completed, FileStat, Unavailable, User, command_key
+from npudoctor.host.hands_off import PATH as OFF
 from npudoctor.host.live.library import Library
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.output import OUTPUT_LIMIT_BYTES
@@ -35,7 +36,8 @@ class ToolsHost(LocalHost):
         super().__init__(at_once=at_once, environ={})
         self._recorded = recorded
         self._tools = tools
-        self._library = Library(os.path.join(os.path.dirname(tools), "library"))
+        folder = os.path.dirname(tools)
+        self._library = Library(os.path.join(folder, "library"), hands_off=folder + OFF)
 
     def fresh(self) -> ToolsHost:
         """The same folder with nothing remembered."""

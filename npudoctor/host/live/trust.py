@@ -125,7 +125,7 @@ class Trusted:
 
         `acl` tells whether an access list names further users; None for another node's files.
         """
-        if found.uid not in self.users and not (acl and _is_outside(found.uid)):
+        if found.uid not in self.users and not (acl and is_outside(found.uid)):
             is_link = "is a symbolic link that belongs" if found.kind == "link" else "belongs"
             return Writer(path=path, uid=found.uid, reason=f"{path} {is_link} to another user ({found.uid})")
         sticky = found.kind == "dir" and found.mode & stat.S_ISVTX
@@ -159,7 +159,7 @@ def has_acl(path: str, *, follow: bool = False) -> bool:
         return False
 
 
-def _is_outside(uid: int) -> bool:
+def is_outside(uid: int) -> bool:
     """Whether this owner is no user of this user namespace: the container's host, which decides everything anyway."""
     return uid == _overflow_uid() and _in_user_namespace()
 

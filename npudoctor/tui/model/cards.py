@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -61,19 +62,23 @@ class ChipRow:
 
 @record(frozen=True)
 class Reading:
-    """One reading. `reason` says why there are no rows; `seconds` is how long the tool took."""
+    """One reading. `reason` says why there are no rows; `seconds` is how long the tool, or the library, took."""
 
     rows: tuple[ChipRow, ...] = ()
     reason: str | None = None
     seconds: float = 0.0
     at: str = ""
     remarks: tuple[str, ...] = ()
+    by_library: bool = False
 
 
 class Pace:
-    """How long to wait between two readings: the larger of 2 s and five times the last; more where the tool fails."""
+    """How long to wait between two readings: the larger of 2 s and five times the last; more where the tool fails.
 
-    LEAST_S, MOST_S = 2.0, 60.0
+    The driver's library is asked each second: no program is started for it.
+    """
+
+    LEAST_S, LIBRARY_S, MOST_S = 2.0, 1.0, 60.0
 
     def __init__(self, chosen_s: float | None = None) -> None:
         self.chosen_s = chosen_s
@@ -84,9 +89,10 @@ class Pace:
         """How long to wait now, in seconds."""
         return self._wait_s
 
-    def record_duration(self, seconds: float, *, failed: bool) -> None:
+    def record_duration(self, seconds: float, *, failed: bool, by_library: bool = False) -> None:
         """Take note of how long a reading took, in seconds."""
-        fitting = max(self.chosen_s, seconds) if self.chosen_s else max(self.LEAST_S, 5 * seconds)
+        least_s = self.LIBRARY_S if by_library else self.LEAST_S
+        fitting = max(self.chosen_s, seconds) if self.chosen_s else max(least_s, 5 * seconds)
         self._wait_s = min(max(fitting, 2 * self._wait_s) if failed else fitting, self.MOST_S)
 
     def step(self, way: int) -> None:
@@ -99,7 +105,7 @@ class Pace:
 
 
 def read(session: Session, diagnosis: Diagnosis) -> Reading:
-    """Ask npu-smi for the table and judge the chips' health anew; takes as long as the tool does."""
+    """Ask for the table and judge the chips' health anew; takes as long as the library or npu-smi does."""
     from npudoctor.chip_problems import HEALTH_CHECK, problems
     from npudoctor.facts.node.chips import Chips
     from npudoctor.facts.node.holders import CardHolders
@@ -110,7 +116,9 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
     at = f"{clock.local():%H:%M:%S}"
     wanted = (NpuSmiAnswer, Chips, CardHolders, LaunchVariables)
     once = () if NpuMap in session.facts else (NpuMap,)  # it does not change between two runs of checks
+    began = time.monotonic()
     facts, judged = session.ask(*wanted, *once, check=HEALTH_CHECK)
+    took_s = time.monotonic() - began
     if once and session.facts:
         session.facts[NpuMap] = facts.get(NpuMap)
     answer, chips, holding = facts.get(NpuSmiAnswer), facts.get(Chips), facts.get(CardHolders)
@@ -140,7 +148,9 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
             )
             for chip in chips.chips
         )
-    return all_visible(Reading(rows=rows, seconds=answer.seconds, at=at, remarks=_remarks(diagnosis)))
+    by_library = chips.source == "dcmi"
+    seconds = took_s if by_library else answer.seconds
+    return all_visible(Reading(rows=rows, seconds=seconds, at=at, remarks=_remarks(diagnosis), by_library=by_library))
 
 
 def _why(absent: Any) -> str:

@@ -153,18 +153,20 @@ class Session:
     def ask(self, *wanted: type, check: str) -> tuple[Mapping[type, Any], tuple[Result, ...]]:
         """These facts as they are now, or why they are unknown, and the results of one check.
 
-        They are read by npu-smi unless the library was requested: a process that asks libdcmi initialises the driver's
-        library anew and reads every page of every chip, more than a screen shows that is drawn again and again.
+        They are those of profile quick where the driver's library answers, by a process that stays between two
+        readings: no tool is started then.
         """
         from npudoctor import engine
+        from npudoctor.facts.dcmi.answer import asked
 
-        options = self.node.selection.options
-        source = "npu-smi" if options.chips_from == "auto" else options.chips_from
         catalog = self.node.catalog.alone(check)
-        selection = replace(self.node.selection, names=(), options=replace(options, chips_from=source))
         facts: dict[type, Any] = {}
         results: tuple[Result, ...] = ()
         with self.looking() as host:
+            options = self.node.selection.options
+            quick = replace(options, profile="quick")
+            options = quick if asked(host, quick) is not None else options
+            selection = replace(self.node.selection, names=(), options=options)
             for event in engine.run(catalog, host, selection, facts=wanted):
                 if isinstance(event, engine.Done):
                     facts = {probe.provides: value for probe, value in event.facts.items()}

@@ -96,7 +96,7 @@ class Cards(NodeScreen):
     def _take(self, reading: Reading) -> None:
         self._busy = False
         failed = reading.reason is not None
-        self._pace.record_duration(reading.seconds, failed=failed)
+        self._pace.record_duration(reading.seconds, failed=failed, by_library=reading.by_library)
         if not (failed and self._reading and self._reading.rows):
             self._reading = reading
             self._series.add(reading.rows, reading.at)
