@@ -86,7 +86,7 @@ class Lost(Exception):
 
 
 class Paused(Lost):
-    """Nobody asks the driver now; the text is a clause that says why."""
+    """The driver is not asked now; the text is a clause that says why."""
 
 
 class Refused(Exception):

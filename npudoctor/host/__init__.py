@@ -62,10 +62,7 @@ class NotApplicable(Unavailable):
 
 
 class Maintenance(Unavailable):
-    """Driver or firmware is being changed, and nobody asks it meanwhile (host/hands_off.py)."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, because=Because.FAILED)
+    """Driver or firmware is being changed, and is not asked meanwhile (host/hands_off.py)."""
 
 
 class ParseError(ValueError):

@@ -1,4 +1,4 @@
-"""The file that makes every reader of npudoctor let go of the driver: `/run/npudoctor/hands-off`.
+"""The file that makes every reader of npudoctor release the driver: `/run/npudoctor/hands-off`.
 
 Who changes driver or firmware writes it as root before the first step, with one line that says what is under way, and
 removes it when the driver may be asked again; its own commands (`MutableHost.run_streaming`) are not refused. While it
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from npudoctor.host import Maintenance
+from npudoctor.host import Because, Maintenance
 
 PATH = "/run/npudoctor/hands-off"
 WATCH_S = 0.5
@@ -20,7 +20,7 @@ LARGEST_BYTES = 200
 
 
 def reason(path: str = PATH) -> str | None:
-    """Why nobody asks the driver now, as a clause; None where everybody may. A file of another user says nothing."""
+    """Why the driver is not asked now, as a clause; None where it may be asked. A file of another user says nothing."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -39,7 +39,7 @@ def reason(path: str = PATH) -> str | None:
 def must_be_absent(path: str = PATH) -> None:
     """Raise Maintenance while it is there."""
     if why := reason(path):
-        raise Maintenance(why)
+        raise Maintenance(why, because=Because.FAILED)
 
 
 def _is_trusted(uid: int) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from npudoctor.findings import Because
 from npudoctor.host import Completed, Unavailable
-from npudoctor.host.live import library
+from npudoctor.host.live import library, reader
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.process_tree import children
 from tests.fake_dcmi import answers, build
@@ -229,7 +229,7 @@ def test_closing_the_host_ends_a_reading(node: Start, a2: answers.Answers) -> No
 
 def test_the_reader_runs_without_site_packages() -> None:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {os.path.dirname(library.READER)!r}); "
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {os.path.dirname(reader.PROGRAM)!r}); "
          "import read_dcmi; print(len(read_dcmi.written({'a': [1, None, 'ü\\n']})))"],
         capture_output=True, encoding="utf-8", check=False, timeout=60.0,
     )  # fmt: skip

@@ -21,11 +21,13 @@ from npudoctor import clock, plugins
 from npudoctor.cli import main
 from npudoctor.config import Config
 from npudoctor.daemon import cycle, notify, run_checks, service, state, worker
+from npudoctor.daemon.replies import Paused
 from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.worker import Worker
 from npudoctor.daemon_config import DaemonSettings
 from npudoctor.host.live import process_tree
+from npudoctor.records import replace
 
 from .conftest import Running, Watch
 
@@ -272,6 +274,25 @@ def test_a_clock_that_jumps_is_told_and_makes_nothing_old(watch: Watch, monkeypa
     known = state.read(daemon.places.state)
     assert known is not None
     assert known.is_fresh
+    assert daemon.board.ready().ready
+
+
+def test_while_the_driver_is_changed_nothing_is_asked(watch: Watch, tmp_path: Path) -> None:
+    daemon = a_service(watch)
+    run_once(daemon)
+    assert daemon.board.ready().ready
+    forbidden = tmp_path / "hands-off"
+    forbidden.write_text("driver.install\n")
+    daemon.rounds.places = replace(daemon.places, hands_off=str(forbidden))
+    with pytest.raises(Paused, match=r"maintenance: driver\.install"):
+        run_once(daemon)
+    known = state.read(daemon.places.state)
+    assert known is not None
+    assert known.undetermined is not None
+    assert known.undetermined.startswith("maintenance: driver.install")
+    assert not daemon.board.ready().ready
+    forbidden.unlink()
+    run_once(daemon)
     assert daemon.board.ready().ready
 
 

@@ -207,3 +207,10 @@ def test_which_manager_nodes_are_needed_depends_on_the_family() -> None:
     assert device_access.function(FakeHost(), NODE, None).missing == ("/dev/davinci_manager",)
     with pytest.raises(Unavailable):
         device_access.function(FakeHost(), DeviceNodes(cards=()), BUS)
+
+
+@pytest.mark.parametrize(("owner", "counts"), [("root", False), ("mallory", True)])
+def test_npudoctor_s_own_reader_holds_no_chip(owner: str, counts: bool) -> None:
+    line = ("/opt/venv/bin/python3", "/opt/venv/lib/npudoctor/host/live/read_dcmi.py")
+    reader = Process(pid=4711, name="python3", username=owner, cmdline=line)
+    assert holders(ROW, INIT, reader).in_service is counts

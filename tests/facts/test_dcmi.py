@@ -188,7 +188,7 @@ def test_a_table_that_is_not_whole_is_none(ask: Ask, fault: str) -> None:
     with pytest.raises(Unavailable):
         pages.table(parse(told.stdout))
     host = WithLibrary(sim.simulate("healthy-a3"), told)
-    info = npu_smi_info.function(npu_smi_answer.function(host, Options()), None, parse(told.stdout), Options())
+    info = npu_smi_info.function(npu_smi_answer.function(host, Options()), None, parse(told.stdout), Options(), host)
     assert info.source == "npu-smi"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from npudoctor import sim
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNode
@@ -89,7 +90,7 @@ def test_whatever_is_no_table_says_why(given: str | Completed | None, because: B
     assert found.because is because
     assert found.reason is not None and words in found.reason
     with pytest.raises(Unavailable) as caught:
-        npu_smi_info.function(found, None, None, Options())
+        npu_smi_info.function(found, None, None, Options(), sim.simulate("seed-910b1"))
     assert (caught.value.because, caught.value.reason) == (because, found.reason)
 
 
@@ -115,7 +116,7 @@ def test_a_failure_is_blamed_on_the_rights_only_where_they_are_denied(denied: bo
     access = DeviceAccess(user=User(), nodes=(node,), denied=(node,) if denied else ())
     failed = answer(Completed(returncode=1, stdout="dcmi module initialize failed. ret is -8005\n"))
     with pytest.raises(Unavailable) as caught:
-        npu_smi_info.function(failed, access, None, Options())
+        npu_smi_info.function(failed, access, None, Options(), sim.simulate("seed-910b1"))
     assert caught.value.blocked_by == ("driver.access" if denied else None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 from npudoctor import knowledge
@@ -15,6 +15,7 @@ from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, probe
 
+READER = "npudoctor/host/live/read_dcmi.py"
 NAME_LENGTH = 15
 """npu-smi cuts names of processes here."""
 
@@ -93,10 +94,20 @@ def card_holders(host: Host, info: NpuSmiInfo, processes: Processes | None, cont
     if info.idle_npus is None and not info.processes:
         raise NotApplicable("this npu-smi shows no table of processes")
     known: Mapping[int, Process] = processes.by_pid if processes else {}
+    rows = [row for row in info.processes if not _is_reader(known.get(row.pid), ("root", host.user.name))]
     if container is not None:
-        return CardHolders(tuple(_in_container(row, known) for row in info.processes))
+        return CardHolders(tuple(_in_container(row, known) for row in rows))
     everyone = processes is not None and (host.user.uid == 0 or 1 in known)
-    return CardHolders(tuple(_on_host(row, known, everyone=everyone) for row in info.processes))
+    return CardHolders(tuple(_on_host(row, known, everyone=everyone) for row in rows))
+
+
+def _is_reader(process: Process | None, users: Collection[str]) -> bool:
+    """Whether it is a process of npudoctor's that asks the driver's library: it computes nothing."""
+    return (
+        process is not None
+        and process.username in users
+        and any(word.endswith(READER) for word in process.cmdline[:4])
+    )
 
 
 def _on_host(row: NpuProcess, known: Mapping[int, Process], *, everyone: bool) -> CardHolder:

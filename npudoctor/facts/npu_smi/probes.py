@@ -160,7 +160,11 @@ def _why_no_table(done: Completed, failure: NpuSmiFailure | None, problem: Parse
 
 @probe
 def npu_smi_info(
-    answer: NpuSmiAnswer | None, access: DeviceAccess | None, library: LibraryAnswer | None, options: Options
+    answer: NpuSmiAnswer | None,
+    access: DeviceAccess | None,
+    library: LibraryAnswer | None,
+    options: Options,
+    host: Host,
 ) -> NpuSmiInfo:
     """The table of chips, from the driver's library, else as npu-smi prints it.
 
@@ -177,7 +181,7 @@ def npu_smi_info(
         text = "libdcmi.so gave no answer, and with --chips-from dcmi npu-smi is not used"
         raise why or Unavailable(text, because=Because.FAILED)
     if answer is None:
-        raise Unavailable("`npu-smi info` is not in this recording", because=Because.NOT_RECORDED)
+        answer = npu_smi_answer.function(host, options)  # raises why there is none
     if answer.info is not None:
         return answer.info
     blocked_by = "driver.access" if stopped_by_access(answer, access) else None

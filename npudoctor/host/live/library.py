@@ -42,7 +42,7 @@ INIT_S = 5.0
 MOST_BYTES = 8 << 20
 MOST_STARTS = 40
 _END = b'{"tells": "end"}\n'
-_NOBODY: dict[str, Any] = {"lost": "nothing"}
+_DEAD: dict[str, Any] = {"lost": "nothing"}
 """A kept reader had died before it was asked."""
 STARTING_LINES = 6
 """Lines of loading and initialising, in both families."""
@@ -66,7 +66,7 @@ class Library:
     def ask(self, driver: str, *, pages: bool, timeout: float) -> Completed:
         """What it says of every chip, as JSON lines; with `pages`, more than `npu-smi info` shows.
 
-        Raises Unavailable without a library that may be loaded, Maintenance while nobody may ask it.
+        Raises Unavailable without a library that may be loaded, Maintenance while it may not be asked.
         """
         path: str | None = None
         try:
@@ -104,7 +104,7 @@ class Library:
         """The real paths of the library that is loaded and of the folders that the linker searches.
 
         Unavailable with the reason where there is none. The folders are listed once, and named as they were judged:
-        nobody but root can change any part of these paths afterwards.
+        only root can change any part of these paths afterwards.
         """
         refused, folders = None, self._folders(driver)
         for path in self._places(driver):
@@ -224,7 +224,7 @@ class _Reading:
         ended, timed_out = False, False
         for _ in range(MOST_STARTS):
             lost = self._once()
-            if lost == _NOBODY:
+            if lost == _DEAD:
                 continue
             if lost is None:
                 ended = True
@@ -283,8 +283,9 @@ class _Reading:
                 asking.end(at_once=not ended)
         if ended:
             return None
-        if not said and not asking.is_new and not how:  # it had died while nobody asked
-            return _NOBODY
+        must_be_absent(self._library.hands_off)  # the reader watches for it, too
+        if not said and not asking.is_new and not how:  # it had died while it waited
+            return _DEAD
         lost: dict[str, Any] = {
             "lost": asked["asks"] if asked else None,
             "how": how or _end_of(asking.process.poll()),
@@ -322,7 +323,7 @@ class _Reading:
                     place = (row["tells"], row.get("npu"), row.get("chip"))
                     if place not in self._told or row["tells"] == "init":  # the second family follows a refusal
                         self._told[place] = line
-                    lost = row["tells"] == "npus" and min(row.get("value") or [0]) < 0
+                    lost = row["tells"] == "npus" and b"-" in line.partition(b'"value"')[2]
                     self._is_doubtful = self._is_doubtful or lost or row.get("rc") in _DOUBTFUL
         return asked
 

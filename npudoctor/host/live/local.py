@@ -446,7 +446,7 @@ class LocalHost(Changes):
                 processes.end(process, mark, since)
             self._running.pop(process, None)
         if output.let_go:
-            raise Maintenance(output.let_go)
+            raise Maintenance(output.let_go, because=Because.FAILED)
         if self._closed and process.poll() == -signal.SIGKILL:
             raise tools.given_up(argv, time.monotonic() - started)
         try:

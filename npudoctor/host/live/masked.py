@@ -15,7 +15,6 @@ from npudoctor.privacy.command_lines import LONGEST_WORD, reduced
 from npudoctor.privacy.credentials import masked
 from npudoctor.records import replace
 
-
 _NAMES = '"names"'
 """In the lines of the library that hold what users wrote."""
 

@@ -30,6 +30,7 @@ GRACE_S = 0.15
 ENOUGH_FILES = 64
 """Open files with which any tool works; npu-smi and a Python open about 20."""
 
+TimeoutExpired = subprocess.TimeoutExpired
 _ROUNDS = 20
 LONGEST_BYTES = 8 << 20
 """What is read of the environment of a process: the kernel starts none with more, but one can show gigabytes of its
@@ -192,4 +193,4 @@ def _wait_for(pids: list[int]) -> None:
         time.sleep(0.002)
 
 
-__all__ = ["end", "end_marked", "end_orphans", "few_files", "now", "reap", "signal_group", "start"]
+__all__ = ["TimeoutExpired", "end", "end_marked", "end_orphans", "few_files", "now", "reap", "signal_group", "start"]

@@ -303,7 +303,7 @@ def escaped(letter: str) -> str:
 
 
 def watch(reader: Reader, parent: int, hands_off: str) -> None:
-    """End this process, also out of a call that hangs, when nobody wants it any more or the driver is left alone."""
+    """End this process, also out of a call that hangs: its parent ended, no request comes, or HANDS_OFF appeared."""
     while True:
         time.sleep(WATCH_S)
         since = reader.idle_since

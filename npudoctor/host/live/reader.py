@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-import subprocess
 import sys
 import threading
 import time
@@ -38,7 +37,7 @@ class Reader:
         words, self._requests = os.pipe()
         try:
             with open(os.devnull, "wb") as nothing:
-                self.process: subprocess.Popen[bytes] = processes.start(
+                self.process = processes.start(
                     [sys.executable, "-I", "-S", PROGRAM, str(theirs), hands_off],
                     stdin=words,
                     stdout=nothing,
@@ -65,7 +64,7 @@ class Reader:
         """End it with all that it has started; one that has nothing more to do may end by itself."""
         self._close()
         if not at_once:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with contextlib.suppress(processes.TimeoutExpired):
                 self.process.wait(0.2)
         if at_once or self.process.poll() is None:
             processes.end(self.process, self._mark, self._since)
@@ -123,7 +122,7 @@ def keep() -> None:
 
 
 def let_go() -> None:
-    """Close what waits: the driver is about to be changed, or nobody reads any more."""
+    """Close what waits: the driver is about to be changed, or no screen shows it any more."""
     KEPT.end()
 
 
