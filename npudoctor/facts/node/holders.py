@@ -104,9 +104,7 @@ def card_holders(host: Host, info: NpuSmiInfo, processes: Processes | None, cont
 def _is_reader(process: Process | None, users: Collection[str]) -> bool:
     """Whether it is a process of npudoctor's that asks the driver's library: it computes nothing."""
     return (
-        process is not None
-        and process.username in users
-        and any(word.endswith(READER) for word in process.cmdline[:4])
+        process is not None and process.username in users and any(word.endswith(READER) for word in process.cmdline[:4])
     )
 
 
