@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npudoctor import knowledge
+from npudoctor.facts.dcmi.answer import DCMI
 from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
 from npudoctor.facts.driver.next_boot import NextBoot
 from npudoctor.facts.driver.version_files import DriverFile, InstallRecord
@@ -14,6 +15,7 @@ from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerM
 from npudoctor.facts.node.context import CardPresence, DriverStack
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.python.in_sight import UNDECIDED, DevicesInSight
 from npudoctor.facts.system.platform import Platform
@@ -62,12 +64,30 @@ def npu_smi_answers(
     container: Container | None,
     mounts: ContainerMounts | None,
     sight: DevicesInSight | None,
+    info: NpuSmiInfo | None,
     options: Options,
 ) -> Iterator[Finding]:
     """npu-smi installed and responding.
 
-    The other checks of the NPUs read it. Where it fails, most jobs fail too, and the state of the NPUs is unknown.
+    The other checks of the NPUs read it where the driver's library does not answer. Where both fail, most jobs fail
+    too, and the state of the NPUs is unknown.
     """
+    for finding in _of_the_tool(answer, access, container, mounts, sight, options):
+        if info is not None and info.source == DCMI and finding.severity is Severity.ERROR:
+            detail = " ".join(filter(None, (finding.detail, messages.READ_BY_LIBRARY.text())))
+            yield finding.model_copy(update={"severity": Severity.WARNING, "detail": detail})
+        else:
+            yield finding
+
+
+def _of_the_tool(
+    answer: NpuSmiAnswer,
+    access: DeviceAccess | None,
+    container: Container | None,
+    mounts: ContainerMounts | None,
+    sight: DevicesInSight | None,
+    options: Options,
+) -> Iterator[Finding]:
     reason = answer.reason or messages.SMI_NO_TABLE.text()
     if stopped_by_access(answer, access):
         said = messages.SMI_NO_ACCESS if access is not None and access.denied else messages.SMI_NO_NODE

@@ -67,6 +67,7 @@ SMI_SLOW = Message(
     severity=Severity.WARNING,
     pitfall="P052",
 )
+READ_BY_LIBRARY = Sentence("The driver's library libdcmi.so answers, and the NPUs are judged by it.")
 SMI_NO_TABLE = Sentence("npu-smi printed no table of chips")
 SMI_NO_ACCESS = Sentence("{reason}; this user has no access to the device nodes")
 SMI_NO_NODE = Sentence("{reason}; a device node of the driver is missing")
