@@ -9,6 +9,7 @@ from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import LIBRARY, LibraryAnswer
 from npudoctor.facts.node.chips import Chips, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.slices import on_the_host
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import DEVICES, PciCard, PciCards, normal_address
 from npudoctor.sdk import Evidence, Finding
@@ -33,7 +34,7 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
         yield from _not_started(lost, _without_a_row(info, nodes, missing), info)
     for group in by_fault(by_setting(gone, lambda chip: chip.npu_id), len({chip.npu_id for chip in info.npus})):
         yield _off_the_bus([chip for chips in group for chip in chips], info)
-    if nodes is not None and not nodes.slices:
+    if nodes is not None and len(nodes.slices) == len(on_the_host(nodes)):
         yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
 
 
@@ -103,7 +104,7 @@ def _without_a_row(info: NpuSmiInfo, nodes: DeviceNodes | None, missing: int) ->
     numbers = {_number(chip) for chip in info.npus}
     gaps = sorted((set(nodes.numbers) if nodes else set()) - numbers)
     gaps = gaps or sorted(set(range(max(numbers, default=-1) + 1)) - numbers)
-    if not gaps and nodes is not None and not nodes.slices:
+    if not gaps and nodes is not None and len(nodes.slices) == len(on_the_host(nodes)):
         gaps = list(range(len(numbers), len(numbers) + missing))
     return gaps if len(gaps) == missing else []
 

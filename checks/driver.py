@@ -15,6 +15,7 @@ from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerM
 from npudoctor.facts.node.context import CardPresence, DriverStack
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.slices import parent_number
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.python.in_sight import UNDECIDED, DevicesInSight
@@ -65,6 +66,7 @@ def npu_smi_answers(
     mounts: ContainerMounts | None,
     sight: DevicesInSight | None,
     info: NpuSmiInfo | None,
+    nodes: DeviceNodes | None,
     options: Options,
 ) -> Iterator[Finding]:
     """npu-smi installed and responding.
@@ -72,7 +74,12 @@ def npu_smi_answers(
     The other checks of the NPUs read it where the driver's library does not answer. Where both fail, most jobs fail
     too, and the state of the NPUs is unknown.
     """
+    in_slice = nodes is not None and bool(nodes.slices) and not nodes.cards
     for finding in _of_the_tool(answer, access, container, mounts, sight, options):
+        if in_slice and answer.failure is not None and answer.failure.ret == messages.NO_USABLE_CHIP:
+            numbers = [node.number for node in nodes.slices if node.number is not None] if nodes else []
+            slices = messages.SLICE_NOT_USABLE.text(slices=numbers, parents=sorted({*map(parent_number, numbers)}))
+            finding = finding.model_copy(update={"detail": " ".join(filter(None, (finding.detail, slices)))})
         if info is not None and info.source == DCMI and finding.severity is Severity.ERROR:
             detail = " ".join(filter(None, (finding.detail, messages.READ_BY_LIBRARY.text())))
             yield finding.model_copy(update={"severity": Severity.WARNING, "detail": detail})

@@ -318,17 +318,26 @@ def _hot(message: Message, hot: Heat, info: NpuSmiInfo, expected: str, **params:
 
 
 @check("npu.uniform", after=BEHIND_NPU_SMI)
-def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
+def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None, cards: Chips | None) -> Iterator[Finding]:
     """Same model, memory, firmware and board on all NPUs.
 
-    Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses.
+    Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses. A vNPU is
+    compared with those of the same template, a whole NPU with whole NPUs.
     """
-    chips = info.npus
-    models = [(subject_of(chip, chips), chip.name) for chip in chips]
+    kinds = {chip.subject: chip.template for chip in cards.chips} if cards else {}
+    groups: dict[str | None, list[Chip]] = {}
+    for chip in info.npus:
+        groups.setdefault(kinds.get(subject_of(chip, info.npus)), []).append(chip)
+    for template, chips in groups.items():
+        yield from _alike(chips, info.npus, boards if template is None else None)
+
+
+def _alike(chips: Sequence[Chip], of_node: Sequence[Chip], boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
+    models = [(subject_of(chip, of_node), chip.name) for chip in chips]
     yield from _odd_ones(models, messages.MODEL_MISMATCH, TABLE)
     usual_model = Counter(name for _, name in models).most_common(1)[0][0] if models else None
     other_model = {subject.partition("/")[0] for subject, name in models if name != usual_model}
-    sizes = [(subject_of(chip, chips), total) for chip in chips if (total := memory_of(chip)[1])]
+    sizes = [(subject_of(chip, of_node), total) for chip in chips if (total := memory_of(chip)[1])]
     yield from _odd_sizes([one for one in sizes if one[0].partition("/")[0] not in other_model])
     if boards is None:
         return

@@ -46,8 +46,8 @@ def memory_is_free(
     left: list[Finding] = []
     for chip in info.npus:
         used, total = memory_of(chip)
-        if used is None or not total:
-            continue
+        if used is None or not total or (cards is not None and cards.is_divided(subject_of(chip, info.npus))):
+            continue  # of a chip that others use too, their memory is not left over
         limit = knowledge.hardware().idle_limit_mb(total)
         if used <= limit:
             continue
@@ -183,7 +183,9 @@ def only_live_processes_hold_cards(
         else:
             yield _live(held, living, about)
     if container is None and processes is not None:
-        yield from _short_of_cards(info, holders, processes, launched, alone)
+        divided = {chip.subject for chip in cards.chips if cards.is_divided(chip.subject)} if cards else set()
+        if not divided & set(chips.values()):  # which of them are in which slice is not known
+            yield from _short_of_cards(info, holders, processes, launched, alone)
 
 
 def _ports_of(sockets: Sockets | None) -> dict[int, PortRanges]:

@@ -151,7 +151,11 @@ def install_info(node: Node) -> str:
 def devices(node: Node) -> dict[str, Overlay]:
     """The device nodes with mode, owner and number."""
     box = node.scenario.container
-    numbers = {f"/dev/davinci{chip.phy_id}": f"236:{chip.phy_id}" for chip in node.seen("device-node")}
+    seen = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in node.seen("device-node")]
+    numbers = {f"/dev/davinci{number}": f"236:{number}" for number in seen}
+    if box is None:
+        there = [number for chip in node.seen("device-node") for number in chip.slice_numbers]
+        numbers |= {f"/dev/vdavinci{number}": f"235:{number}" for number in there}
     if box is None or box.managers:
         numbers |= {f"/dev/{name}": f"{237 + place}:0" for place, name in enumerate(MANAGERS)}
     mode, group = int(node.scenario.node_mode, 8), node.scenario.node_group

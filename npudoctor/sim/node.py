@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 from npudoctor.host import User
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 from npudoctor.sim import kernel, releases
 from npudoctor.sim.products import PRODUCTS, Product
 from npudoctor.sim.scenario import Chips, Interface, Job, OneCard, Process, Scenario
@@ -61,7 +62,20 @@ class Chip:
     net_health: str = "Success"
     tls: int = 0
     silent: bool = False
+    slices: tuple[str, ...] = ()
+    slice_number: int | None = None
+    template: str | None = None
     missing: frozenset[str] = frozenset()
+
+    @property
+    def suffix(self) -> str:
+        """What the name of a vNPU has behind that of its chip."""
+        return f"-{self.template}" if self.template else ""
+
+    @property
+    def slice_numbers(self) -> range:
+        """The numbers of its vNPUs."""
+        return range(first := 100 + 16 * self.phy_id, first + len(self.slices))
 
 
 @record(kw_only=True)
@@ -136,7 +150,7 @@ class Node:
         box = self.scenario.container
         if box is None or box.devices == "all" or where == "pci":
             return chips
-        return [chip for chip in chips if chip.phy_id in box.devices]
+        return [chip for chip in chips if chip.phy_id in box.devices or chip.slice_number in box.devices]
 
     def cards(self, where: str = "npu-smi") -> dict[int, list[Chip]]:
         """The chips that are seen, by npu-smi's id of their NPU."""
@@ -152,7 +166,7 @@ class Node:
 
     def _here(self, chip: Chip) -> bool:
         box = self.scenario.container
-        return box is None or box.devices == "all" or chip.phy_id in box.devices
+        return box is None or box.devices == "all" or chip.phy_id in box.devices or chip.slice_number in box.devices
 
     def holders(self, chip: Chip) -> list[tuple[Running, int]]:
         """The processes on a chip with the memory that they hold there in MB, by pid."""
@@ -241,7 +255,21 @@ def _chips(product: Product, scenario: Scenario) -> list[Chip]:
             raise ScenarioError(f"card: id {said.id}: {product.name} has the NPUs {', '.join(map(str, product.slots))}")
         for place, chip in enumerate(chosen):
             _apply(chip, said, place)
-    return chips
+    return [one for chip in chips for one in _as_passed_in(chip, scenario)]
+
+
+def _as_passed_in(chip: Chip, scenario: Scenario) -> list[Chip]:
+    """The vNPUs of a chip that a container has, else the chip."""
+    devices = scenario.container.devices if scenario.container else "all"
+    found = []
+    for number, template in zip(chip.slice_numbers, chip.slices, strict=True):
+        if devices != "all" and number in devices:
+            gigabytes = re.search(r"_([0-9]+)g", template)
+            total = int(gigabytes[1]) << 10 if gigabytes else chip.hbm_total_mb // 2
+            part = replace(chip, slice_number=number, template=template, hbm_total_mb=total, hbm_own_mb=total // 20)
+            part.mem_total_mb, part.mem_used_mb = chip.mem_total_mb // 2, chip.mem_used_mb // 2
+            found.append(part)
+    return found or [chip]
 
 
 def _each(values: tuple[Any, ...], place: int) -> Any:
@@ -255,6 +283,8 @@ def _apply(chip: Chip, said: Chips | OneCard, place: int) -> None:
             continue
         if name == "missing":
             chip.missing = frozenset(value)
+        elif name == "slices":
+            chip.slices = value
         elif name == "codes":
             chip.codes = value
         else:

@@ -131,7 +131,7 @@ def _card_row(node: Node, layout: Layout, chip: Chip) -> str:
     power = "NA" if node.product.family == "310P" and chip.power_w is None else power
     return _row(
         layout,
-        f"{chip.npu:<{layout.id}}{node.product.chip}",
+        f"{chip.npu:<{layout.id}}{node.product.chip}{chip.suffix}",
         "OK" if chip.silent else chip.health,
         f"{power:<{layout.load}}{0 if chip.silent else chip.temp_c:<{layout.middle}}{used:<{layout.used}}/ {total}",
     )

@@ -83,7 +83,7 @@ def mapping(node: Node) -> str:
     for npu, chips in node.cards().items():
         for chip in chips:
             numbers = [npu, chip.chip, logic, *([chip.phy_id] if with_phy else [])]
-            lines.append("\t" + "".join(f"{number:<31}" for number in numbers) + name)
+            lines.append("\t" + "".join(f"{number:<31}" for number in numbers) + name + chip.suffix)
             logic += 1
         if node.product.has_mcu:
             lines.append(_mcu_row(npu, len(chips), with_phy))
@@ -99,6 +99,8 @@ def _mcu_row(npu: int, chip: int, with_phy: bool) -> str:
 def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
     """`npu-smi info -t KIND -i NPU [-c CHIP]`, of an NPU that there is: its text and exit status."""
     chips = node.cards()[npu]
+    if chips[0].template and kind not in ("health", "memory", "usages"):
+        return unsupported(kind)
     one = next((one for one in chips if one.chip == chip), None)
     if chip is not None and one is None:
         return INVALID_CHIP

@@ -101,7 +101,8 @@ class Chips:
     Powers are in W, temperatures in °C, memory in MB, frequencies in MHz: `aicore_mhz` when idle, `busy_mhz` at work.
     `link` is the state of the network port, `vnic` that of the port to the fabric of a SuperPoD; `link_falls` and
     `roce_errors` are what the network port has counted. PCIe in GT/s and lanes; an empty `affinity` shows none. The
-    driver's calls to a `silent` chip time out.
+    driver's calls to a `silent` chip time out. `slices` are templates of the vNPUs that a chip is divided into: on a
+    host beside the chip, in a container in its place where `devices` names them (100 + 16 x N + place).
     """
 
     health: Health | tuple[Health, ...] | None = None
@@ -132,6 +133,7 @@ class Chips:
     pcie_width: int | tuple[int, ...] | None = None
     pcie_fatal: int | tuple[int, ...] | None = None
     silent: bool | None = None
+    slices: tuple[str, ...] | None = None
     missing: tuple[Place, ...] | None = None
 
 

@@ -208,7 +208,8 @@ class Target:
     def devices(self, tree: FileTree) -> list[int]:
         """The numbers of the devices that torch_npu sees."""
         nodes = [f"/dev/{name}" for name in MANAGERS]
-        chips = [chip.phy_id for chip in self.node.seen("npu-smi") if "device-node" not in chip.missing]
+        seen = [chip for chip in self.node.seen("npu-smi") if "device-node" not in chip.missing]
+        chips = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in seen]
         usable = [number for number in chips if _usable(tree, f"/dev/davinci{number}")]
         if not all(_usable(tree, path) for path in nodes):
             return []

@@ -171,7 +171,7 @@ def test_memory_is_hbm_else_ddr_else_unknown() -> None:
 
 
 def known(*facts: Any) -> Chips:
-    found = chips.function(*facts)
+    found = chips.function(*facts, None, FakeHost())
     assert isinstance(found, Chips)
     return found
 
@@ -186,7 +186,7 @@ def test_cards_come_from_npu_smi_then_from_dev_then_from_the_bus() -> None:
     assert (bus.source, bus.chips[0].bus_id) == ("PCI", "0000:c1:00.0")
     assert known(None, DeviceNodes(cards=()), BUS, BOX).count == 0
     with pytest.raises(Unavailable):
-        chips.function(None, None, None, None)
+        chips.function(None, None, None, None, None, FakeHost())
 
 
 def test_a_first_generation_chip_that_calls_itself_910b_is_one() -> None:

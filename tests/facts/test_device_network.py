@@ -156,7 +156,7 @@ def test_the_simulator_s_answers_are_read(name: str) -> None:
     host = sim.simulate(name)
     info = npu_smi_answer.function(host, Options()).info
     here = device_nodes.function(host)
-    found = network_devices.function(info, here, chips.function(info, here, None, None))
+    found = network_devices.function(info, here, chips.function(info, here, None, None, None, FakeHost()))
     assert len(found.subjects) == len(info.npus if info else ())
     for query in PROBES:
         if query == "vnic" and name != "healthy-a3":

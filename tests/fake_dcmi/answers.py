@@ -293,7 +293,7 @@ def _identity(node: Node, chip: Chip, number: int) -> Iterator[_Call]:
     yield _says("dcmi_get_device_pcie_info", card, device, pcie_info={k: v for k, v in ids.items() if k != "domain"})
     family_a3 = product.family == "A3"
     named = product.soc.partition("_")[2] if family_a3 else product.chip
-    names: dict[str, Any] = {"chip_type": "Ascend", "chip_name": product.chip, "chip_ver": "V1"}
+    names: dict[str, Any] = {"chip_type": "Ascend", "chip_name": f"{product.chip}{chip.suffix}", "chip_ver": "V1"}
     names["aicore_cnt"] = product.aicore_count
     yield _says("dcmi_get_device_chip_info_v2", card, device, chip_info={**names, "npu_name": named})
     yield _says("dcmi_get_device_chip_info", card, device, chip_info=names)
@@ -340,7 +340,8 @@ def _silent(node: Node, chip: Chip) -> Iterator[_Call]:
 
 
 def _readings(node: Node, chip: Chip, more_processes: int) -> Iterator[_Call]:
-    for part in (_health, _load, _memory, _errors, _board, _network, _links):
+    parts = (_health, _load, _memory, _errors, _board, _network, _links)
+    for part in parts[:3] if chip.template else parts:  # a vNPU refuses the others
         yield from part(node, chip)
     yield from _processes(node, chip, more_processes)
 

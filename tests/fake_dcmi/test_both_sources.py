@@ -159,3 +159,31 @@ def test_every_labelled_node_is_judged_the_same(label: labels.Label, fake_dcmi: 
     tools = machine.build(scenario.parse(dict(said), label.name), label.name)
     library = nodes.WithLibrary(machine.build(scenario.parse(dict(said), label.name), label.name), tmp_path)
     assert nodes.judgements(nodes.known(library, **options)[0]) == nodes.judgements(nodes.known(tools, **options)[0])
+
+
+SLICES = (
+    "healthy-container-with-a-slice",
+    "healthy-container-with-a-slice-of-a-duo",
+    "healthy-slices-beside-whole-cards",
+)
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_are_the_same_through_both(name: str, fake_dcmi: build.Library, tmp_path: Path) -> None:
+    label = next(one for one in labels.written() if one.name == name)
+    said = {**labels.USUAL, **label.said["node"]}
+    nodes.put(fake_dcmi, tmp_path, answers.of_scenario(said))
+    tools, by_tools = nodes.known(machine.build(scenario.parse(dict(said), name), name), profile="full")
+    host = nodes.WithLibrary(machine.build(scenario.parse(dict(said), name), name), tmp_path)
+    library, by_library = nodes.known(host, profile="full")
+    mine, theirs = by_tools["node.chips"], by_library["node.chips"]
+    assert theirs.source == "dcmi"
+    if label.said["node"].get("container"):
+        assert [(chip.mode, chip.parent, bool(chip.template)) for chip in theirs.chips] == [
+            ("vnpu", f"npu:{theirs.chips[0].npu_id}", True)
+        ]
+    else:
+        assert [(one.device, one.parent) for one in theirs.slices] == [(116, "npu:1"), (117, "npu:1"), (196, "npu:6")]
+        assert {chip.mode for chip in theirs.chips} == {"whole"}
+    assert (mine.chips, mine.slices) == (theirs.chips, theirs.slices)
+    assert nodes.judgements(library) == nodes.judgements(tools)

@@ -12,6 +12,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import DCMI, LIBRARY, NOT_PERMITTED, NOT_SUPPORTED, LibraryAnswer, LibraryChip, meaning
 from npudoctor.facts.hccn.answers import Address, Gateway, NetHealth
+from npudoctor.facts.node.slices import whole_name
 from npudoctor.facts.npu_smi.chip_pages import Common, CommonChip, Ecc, NpuMemory
 from npudoctor.facts.npu_smi.health import Health
 from npudoctor.facts.npu_smi.links import HeldMemory, PhyIdRemap, ProcessMemory
@@ -106,7 +107,9 @@ def _chip(one: LibraryChip) -> Chip:
 def _family(one: LibraryChip) -> str | None:
     info, hbm, memory = one.told.get("chip_info") or {}, one.told.get("hbm") or {}, one.told.get("memory") or {}
     found = knowledge.hardware().family_by_name(
-        info.get("chip_name") or "", hbm_total_mb=hbm.get("memory_size"), memory_total_mb=memory.get("memory_size")
+        whole_name(info.get("chip_name")) or "",
+        hbm_total_mb=hbm.get("memory_size"),
+        memory_total_mb=memory.get("memory_size"),
     )
     return found.id if found else None
 

@@ -8,6 +8,7 @@ from npudoctor import knowledge
 from npudoctor.facts.hccn.conf import CONF_PATH, parse_conf
 from npudoctor.facts.node.chips import Chips, subject_of
 from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.slices import NO_HCCL
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, ParseError, Unavailable, probe
@@ -23,6 +24,8 @@ class NetworkDevices:
 @probe(of_the_moment=True)
 def network_devices(info: NpuSmiInfo | None, nodes: DeviceNodes | None, cards: Chips) -> NetworkDevices:
     """From the numbers in npu-smi's table, else from /dev, in the order of the table."""
+    if cards.only_slices:
+        raise NotApplicable(NO_HCCL)
     families = [knowledge.hardware().family(id) for id in cards.families]
     if families and all(family is not None and family.device_nic is False for family in families):
         raise NotApplicable(f"NPUs of the family {' and '.join(cards.families)} have no network port")

@@ -9,10 +9,12 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.network.interfaces import Address, Interface, Interfaces, parse_address
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.environment import JobEnvironment
+from npudoctor.facts.node.slices import NO_HCCL
 from npudoctor.facts.versions import CannVersion
 from npudoctor.records import record
-from npudoctor.sdk import ParseError, Unavailable, probe
+from npudoctor.sdk import NotApplicable, ParseError, Unavailable, probe
 
 BASE_PORT = "HCCL_IF_BASE_PORT"
 HOST_RANGE = "HCCL_HOST_SOCKET_PORT_RANGE"
@@ -100,8 +102,10 @@ def host_ports(environment: Mapping[str, str], count: int | None) -> HcclPorts:
 
 
 @probe(of_the_moment=True)
-def hccl_ports(environment: JobEnvironment | None, cann: Cann | None) -> HcclPorts:
-    """From the job's variables and the installed CANN; without variables, HCCL's default."""
+def hccl_ports(environment: JobEnvironment | None, cann: Cann | None, cards: Chips | None) -> HcclPorts:
+    """From the job's variables and the installed CANN; without variables, HCCL's default. Slices have no HCCL."""
+    if cards is not None and cards.only_slices:
+        raise NotApplicable(NO_HCCL)
     release = cann.chosen if cann else None
     try:
         return host_ports(environment or {}, count_taken(release.version if release else None))

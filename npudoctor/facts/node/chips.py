@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
 from npudoctor import knowledge
+from npudoctor.facts.dcmi.answer import LibraryAnswer
 from npudoctor.facts.node.container import Container
-from npudoctor.facts.node.device_nodes import DeviceNodes
+from npudoctor.facts.node.device_nodes import FIRST_VIRTUAL_NUMBER, DeviceNodes
+from npudoctor.facts.node.running_containers import running_containers
+from npudoctor.facts.node.slices import (
+    SHARED,
+    SLICE,
+    WHOLE,
+    on_the_host,
+    owners,
+    parent_number,
+    template_of,
+    whole_name,
+)
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.pci import PciCard, PciCards, normal_address
-from npudoctor.records import record
-from npudoctor.sdk import Because, Unavailable, probe
+from npudoctor.records import record, replace
+from npudoctor.sdk import Because, Host, Unavailable, probe
 
 
 @record(frozen=True, kw_only=True)
 class NodeChip:
     """One chip as a job sees it; None is what is not known.
 
-    `device` is the N of its /dev/davinciN. `health` is npu-smi's word for it as printed: what follows from it is told
-    by the check npu.health alone. `temp_c` in degrees Celsius, `power_w` in watts, `aicore_pct` in percent, memory in
-    MiB: HBM, or DDR where the chip has no HBM. Fault codes, bit errors and links are facts of their own, since each
+    `mode` is whole, vnpu (a slice, with its `template`) or shared (several containers use the chip); `parent` is the
+    subject of the chip that a slice is a part of, `owner` the pod or container that has it, where root sees it on the
+    host. `device` is the N of its /dev/davinciN. `health` is npu-smi's word for it as printed: what follows from it is
+    told by the check npu.health alone. `temp_c` in degrees Celsius, `power_w` in watts, `aicore_pct` in percent, memory
+    in MiB: HBM, or DDR where the chip has no HBM. Fault codes, bit errors and links are facts of their own, since each
     takes a question to every chip: `HealthPages`, `PerChip[Ecc]`, `CardLinks`, by the same
     subjects.
     """
@@ -38,14 +53,36 @@ class NodeChip:
     aicore_pct: int | None = None
     memory_used_mb: int | None = None
     memory_mb: int | None = None
+    mode: str | None = None
+    template: str | None = None
+    parent: str | None = None
+    owner: str | None = None
 
 
 @record(frozen=True)
 class Chips:
-    """The chips of this node or container; `source` is dcmi, npu-smi, /dev or PCI. Empty where there is none."""
+    """The chips of this node or container; `source` is dcmi, npu-smi, /dev or PCI. Empty where there is none.
+
+    `slices` are the parts of a host's chips that containers use; in a container a slice is a chip of its own.
+    """
 
     chips: tuple[NodeChip, ...]
     source: str
+    slices: tuple[NodeChip, ...] = ()
+
+    @property
+    def only_slices(self) -> bool:
+        """Whether a job sees slices here, and no whole chip."""
+        return bool(self.chips) and all(chip.mode == SLICE for chip in self.chips)
+
+    def of(self, subject: str) -> NodeChip | None:
+        """The chip with a subject."""
+        return next((chip for chip in self.chips if chip.subject == subject), None)
+
+    def is_divided(self, subject: str) -> bool:
+        """Whether several containers may use this chip at once: it is shared, or has slices."""
+        chip = self.of(subject)
+        return (chip is not None and chip.mode == SHARED) or any(one.parent == subject for one in self.slices)
 
     @property
     def count(self) -> int:
@@ -78,7 +115,12 @@ def memory_of(chip: Chip) -> tuple[int | None, int | None]:
 
 @probe(of_the_moment=True)
 def chips(
-    info: NpuSmiInfo | None, nodes: DeviceNodes | None, pci: PciCards | None, container: Container | None
+    info: NpuSmiInfo | None,
+    nodes: DeviceNodes | None,
+    pci: PciCards | None,
+    container: Container | None,
+    library: LibraryAnswer | None,
+    host: Host,
 ) -> Chips:
     """From the table of the chips, else from /dev, else, outside a container, from the PCI bus."""
     on_bus = {card.slot: card for card in pci.cards} if pci else {}
@@ -86,11 +128,22 @@ def chips(
     only = next(iter(families)) if len(families) == 1 else None
     if info is not None and info.npus:
         devices = _devices(info, nodes)
-        return Chips(tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus), info.source)
+        listed = tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus)
+        there = tuple(_with_mode(chip, nodes, library) for chip in listed)
+        return Chips(there, info.source, _slices(there, nodes, container, host))
     if nodes is not None and (nodes.cards or nodes.slices):
         numbers = [one.number for one in nodes.cards or nodes.slices]
         return Chips(
-            tuple(NodeChip(subject=f"npu:{number}", npu_id=number, device=number, family=only) for number in numbers),
+            tuple(
+                NodeChip(
+                    subject=f"npu:{number}",
+                    npu_id=number,
+                    device=number,
+                    family=only,
+                    mode=WHOLE if nodes.cards else SLICE,
+                )
+                for number in numbers
+            ),
             "/dev",
         )
     if container is None and on_bus:
@@ -107,13 +160,50 @@ def chips(
     return Chips((), "/dev")
 
 
+def _with_mode(chip: NodeChip, nodes: DeviceNodes | None, library: LibraryAnswer | None) -> NodeChip:
+    """The chip, with what is known of how it is divided."""
+    template = template_of(chip.name)
+    if template or (nodes is not None and nodes.slices and not nodes.cards):
+        number = chip.device if chip.device is not None and chip.device >= FIRST_VIRTUAL_NUMBER else None
+        return replace(chip, mode=SLICE, template=template, parent=f"npu:{chip.npu_id}", device=number)
+    told = library.chip(chip.subject) if library is not None else None
+    return replace(chip, mode=SHARED if told is not None and told.told.get("share") == 1 else WHOLE)
+
+
+def _slices(
+    chips: tuple[NodeChip, ...], nodes: DeviceNodes | None, container: Container | None, host: Host
+) -> tuple[NodeChip, ...]:
+    """The slices of a host's chips; who has them is asked only where there are some."""
+    there = on_the_host(nodes)
+    if not there or container is not None:
+        return ()
+    having: dict[int, str] = {}
+    with contextlib.suppress(Unavailable):
+        having = owners(running_containers.function(host, container))
+    found = []
+    for node in there:
+        number = node.number or 0
+        whole = next((chip for chip in chips if chip.device == parent_number(number)), None)
+        found.append(
+            NodeChip(
+                subject=f"npu:{number}",
+                device=number,
+                family=whole.family if whole else None,
+                mode=SLICE,
+                parent=whole.subject if whole else None,
+                owner=having.get(number),
+            )
+        )
+    return tuple(found)
+
+
 def _of_table(
     chip: Chip, info: NpuSmiInfo, on_bus: Mapping[str, PciCard], only: str | None, devices: Mapping[str, int]
 ) -> NodeChip:
     """A row of npu-smi's table, with what the PCI bus knows of it; `only` is the family where the bus has one."""
     slot = on_bus.get(normal_address(chip.bus_id)) if chip.bus_id else None
     named = knowledge.hardware().family_by_name(
-        chip.name or "", hbm_total_mb=chip.hbm_total_mb, memory_total_mb=chip.mem_total_mb
+        whole_name(chip.name) or "", hbm_total_mb=chip.hbm_total_mb, memory_total_mb=chip.mem_total_mb
     )
     subject = subject_of(chip, info.npus)
     used, total = memory_of(chip)
@@ -139,6 +229,12 @@ def _devices(info: NpuSmiInfo, nodes: DeviceNodes | None) -> dict[str, int]:
     """The N of /dev/davinciN by subject; empty where rows and device nodes cannot be matched one to one."""
     if nodes is None:
         return {}
+    if nodes.slices and not nodes.cards:
+        there = sorted(node.number for node in nodes.slices if node.number is not None)
+        rows = sorted(info.npus, key=lambda chip: (chip.npu_id, chip.chip_id or 0))
+        if len(rows) != len(there):
+            return {}
+        return {subject_of(chip, info.npus): number for chip, number in zip(rows, there, strict=True)}
     for number_of in (_own_number, lambda chip: chip.npu_id):
         numbers = {subject_of(chip, info.npus): number_of(chip) for chip in info.npus}
         known = {subject: number for subject, number in numbers.items() if number is not None}

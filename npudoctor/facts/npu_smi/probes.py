@@ -16,6 +16,7 @@ from npudoctor.facts.dcmi.pages import table
 from npudoctor.facts.node.container_mounts import ELSEWHERE, NPU_SMI
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.facts.node.device_nodes import device_nodes
+from npudoctor.facts.node.slices import template_of
 from npudoctor.facts.npu_smi import NpuList, NpuMap, NpuSmiFailure, NpuSmiInfo, Topology
 from npudoctor.facts.npu_smi.failure import line_of_failure
 from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
@@ -226,13 +227,15 @@ def page_of(done: Completed, command: str, parse: Callable[[str], P]) -> P:
     if said is None:
         raise Unavailable(f"`{command}` failed: it printed only its usage", because=Because.FAILED)
     if failure.cause in ("not_supported", "command_not_understood"):
-        raise NotApplicable(f"`{command}` is not supported by this product: {said}")
+        raise NotApplicable(f"`{command}` is not supported by this product, or not for a vNPU: {said}")
     raise Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)
 
 
 @probe
-def topology(host: Host, options: Options, _: NpuSmiInfo) -> Topology:
+def topology(host: Host, options: Options, info: NpuSmiInfo) -> Topology:
     """From `npu-smi info -t topo`."""
+    if info.npus and all(template_of(chip.name) for chip in info.npus):
+        raise NotApplicable("vNPUs have no links to each other")
     found = _page(host, options, npu_smi.parse_topology, "info", "-t", "topo")
     rows = sum(1 for row in found.matrix if len(row) == len(found.devices))
     if rows < len(found.devices):
