@@ -61,10 +61,6 @@ class NotApplicable(Unavailable):
         super().__init__(reason, because=Because.NOT_APPLICABLE)
 
 
-class Maintenance(Unavailable):
-    """Driver or firmware is being changed, and is not asked meanwhile (host/hands_off.py)."""
-
-
 class ParseError(ValueError):
     """Text that a parser does not understand, with the line that it stopped at (counted from 1)."""
 
@@ -389,7 +385,6 @@ __all__ = [
     "Completed",
     "FileStat",
     "Host",
-    "Maintenance",
     "MutableHost",
     "NotApplicable",
     "ParseError",

@@ -11,12 +11,16 @@ from __future__ import annotations
 import os
 import stat
 
-from npudoctor.host import Because, Maintenance
+from npudoctor.host import Because, Unavailable
 
 PATH = "/run/npudoctor/hands-off"
 WATCH_S = 0.5
 """How often what is running watches for it."""
 LARGEST_BYTES = 200
+
+
+class Maintenance(Unavailable):
+    """Driver or firmware is being changed, and is not asked meanwhile."""
 
 
 def reason(path: str = PATH) -> str | None:
@@ -50,4 +54,4 @@ def _is_trusted(uid: int) -> bool:
     return is_outside(uid)
 
 
-__all__ = ["PATH", "WATCH_S", "must_be_absent", "reason"]
+__all__ = ["PATH", "WATCH_S", "Maintenance", "must_be_absent", "reason"]

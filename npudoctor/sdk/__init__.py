@@ -23,7 +23,6 @@ from npudoctor.host import (
     Completed,
     FileStat,
     Host,
-    Maintenance,
     MutableHost,
     NotApplicable,
     ParseError,
@@ -34,6 +33,7 @@ from npudoctor.host import (
     real_path,
     run_each,
 )
+from npudoctor.host.hands_off import Maintenance
 from npudoctor.injection import Need
 from npudoctor.messages import Message, Sentence
 from npudoctor.sdk.checks import HEALTH, ON_REQUEST, PREFLIGHT, PROFILES, Check, Options, Threshold, check

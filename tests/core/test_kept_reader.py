@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from npudoctor import cli, sim
-from npudoctor.host import Completed, Maintenance, hands_off
+from npudoctor.host import Completed, hands_off
+from npudoctor.host.hands_off import Maintenance
 from npudoctor.host.live import library, reader
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.rooted import open_root

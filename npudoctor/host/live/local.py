@@ -30,12 +30,11 @@ from npudoctor.host import (
     About,
     Completed,
     FileStat,
-    Maintenance,
     Unavailable,
     User,
     command_key,
 )
-from npudoctor.host.hands_off import must_be_absent
+from npudoctor.host.hands_off import Maintenance, must_be_absent
 from npudoctor.host.live import identity, measures, processes, python_owner, tools
 from npudoctor.host.live.changes import Changes
 from npudoctor.host.live.library import Library
