@@ -67,19 +67,23 @@ def _of_missing_cann(value: str, cann: Cann | None) -> bool:
 
 
 def _invalid(variable: Variable, value: str, problem: str) -> Finding:
-    detail = messages.MEANING.text(meaning=variable.meaning)
-    if variable.symptom:
-        detail = messages.MEANING_WITH_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
     return messages.INVALID.finding(
         name=variable.name,
         problem=problem,
         severity=Severity(variable.severity),
-        detail=detail,
+        detail=_effect(variable),
         commands=(f"unset {variable.name}",),
         evidence=(Evidence(source=variable.name, expected=variable.legal, actual=value),),
         pitfall=variable.pitfall,
         links=_links(variable.sources),
     )
+
+
+def _effect(variable: Variable) -> str:
+    """What a variable does, and what a wrong value causes where that is known."""
+    if variable.symptom is None:
+        return variable.meaning
+    return messages.MEANING_AND_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
 
 
 def _links(sources: tuple[str, ...]) -> tuple[str, ...]:
@@ -231,7 +235,7 @@ def no_debugging_is_left_on(environment: JobEnvironment) -> Iterator[Finding]:
     for variable in knowledge.environment().variables:
         value = (environment.filled(variable.name) or "").strip()
         if value in variable.slow:
-            found.append((variable, value, variable.symptom or variable.meaning))
+            found.append((variable, value, _effect(variable)))
         elif variable.name == "ASCEND_MODULE_LOG_LEVEL" and (loud := re.findall(r"\b(\w+)=[01]\b", value)):
             found.append((variable, value, messages.LOUD_MODULES.text(modules=loud)))
     if found:
@@ -246,11 +250,6 @@ def _leftovers(found: Sequence[tuple[Variable, str, str]]) -> Finding:
         for variable, _, _ in found
     ]
     first = max(range(len(found)), key=lambda place: severities[place].rank)
-    details = [
-        messages.MEANING_AND_DEFAULT.text(meaning=variable.meaning, default=variable.default)
-        for variable, _, _ in found
-        if variable.default
-    ]
     common: dict[str, Any] = {
         "severity": max(severities),
         "commands": (f"unset {' '.join(names)}",),
@@ -260,12 +259,14 @@ def _leftovers(found: Sequence[tuple[Variable, str, str]]) -> Finding:
         "links": tuple(dict.fromkeys(link for variable, _, _ in found for link in _links(variable.sources))),
     }
     if len(found) == 1:
-        _, value, effect = found[0]
-        detail = details[0] if details else None
+        variable, value, effect = found[0]
+        detail = (
+            messages.EFFECT_AND_DEFAULT.text(effect=effect, default=variable.default) if variable.default else effect
+        )
         return messages.SLOW.finding(name=names[0], value=value, effect=effect, detail=detail, **common)
     return messages.SEVERAL_SLOW.finding(
         settings=[f"{name}={value}" for name, (_, value, _) in zip(names, found, strict=True)],
-        effects="\n".join(f"{name}: {effect}" for name, (_, _, effect) in zip(names, found, strict=True)),
+        effects="\n".join(effect for _, _, effect in found),
         **common,
     )
 

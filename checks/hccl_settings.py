@@ -28,9 +28,9 @@ LARGE_BUFFERS = Threshold(
 
 
 def _invalid(message: Message, variable: Variable, value: str, problem: str) -> Finding:
-    detail = messages.SETS.text(meaning=variable.meaning)
+    detail = variable.meaning
     if variable.symptom:
-        detail = messages.SETS_WITH_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
+        detail = messages.MEANING_AND_SYMPTOM.text(meaning=variable.meaning, symptom=variable.symptom)
     return message.finding(
         name=variable.name,
         problem=problem,

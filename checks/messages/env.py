@@ -4,8 +4,7 @@ from npudoctor.sdk import Message, Sentence, Severity
 
 # env.values
 
-MEANING = Sentence("Meaning: {meaning}.")
-MEANING_WITH_SYMPTOM = Sentence("Meaning: {meaning}. Symptom: {symptom}.")
+MEANING_AND_SYMPTOM = Sentence("{meaning} Symptom: {symptom}")
 INVALID = Message(
     "env.values/invalid",
     summary="{name} invalid: {problem}",
@@ -21,7 +20,7 @@ NOT_SEARCHABLE = Sentence("{path} cannot be entered by this user")
 CONFLICT = Message(
     "env.values/conflict",
     summary="{settings}: {problem}",
-    detail="Symptom: {effect}.",
+    detail="Symptom: {effect}",
     hint="Unset what you do not need.",
 )
 NAME_UNSET = Sentence("{name} not set")
@@ -66,7 +65,8 @@ ASCENDING = Sentence("ascending numbers separated by commas")
 
 SLOW = Message(
     "env.debug-leftovers/slow",
-    summary="{name}={value} slows jobs down: {effect}",
+    summary="{name}={value} slows jobs down",
+    detail="{effect}",
     hint="Unset it when you have finished debugging.",
 )
 SEVERAL_SLOW = Message(
@@ -75,8 +75,8 @@ SEVERAL_SLOW = Message(
     detail="{effects}",
     hint="Unset them when you have finished debugging.",
 )
-LOUD_MODULES = Sentence("debug or info logging of {modules}")
-MEANING_AND_DEFAULT = Sentence("Meaning: {meaning}. Default: {default}.")
+LOUD_MODULES = Sentence("ASCEND_MODULE_LOG_LEVEL sets the log level of {modules} to debug or info.")
+EFFECT_AND_DEFAULT = Sentence("{effect} Default: {default}.")
 
 # env.master-port
 

@@ -25,8 +25,7 @@ NO_CHIP = Sentence("no NPU found")
 
 # Variables with a value that HCCL rejects, in several checks
 
-SETS = Sentence("Meaning: {meaning}.")
-SETS_WITH_SYMPTOM = Sentence("Meaning: {meaning}. Symptom: {symptom}.")
+MEANING_AND_SYMPTOM = Sentence("{meaning} Symptom: {symptom}")
 SEVERAL_NODES = Sentence("several nodes")
 JOB = Sentence("job")
 NONE = Sentence("none")

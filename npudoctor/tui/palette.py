@@ -48,7 +48,7 @@ def _contents(app: DoctorApp) -> Iterator[SystemCommand]:
     for one in environment.variables(app.session, diagnosis).rows:
         value = "not set" if one.value is None else one.value
         about = f"variable, {value}"[:60]
-        yield SystemCommand(f"{one.name}: {one.meaning}", about, partial(app.show_variable, one.name))
+        yield SystemCommand(one.meaning, about, partial(app.show_variable, one.name))
 
 
 def keys(owner: Screen[Any] | App[Any]) -> list[Binding]:

@@ -242,7 +242,10 @@ def test_leftovers_of_debugging_are_told(name: str, value: str, expected: list[S
     assert severities(result) == expected
     for finding in result.findings:
         assert finding.commands == (f"unset {name}",)
-        assert finding.summary == f"{name}={value} slows jobs down: {finding.params['effect']}"
+        assert finding.summary == f"{name}={value} slows jobs down"
+        assert finding.detail is not None
+        assert finding.detail.startswith(f"{name} ")
+        assert finding.detail.endswith(".") and ".." not in finding.detail
 
 
 # env.master-port

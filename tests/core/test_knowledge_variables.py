@@ -9,6 +9,17 @@ from hypothesis import strategies as st
 from npudoctor import knowledge
 from npudoctor.knowledge.values import Kind
 
+MEANING = re.compile(
+    r"(is|must contain|adds|allows|bypasses|caches|configures|controls|disables|forces|hides|limits|lists|logs|makes"
+    r"|names|overrides|prints|selects|sets|splits|stops|switches|tells) (\S+ )*\S+\."
+)
+"""The predicate of a variable's meaning: a finite verb, its object, and a full stop."""
+SYMPTOM = re.compile(
+    r"(?P<subject>([A-Z]|\S*[_.0-9]|ccec|vllm)\S*( \S+){0,6}?) ((is|are|differ|drops|exits|fails?|floods|has|have|hang"
+    r"|may|refuse|reports?:?|run|start|use|uses) (\S+ )*\S+|drops|exits|fails|hang)\."
+)
+"""A symptom: a subject that starts with a capital or a code word, a finite verb, and a full stop."""
+
 LEGAL = {
     "HCCL_IF_IP": ["10.0.0.7", "fe80::1", "::1"],
     "HCCL_IF_BASE_PORT": ["1024", "65520", " 60000 "],
@@ -207,6 +218,37 @@ def test_no_value_upsets_the_judgement(value: str) -> None:
             problem = variable.problem(value, family=family)
             assert problem is None or problem.strip()
     assert environment.misspelling_of(value) is None or value not in environment.recorded
+
+
+def test_every_meaning_is_a_sentence_about_its_variable() -> None:
+    wrong = [
+        variable.name
+        for variable in knowledge.environment().variables
+        if not variable.meaning.startswith(f"{variable.name} ")
+        or not MEANING.fullmatch(variable.meaning.removeprefix(f"{variable.name} "))
+    ]
+    assert not wrong
+
+
+def test_every_symptom_is_a_sentence() -> None:
+    environment = knowledge.environment()
+    texts = [one.symptom for one in environment.variables if one.symptom is not None]
+    texts += [one.symptom for one in environment.conflicts]
+    assert len(texts) > 90
+    assert not [text for text in texts if not SYMPTOM.fullmatch(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["EI0001", "EI0001.", "Slow.", "Startup error.", "slow start.", "Jobs are slow", "RDMA loss.", "Is slow."],
+)
+def test_a_fragment_is_no_symptom(text: str) -> None:
+    assert not SYMPTOM.fullmatch(text)
+
+
+@pytest.mark.parametrize("text", ["names.", "extra operator packages.", "sets the host NIC", "host NIC choice"])
+def test_a_fragment_is_no_meaning(text: str) -> None:
+    assert not MEANING.fullmatch(text)
 
 
 def test_unused_enum_members_do_not_hide_in_the_tables() -> None:

@@ -17,7 +17,8 @@ _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
 class Variable:
     """One variable.
 
-    `legal`, `default`, `products`, `mistake` and `symptom` are for people. `severity` is what a wrong value deserves
+    `legal`, `default`, `products`, `mistake` and `symptom` are for people. `meaning` is a sentence whose subject is the
+    variable; `symptom` is a sentence about what a user sees where the value is wrong. `severity` is that of a wrong one
     (error, warning, info; only for `severity_for` where that is given). `judge` is the check that judges it, None for
     env.values. `slow` holds values that are legal and slow a node down. `alias_of` names the variable that it is
     another spelling of. `recorded` is False for what never goes into a recording.
