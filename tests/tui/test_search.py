@@ -61,7 +61,7 @@ def test_codes_known_issues_and_checks_are_explained_and_others_said_to_be_unkno
         ("fix hccl.reserve", "fix hccl.reserve-ports", lambda app: isinstance(app.screen, FixDialog)),
         (
             "HCCL_BUFFSIZE",
-            "HCCL_BUFFSIZE:",
+            "HCCL_BUFFSIZE sets",
             lambda app: app.current_mode == "environment" and " HCCL_BUFFSIZE" in text(app),
         ),
         ("system.shm", "system.shm:", lambda app: app.screen.query_one(CheckList).chosen == "system.shm"),
@@ -97,9 +97,10 @@ def test_explain_opens_from_the_selected_problem() -> None:
 
 
 def test_an_explanation_that_comes_after_its_dialog_was_closed_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed, told = threading.Event(), threading.Event()
+    asked, closed, told = threading.Event(), threading.Event(), threading.Event()
 
     def slowly(*_: Any) -> list[tuple[str, str]]:
+        asked.set()
         closed.wait(300)
         told.set()
         return [("", "late")]
@@ -108,7 +109,7 @@ def test_an_explanation_that_comes_after_its_dialog_was_closed_is_dropped(monkey
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "x")
-        await until(pilot, lambda: isinstance(app.screen, Explain))
+        await until(pilot, asked.is_set)
         await press(pilot, "escape")
         await until(pilot, lambda: not isinstance(app.screen, Explain))
         closed.set()
