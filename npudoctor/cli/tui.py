@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from npudoctor.tui.model.session import Node
 
 
+SCREENS = ("overview", "npus", "topology", "environment", "smoke", "history")
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor tui`."""
     parser.add_argument("--read-only", action="store_true", help="read-only: no fixes, undo, smoke runs or saving")
     parser.add_argument("--fleet", metavar="RUN", help="show a run of npudoctor fleet: a run folder, or answers")
+    parser.add_argument("--screen", choices=SCREENS, help="the screen to begin with (default: overview)")
     add_arguments(parser)
 
 
@@ -83,7 +87,7 @@ def _open(args: argparse.Namespace | None) -> int:
     read_only = None
     if args is not None and args.read_only:
         read_only = f"read-only: started {'without --allow-changes' if _in_browser() else 'with --read-only'}"
-    app = DoctorApp(lambda: _node(args), read_only)
+    app = DoctorApp(lambda: _node(args), read_only, getattr(args, "screen", None))
     return int(app.run(loop=Loop()) or app.return_code or 0)
 
 

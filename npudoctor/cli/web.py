@@ -9,6 +9,9 @@ A Unix socket is of mode 0600: no other user of this machine can connect. On you
 `ssh -L 8765:/run/npudoctor-web.sock NODE`, as the user who started it here, and open the printed URL there. Without
 --socket it listens on a loopback address; from elsewhere: `ssh -L 8765:127.0.0.1:8765 NODE`.
 
+`?screen=npus` in the address begins with that screen (overview, npus, topology, environment, smoke, history);
+/report is the same diagnosis as one page, for a phone.
+
 Everyone with the URL sees what the user who started it sees; its token is valid until ctrl+c. Sessions are read-only
 unless --allow-changes is given; then they act as that user. At most four sessions can be open.
 """
@@ -68,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("requires textual-serve: pip install 'npudoctor[web]'") from problem
     path = os.path.abspath(args.socket) if args.socket else None
     access = Access(None if path else args.port)
-    served = server.Server(session_command(args), access)
+    served = server.Server(session_command(args), access, screens=tui.SCREENS, report=report_command(args))
     try:
         with listening.on_path(path) if path else listening.on_port(args.host, args.port) as sock:
             _say_where(args, path, access.token)
@@ -97,16 +100,25 @@ def _say_where(args: argparse.Namespace, path: str | None, token: str) -> None:
 
 
 def session_command(args: argparse.Namespace) -> list[str]:
-    """The command of one session. It runs in /, so that every path in it is absolute."""
-    for name in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON"):
-        if (value := os.environ.get(name)) and os.sep in value:
-            os.environ[name] = os.path.abspath(value)
+    """The command of one session."""
+    return [*_command(args, "tui"), *([] if args.allow_changes else ["--read-only"])]
+
+
+def report_command(args: argparse.Namespace) -> list[str]:
+    """The command of the page for a phone."""
+    return [*_command(args, "check"), "--format=html"]
+
+
+def _command(args: argparse.Namespace, name: str) -> list[str]:
+    """A command of npudoctor about this node. It runs in /, so that every path in it is absolute."""
+    for variable in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON"):
+        if (value := os.environ.get(variable)) and os.sep in value:
+            os.environ[variable] = os.path.abspath(value)
     folder = os.path.dirname(os.path.dirname(os.path.abspath(npudoctor.__file__)))
-    command = [sys.executable, "-I", "-c", _START, folder, "tui"]
+    command = [sys.executable, "-I", "-c", _START, folder, name]
     command += [f"--{option}={_absolute(option, value)}" for option, value in tui.options_of(args)]
     command += ["--expect-idle"] if args.expect_idle else []
-    command += ["--no-color"] if args.no_color else []
-    return [*command, *([] if args.allow_changes else ["--read-only"])]
+    return [*command, *(["--no-color"] if args.no_color else [])]
 
 
 def _absolute(option: str, value: str) -> str:

@@ -63,8 +63,9 @@ class DoctorApp(Keyboard):
 
     labels: Mapping[str, str] = LABELS
 
-    def __init__(self, load: Callable[[], Node], read_only: str | None = None) -> None:
+    def __init__(self, load: Callable[[], Node], read_only: str | None = None, screen: str | None = None) -> None:
         super().__init__()
+        self._first = {label.lower(): name.lower() for name, label in LABELS.items()}.get(screen or "")
         self.settings = settings.load()
         self.session = Session(load, read_only)
         self.diagnosis = Diagnosis()
@@ -91,6 +92,8 @@ class DoctorApp(Keyboard):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.leave, 128 + number)
         self.call_after_refresh(self.set_timer, 0.01, self.action_rerun)
+        if self._first:
+            self.call_after_refresh(self.action_go, self._first)
 
     async def action_quit(self) -> None:
         """Leave; where a run is in progress, ask first."""

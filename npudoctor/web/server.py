@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import WSCloseCode, web
 
 from npudoctor.web.access import Access, add_headers
+from npudoctor.web.report import Report
 from npudoctor.web.session import Session, bounded
 
 MOST_SESSIONS = 4
@@ -30,6 +31,8 @@ HEARTBEAT_S = 15.0
 """How often a browser is asked whether it is still there; it has half of that to answer."""
 
 TOO_MANY = f"too many sessions: {MOST_SESSIONS} are open; close one of them and load this page again"
+NO_REPORT = "the checks have printed no report in time; load this page again"
+FOCUS = os.path.join(os.path.dirname(__file__), "focus.js")
 PAGE = os.path.join(os.path.dirname(__file__), "page.html")
 """A page that loads nothing from anywhere else: nodes have no way out, and textual-serve's own asks for a font."""
 
@@ -37,10 +40,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """What is served, and its users. `command` starts one terminal interface."""
+    """What is served, and its users. `command` starts one terminal interface, `report` prints a page of HTML."""
 
-    def __init__(self, command: Sequence[str], access: Access) -> None:
+    def __init__(
+        self, command: Sequence[str], access: Access, *, screens: Sequence[str] = (), report: Sequence[str] = ()
+    ) -> None:
         self._command = command
+        self._screens = screens
+        self._report = Report(report)
         self._access = access
         self._sessions: set[web.WebSocketResponse] = set()
         self._silent: dict[asyncio.BaseProtocol, None] = {}
@@ -51,7 +58,10 @@ class Server:
         app.add_routes(
             [
                 web.get("/", self._page),
+                web.get("/report", self._static_page),
+                web.get("/focus.js", self._focus),
                 web.get("/ws", self._websocket, allow_head=False),
+                web.get("/ws/{screen}", self._websocket, allow_head=False),
                 web.static("/static", _static_files()),
             ]
         )
@@ -79,12 +89,25 @@ class Server:
             return _line(503, TOO_MANY)
         with open(PAGE, encoding="utf-8") as file:
             text = file.read()
-        values = {"font-size": _number(request, "fontsize", 16, 6, 72), "websocket": f"ws://{request.host}/ws"}
+        screen = request.query.get("screen", "")
+        address = f"ws://{request.host}/ws" + (f"/{screen}" if screen in self._screens else "")
+        values = {"font-size": _number(request, "fontsize", 16, 6, 72), "websocket": address}
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", html.escape(str(value)))
         return web.Response(text=text, content_type="text/html")
 
+    async def _focus(self, _: web.Request) -> web.Response:
+        with open(FOCUS, encoding="utf-8") as file:
+            return web.Response(text=file.read(), content_type="text/javascript")
+
+    async def _static_page(self, _: web.Request) -> web.Response:
+        page = await self._report.page()
+        return web.Response(text=page, content_type="text/html") if page else _line(503, NO_REPORT)
+
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
+        screen = request.match_info.get("screen", "")
+        if screen and screen not in self._screens:
+            return _line(404, f"unknown screen; known are {', '.join(self._screens)}")
         if len(self._sessions) >= MOST_SESSIONS:
             return _line(503, TOO_MANY)
         browser = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_BYTES)
@@ -92,13 +115,15 @@ class Server:
         try:
             await browser.prepare(request)
             size = bounded(_number(request, "width", 80, 1, 1000), _number(request, "height", 24, 1, 1000))
-            await Session(self._command, browser, size).run()
+            chosen = [f"--screen={screen}"] if screen else []
+            await Session([*self._command, *chosen], browser, size).run()
         finally:
             self._sessions.discard(browser)
         return browser
 
     async def _close(self, _: web.Application) -> None:
         """End all sessions: each ends its process when its websocket is closed."""
+        await self._report.close()
         await asyncio.gather(*(one.close(code=WSCloseCode.GOING_AWAY) for one in self._sessions))
         while self._sessions:
             await asyncio.sleep(0.05)

@@ -51,7 +51,7 @@ class Session:
         try:
             await self._forward(process)
         finally:
-            await _end(process)
+            await end(process)
             shown.cancel()
 
     async def _forward(self, process: asyncio.subprocess.Process) -> None:
@@ -119,7 +119,7 @@ def _environment(size: tuple[int, int]) -> dict[str, str]:
     }
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end(process: asyncio.subprocess.Process) -> None:
     """Have the process end what it runs on the node; kill it where it hangs."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()

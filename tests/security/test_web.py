@@ -28,7 +28,18 @@ pytest.importorskip("textual_serve", reason="textual-serve is not installed")
 from npudoctor.web import session  # noqa: E402
 from npudoctor.web.server import MESSAGE_BYTES, MOST_SESSIONS  # noqa: E402
 
-PATHS = ("/", "/ws", "/static/js/textual.js", "/static/", "/download/key", "/nothing", "/../etc/passwd")
+PATHS = (
+    "/",
+    "/report",
+    "/focus.js",
+    "/ws",
+    "/ws/npus",
+    "/static/js/textual.js",
+    "/static/",
+    "/download/key",
+    "/nothing",
+    "/../etc/passwd",
+)
 PLAIN_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
 
 
@@ -176,6 +187,40 @@ def test_what_a_query_says_does_not_get_into_the_page(served: Served) -> None:
         assert status == 200 and 'data-font-size="16"' in page and "alert" not in page
 
 
+def test_an_address_names_a_screen_and_only_a_known_one(served: Served) -> None:
+    for name, leads in (
+        ("npus", "/ws/npus"),
+        ("history", "/ws/history"),
+        ("x", "/ws"),
+        ('"><b>', "/ws"),
+        ("../x", "/ws"),
+    ):
+        _, page, _ = asked(served, f"/?screen={name}", token=True)
+        assert f'websocket-url="ws://127.0.0.1:{served.port}{leads}"' in page
+    assert asked(served, "/ws/nothing", {"Origin": served.address}, token=True)[0] == 404
+
+
+def test_a_session_begins_with_the_screen_of_its_address(tmp_path: Path) -> None:
+    async def acts(terminal: Terminal) -> None:
+        await terminal.shows("No changes by npudoctor on this node.")
+
+    with serving(tmp_path) as one:
+        in_session(one, acts, path="/ws/history", first="No changes")
+
+
+def test_a_phone_gets_the_diagnosis_as_one_page_without_a_script(served: Served) -> None:
+    status, page, headers = asked(served, "/report", token=True)
+    assert status == 200 and headers["Content-Type"].startswith("text/html")
+    assert "python.pairing" in page and "width=device-width" in page and "<script" not in page
+    assert asked(served, "/report", {"Origin": served.address})[0] == 403
+    assert "/report" in asked(served, "/", token=True)[1]
+
+
+def test_the_terminal_takes_keys_without_a_click(served: Served) -> None:
+    assert '<script src="/focus.js">' in asked(served, "/", token=True)[1]
+    assert "focus()" in asked(served, "/focus.js", token=True)[1]
+
+
 def test_no_answer_is_kept_framed_or_shared(served: Served) -> None:
     for path in ("/", f"/?token={served.token}", "/static/js/textual.js", "/nothing"):
         for token in (True, False):
@@ -266,17 +311,23 @@ class Terminal:
             await asyncio.sleep(0.05)
 
 
-def in_session(served: Served, acts: Callable[[Terminal], Awaitable[None]]) -> None:
+def in_session(
+    served: Served,
+    acts: Callable[[Terminal], Awaitable[None]],
+    *,
+    path: str = "/ws",
+    first: str = "hccl.ports-reserved",
+) -> None:
     """Open a session, wait for its first run, and act."""
 
     async def run() -> None:
         async with served.client() as client:
-            address = f"{served.address}/ws?width=150&height=40"
+            address = f"{served.address}{path}?width=150&height=40"
             async with client.ws_connect(address, origin=served.address, max_msg_size=0) as opened:
                 terminal = Terminal(opened)
                 following = asyncio.create_task(terminal.follow())
                 try:
-                    await terminal.shows("hccl.ports-reserved")
+                    await terminal.shows(first)
                     await acts(terminal)
                 finally:
                     following.cancel()
