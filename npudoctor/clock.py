@@ -28,6 +28,11 @@ def local() -> datetime.datetime:
     return now().astimezone()
 
 
+def local_minute(at: float) -> str:
+    """`12:00` of seconds since 1970, in this machine's time zone."""
+    return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc).astimezone():%H:%M}"
+
+
 def today() -> datetime.date:
     """The date in this machine's time zone."""
     return local().date()

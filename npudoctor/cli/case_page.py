@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Mapping
 
+from npudoctor.cli.output import say
+from npudoctor.control_characters import visible
 from npudoctor.findings import Report
-from npudoctor.host import Host
+from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.host.recording.recorder import RecordingHost
 
+TOOL = "msnpureport"
 TOOLS = ("/usr/local/Ascend/driver/tools/msnpureport", "/usr/local/bin/msnpureport")
 NEEDED_BYTES = 2 << 30
 """Free space below which the export of device logs is not offered: npudoctor's own limit."""
@@ -54,16 +58,45 @@ def index(files: Mapping[str, bytes]) -> str:
     return "\n".join([*intro, "| part | contains | files |", "| --- | --- | --- |", page, *lines]) + "\n"
 
 
-def device_logs() -> str:
-    """How to export the vendor's device logs into this folder, or why not; empty where the tool is not installed."""
-    tool = next((path for path in TOOLS if os.access(path, os.X_OK)), None)
+def device_logs(host: Host, place: str, *, wanted: bool) -> str:
+    """Export the vendor's device logs beside a recording where the person wants it; what to say about them.
+
+    Without msnpureport nothing is said. It is root's tool and runs for `LIMIT_S` seconds at most, in a new folder.
+    """
+    tool = next((path for path in TOOLS if os.access(path, os.X_OK)), None) or host.which(TOOL)
     if tool is None:
-        return ""
-    free = shutil.disk_usage(os.getcwd()).free
+        return f"device logs were not exported: {TOOL} is not installed\n" if wanted else ""
+    folder = f"{place.removesuffix('.tar.gz').removesuffix('.tgz').rstrip('/')}-device-logs"
+    free = shutil.disk_usage(os.path.dirname(folder)).free
     if free < NEEDED_BYTES:
         return (
-            f"Device logs are not in it: msnpureport needs {NEEDED_BYTES >> 30} GiB of free space, "
-            f"this folder has {free / (1 << 30):.1f} GiB\n"
+            f"Device logs are not in it: {TOOL} needs {NEEDED_BYTES >> 30} GiB of free space, "
+            f"{os.path.dirname(folder)} has {free / (1 << 30):.1f} GiB\n"
         )
-    sudo = "" if os.geteuid() == 0 else "sudo "
-    return f"Device logs are not in it. To export them into this folder:\n  $ {sudo}timeout {LIMIT_S} {tool}\n"
+    if not wanted:
+        sudo = "" if os.geteuid() == 0 else "sudo "
+        return (
+            f"Device logs are not in it; --device-logs exports them, or:\n"
+            f"  $ mkdir {shlex.quote(folder)} && cd {shlex.quote(folder)} && {sudo}timeout {LIMIT_S} {tool}\n"
+        )
+    return _exported(host, tool, folder)
+
+
+def _exported(host: Host, tool: str, folder: str) -> str:
+    assert isinstance(host, MutableHost)
+    try:
+        os.mkdir(folder, mode=0o700)
+    except OSError as problem:
+        return f"device logs were not exported: {folder}: {problem.strerror}\n"
+    say(f"npudoctor: {TOOL} exports the device logs into {folder}; this can take {LIMIT_S // 60} minutes")
+    try:
+        done = host.run_streaming(["sh", "-c", 'cd "$1" && exec "$2"', "sh", folder, tool], timeout=LIMIT_S)
+    except Unavailable as why:
+        return f"device logs were not exported: {why.reason}\n"
+    size = sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(folder) for name in names)
+    if done.timed_out:
+        return f"{TOOL} did not end within {LIMIT_S} s; what it has exported is in {folder} ({size >> 20} MiB)\n"
+    if done.returncode:
+        last = next(reversed((done.stderr or done.stdout).split("\n")[-2:-1]), "")
+        return f"{TOOL} ended with {done.returncode}: {visible(last[:200])}; see {folder}\n"
+    return f"Device logs are in {folder} ({size >> 20} MiB); they are as the NPUs have them, without pseudonyms\n"

@@ -11,6 +11,7 @@ examples:
   npudoctor record node.tar.gz           an archive that only you may read
   npudoctor record --redact vendor.tar.gz    without names, addresses and serial numbers
   npudoctor record --case case.tar.gz    for the vendor's ticket: a page in front, serial numbers kept
+  npudoctor record --case --device-logs case.tar.gz    with the NPUs' own logs beside it
   npudoctor record node/                 a folder, to read or edit
   npudoctor check --replay node.tar.gz
 """
@@ -63,6 +64,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for a vendor's ticket: put REPORT.txt and INDEX.txt in front; serial numbers are kept without --redact",
     )
     parser.add_argument(
+        "--device-logs",
+        action="store_true",
+        help="with --case: export the NPUs' own logs into a folder beside it (msnpureport; up to 10 minutes)",
+    )
+    parser.add_argument(
         "--timeout",
         type=node.seconds,
         metavar="S",
@@ -74,6 +80,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record the node, print a summary, and the command that replays it."""
+    if args.device_logs and not (args.case and not (args.replay or args.simulate or args.root)):
+        raise UsageError("--device-logs requires --case, on the node itself")
     config = node.load_config(args)
     limit_s = args.timeout or config.timeout_s
     with args.limit(limit_s), node.opened(args, config) as host:
@@ -105,8 +113,9 @@ def run(args: argparse.Namespace) -> int:
         say(to_review(files), end="")
     elif args.case:
         say("Serial numbers, names and addresses are kept for the vendor; --redact replaces them.")
-    if args.case and not (args.replay or args.simulate):
-        say(case_page.device_logs(), end="")
+    if args.case and not (args.replay or args.simulate or args.root):
+        with node.opened(args, config) as host:
+            say(case_page.device_logs(host, place, wanted=args.device_logs), end="")
     write(_replaying(args, target) + "\n")
     return 0
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -45,12 +44,9 @@ MOST_CHANGES = 20
 
 
 LARGEST_PAGE = 64 << 20
-LONGEST_EVENT = 400
-MOST_STEPS = 2000
-"""Thousands of instructions that the daemon's history may take; a whole one of 30 days takes a few."""
-
-_NEWEST = """SELECT at, substr(kind, 1, 40), substr(check_id, 1, 80), substr(subject, 1, 80), substr(said, 1, ?)
-FROM changes ORDER BY id DESC LIMIT ?"""
+DAY_S = 86_400
+MOST_READINGS = 60_000
+"""Of 32 chips each minute, a day has 46,080."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +141,7 @@ def of(
         report=report,
         changes=changes[-MOST_CHANGES:],
         timeline=list(timeline(state))[-MOST_CHANGES:] if live or state else (),
+        series=series(state) if live or state else (),
         npu_smi=visible_lines(told.stdout) if told and told.stdout.strip() else None,
         log=log,
         notes=(note,),
@@ -166,28 +163,33 @@ def changes_of(host: Host, state: str | None) -> list[str]:
 
 def timeline(state: str | None) -> Iterator[str]:
     """The newest events of the daemon on this node, the oldest first; none where it never ran or keeps them secret."""
-    path = os.path.join(state or "/var/lib/npudoctor", "history.sqlite")
-    if not os.path.isfile(path):
-        return
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(_read_only(path)) as store:
-        table = store.execute("SELECT type FROM sqlite_schema WHERE name = 'changes'").fetchone()
-        rows = store.execute(_NEWEST, (LONGEST_EVENT, MOST_CHANGES)).fetchall() if table == ("table",) else []
-        for at, *texts in reversed(rows):
-            kind, check, subject, said = (one if isinstance(one, str) else "" for one in texts)
-            where = f" ({check}{f', {subject}' if subject not in ('', 'host') else ''})" if check else ""
-            with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):  # no time that a clock has
-                yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
+    from npudoctor.daemon import stored
+
+    for at, *texts in reversed(stored.changes(state, MOST_CHANGES)):
+        kind, check, subject, said = (one if isinstance(one, str) else "" for one in texts)
+        where = f" ({check}{f', {subject}' if subject not in ('', 'host') else ''})" if check else ""
+        with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):  # no time that a clock has
+            yield visible(f"{clock.in_utc(at)} {kind}: {said}{where}")
 
 
-def _read_only(path: str) -> sqlite3.Connection:
-    """The file, read in bounded time: it may be anybody's."""
-    from urllib.parse import quote
+def series(state: str | None) -> list[tuple[str, ...]]:
+    """The least and the most of each chip's readings of the last day, by the daemon: rows with their heading."""
+    from npudoctor.daemon import stored
 
-    store = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True, timeout=2)
-    left = iter(range(MOST_STEPS))
-    store.set_progress_handler(lambda: next(left, None) is None, 1000)
-    store.execute("PRAGMA trusted_schema = OFF")
-    return store
+    ranges: dict[str, list[list[float]]] = {}
+    for _, chip, values in stored.readings(state, since=clock.timestamp() - DAY_S, most=MOST_READINGS):
+        kept = ranges.setdefault(visible(chip), [[] for _ in values])
+        for known, value in zip(kept, values, strict=True):
+            if value is not None:
+                known[:] = [min([value, *known]), max([value, *known])]
+    rows = [
+        (chip, *(f"{one[0]:.0f}–{one[-1]:.0f}" if one else "unknown" for one in kept)) for chip, kept in ranges.items()
+    ]
+    return [("chip", "AI Core %", "HBM %", "°C", "W", "ECC errors"), *rows] if rows else []
+
+
+def _extent(known: Sequence[float]) -> str:
+    return f"{known[0]:.0f}–{known[-1]:.0f}" if known else "unknown"
 
 
 def _explained(names: Sequence[str]) -> str:

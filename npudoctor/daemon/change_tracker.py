@@ -59,7 +59,10 @@ class ChangeTracker:
                 problem=fitness.node_problem(report),
                 undetermined=fitness.unseen(report),
             )
-        return replace(after, cards=fitness.with_counts(self._cards, self._counted)), changes
+        cards = fitness.with_counts(self._cards, self._counted)
+        if report is not None:
+            self.history.sample(cards)
+        return replace(after, cards=cards), changes
 
     def miss(self, before: View, kind: RunKind, why: str, *, written_s: float) -> View:
         """The snapshot after a failed run: the state of the chips is unknown."""
@@ -70,6 +73,7 @@ class ChangeTracker:
     def _enter(self, report: Report) -> list[Change]:
         changes = self.history.take(report)
         for one in changes:
-            about = "" if one.subject in ("host", "python", "container") else f"{one.subject}: "
-            self._say(f"{one.kind} {one.severity}: {about}{one.said} ({one.check})")
+            about = "" if one.subject in (None, "host", "python", "container") else f"{one.subject}: "
+            check = f" ({one.check})" if one.check else ""
+            self._say(f"{' '.join(filter(None, (one.kind, one.severity)))}: {about}{one.said}{check}")
         return changes

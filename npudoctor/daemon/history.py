@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from npudoctor import clock
 from npudoctor.daemon.store import MEMORY, Change, Issue, Store
 from npudoctor.findings import Report
+
+if TYPE_CHECKING:
+    from npudoctor.daemon.answers import Card
 
 KEPT_IN_MEMORY = 500
 T = TypeVar("T")
@@ -49,6 +52,10 @@ class History:
     def take(self, report: Report) -> list[Change]:
         """Record the findings of a run, and resolve issues that it no longer finds; the changes."""
         return self._do(lambda store: store.take(report))
+
+    def sample(self, cards: Sequence[Card]) -> None:
+        """Keep the present readings of all chips."""
+        self._do(lambda store: store.sample(cards))
 
     def note(self, kind: str, said: str) -> None:
         """Record an event that is no issue."""

@@ -6,16 +6,20 @@ run of the same or a deeper profile no longer finds it. A kill loses only the ru
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npudoctor import clock
-from npudoctor.daemon import store_file
-from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status
+from npudoctor.daemon import kept, store_file
+from npudoctor.findings import Finding, Inventory, Report, Result, Severity, Skip, Status
 from npudoctor.records import record
 from npudoctor.sdk import PROFILES
+
+if TYPE_CHECKING:
+    from npudoctor.daemon.answers import Card
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS issues (
@@ -62,8 +66,8 @@ class Issue:
 class Change:
     """One event, at a time in seconds since 1970.
 
-    `kind` is opened, resolved, changed; started, stopped, killed, configured, clock; set-aside, unwritten, written;
-    fixed, fix-failed or fix-refused.
+    `kind` is opened, resolved, changed; inventory; started, stopped, killed, configured, clock; set-aside, unwritten,
+    written; fixed, fix-failed or fix-refused.
     """
 
     id: int
@@ -108,7 +112,21 @@ class Store:
                 for subject, severity in self._open_of(result.check, depth):
                     if (result.check, subject) not in found:
                         self._resolve(result.check, subject, severity, why, now)
+            self._compare(report.inventory, now)
         return list(self._changes("WHERE id > ? ORDER BY id", before))
+
+    def _compare(self, inventory: Inventory | None, now: float) -> None:
+        """Note NPUs that are new, gone or elsewhere, and other versions; nothing where a serial number is unknown."""
+        found = kept.described(inventory)
+        if found is not None and (told := json.dumps(found)) != (before := self.remembered("inventory")):
+            for said in kept.changes(before, found):
+                self._enter(now, "inventory", None, None, None, said)
+            self._connection.execute("INSERT OR REPLACE INTO remembered VALUES ('inventory', ?)", (told,))
+
+    def sample(self, cards: Iterable[Card], *, at: float | None = None) -> None:
+        """Keep the present readings of all chips for a day."""
+        with self._connection:
+            kept.add(self._connection, cards, clock.timestamp() if at is None else at)
 
     def forget_checks_but(self, known: Iterable[str]) -> None:
         """Resolve issues of checks that no longer exist."""
@@ -304,7 +322,7 @@ class Store:
             if found != LAYOUT and not empty:
                 raise sqlite3.DatabaseError(f"found layout {found}, expected layout {LAYOUT}")
             with connection:
-                connection.executescript(f"{SCHEMA} PRAGMA user_version = {LAYOUT};")
+                connection.executescript(f"{SCHEMA} {kept.SCHEMA} PRAGMA user_version = {LAYOUT};")
         except BaseException:
             connection.close()
             raise

@@ -125,6 +125,8 @@ class Found:
         for found in re.finditer(_NAMED_USER, text):
             self._user(found["user"] or found["id"] or found["at"])
             self._host(found["host"] or "")
+        for found in re.finditer(r"serial number ([A-Za-z0-9][\w.-]{4,80})", text):
+            self.serials.setdefault(found[1])
 
     def _document(self, name: str, said: Any) -> None:
         if name == "bundle.json":

@@ -8,7 +8,7 @@ from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.report import cause, inventory
-from npudoctor.report.markup import code, linked, prose
+from npudoctor.report.markup import cell, code, linked, prose
 from npudoctor.report.text import evidence_line
 
 MOST_FINDINGS = 12
@@ -17,18 +17,21 @@ MOST_LINES = 160
 """Lines of a program's output; an issue tracker takes 65,536 characters in all."""
 
 LONGEST_LINE = 240
+_SERIES = "Last 24 hours, least and most"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What is known of a node. `changes` and `timeline` are lines, the newest last; texts are as programs print them.
 
+    `series` are rows of a table, its heading first: the least and the most of the last day.
     `notes` say what the page leaves out, such as names that were replaced.
     """
 
     report: Report
     changes: Sequence[str] = ()
     timeline: Sequence[str] = ()
+    series: Sequence[Sequence[str]] = ()
     npu_smi: str | None = None
     log: str | None = None
     notes: Sequence[str] = ()
@@ -46,6 +49,10 @@ def markdown(case: Case) -> str:
     for title, items in (("Changes by npudoctor", case.changes), ("Timeline", case.timeline)):
         if items:
             lines += ["", f"## {title}", "", *(f"- {prose(one)}" for one in items)]
+    if case.series:
+        heading, *rows = case.series
+        lines += ["", f"## {_SERIES}", "", f"| {' | '.join(heading)} |", f"|{' --- |' * len(heading)}"]
+        lines += [f"| {' | '.join(map(cell, row))} |" for row in rows]
     for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
         if text:
             lines += ["", f"<details><summary>{title}</summary>", "", *_fenced(text), "", "</details>"]
@@ -122,6 +129,10 @@ def _html_sections(case: Case) -> Iterator[str]:
     for title, items in (("Changes by npudoctor", case.changes), ("Timeline", case.timeline)):
         if items:
             yield f"<h2>{title}</h2><ul>{''.join(f'<li>{escape(one)}' for one in items)}</ul>"
+    if case.series:
+        heading, *rows = case.series
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(one)}' for one in row)}</tr>" for row in rows)
+        yield f"<h2>{_SERIES}</h2><table><tr>{''.join(f'<th>{escape(one)}' for one in heading)}</tr>{cells}</table>"
     for title, text in (("Log", case.log), ("npu-smi info", case.npu_smi)):
         if text:
             yield f"<h2>{title}</h2><pre>{escape(text)}</pre>"

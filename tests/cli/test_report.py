@@ -14,6 +14,7 @@ from npudoctor.daemon.store import Store
 from npudoctor.facts.system.machine import machine
 from npudoctor.findings import Inventory, Report
 from npudoctor.host import Unavailable
+from npudoctor.host.live.local import LocalHost
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
 
@@ -170,16 +171,49 @@ def test_a_case_begins_with_the_page_and_can_be_replayed(npudoctor: Command, tmp
     assert npudoctor("check", "-q", "--replay", str(target)).code == 1
 
 
-def test_device_logs_are_offered_where_there_is_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tool = tmp_path / "msnpureport"
-    monkeypatch.setattr(case_page, "TOOLS", (str(tool),))
-    assert case_page.device_logs() == ""
-    tool.write_text("#!/bin/sh\n", encoding="utf-8")
+@pytest.fixture
+def msnpureport(monkeypatch: pytest.MonkeyPatch, open_folder: Path) -> Path:
+    """A tool on PATH that writes a log where it is started."""
+    tool = open_folder / "msnpureport"
+    tool.write_text("#!/bin/sh\necho log >device-0.log\n")
     tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(case_page, "TOOLS", ())
     monkeypatch.setattr(case_page, "NEEDED_BYTES", 0)
-    assert f"timeout 600 {tool}" in case_page.device_logs()
+    return tool
+
+
+def test_device_logs_are_offered_and_exported_by_consent(msnpureport: Path, tmp_path: Path) -> None:
+    place = str(tmp_path / "a case.tar.gz")
+    offer = case_page.device_logs(LocalHost(), place, wanted=False)
+    assert "--device-logs" in offer and f"timeout 600 {msnpureport}" in offer
+    assert list(tmp_path.iterdir()) == []
+    said = case_page.device_logs(LocalHost(), place, wanted=True)
+    folder = tmp_path / "a case-device-logs"
+    assert str(folder) in said and (folder / "device-0.log").read_text() == "log\n"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "File exists" in case_page.device_logs(LocalHost(), place, wanted=True), "an earlier export is not mixed"
+
+
+def test_device_logs_need_room_end_in_time_and_tell_a_failure(
+    msnpureport: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    msnpureport.write_text("#!/bin/sh\necho no device >&2; exit 3\n")
+    said = case_page.device_logs(LocalHost(), str(tmp_path / "failed.tar.gz"), wanted=True)
+    assert "ended with 3: no device" in said
+    msnpureport.write_text("#!/bin/sh\nexec sleep 1000\n")
+    monkeypatch.setattr(case_page, "LIMIT_S", 1)
+    assert "did not end within 1 s" in case_page.device_logs(LocalHost(), str(tmp_path / "slow"), wanted=True)
     monkeypatch.setattr(case_page, "NEEDED_BYTES", 1 << 80)
-    assert "free space" in case_page.device_logs()
+    assert "free space" in case_page.device_logs(LocalHost(), str(tmp_path / "full"), wanted=True)
+    assert not (tmp_path / "full-device-logs").exists()
+
+
+def test_device_logs_are_of_this_node_alone(npudoctor: Command, tmp_path: Path) -> None:
+    for words in (("--case", "--simulate", "sick-cards"), ()):
+        ran = npudoctor("record", "--device-logs", *words, str(tmp_path / "case.tar.gz"))
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert case_page.device_logs(FakeHost(), str(tmp_path / "case"), wanted=False) == ""
 
 
 def test_the_server_tells_its_model_and_versions() -> None:

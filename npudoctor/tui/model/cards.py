@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from npudoctor.chip_problems import Problem
     from npudoctor.facts.node.chips import NodeChip
     from npudoctor.tui.model.session import Session
+
+
+KEPT_S = 3600
+"""The readings of the daemon of so many seconds are shown before those of the screen."""
+
+MOST_KEPT = 4096
 
 
 @record(frozen=True, kw_only=True)
@@ -102,6 +109,20 @@ class Pace:
         place = min(range(len(steps)), key=lambda one: abs(steps[one] - now))
         self.chosen_s = steps[max(0, min(place + way, len(steps) - 1))]
         self._wait_s = self.chosen_s
+
+
+def kept(session: Session) -> list[tuple[str, str, tuple[float | None, ...]]]:
+    """What the daemon of this node has read of each chip lately, for `Series`; nothing of another node."""
+    from npudoctor.daemon import stored
+
+    with session.looking() as host:
+        if host.about.source != "live":
+            return []
+    since = clock.timestamp() - KEPT_S
+    found = stored.readings(stored.FOLDER, since=since, most=MOST_KEPT)
+    with contextlib.suppress(ValueError, OverflowError, OSError):  # no time that a clock has
+        return [(clock.local_minute(at), subject, values) for at, subject, values in found]
+    return []
 
 
 def read(session: Session, diagnosis: Diagnosis) -> Reading:

@@ -1,4 +1,4 @@
-"""Readings of a chip over time, kept since the screen was opened; a value that is not known stays unknown."""
+"""Readings of a chip over time: of the daemon, then of the screen; a value that is not known stays unknown."""
 
 from __future__ import annotations
 
@@ -51,6 +51,16 @@ class Series:
         for row in rows:
             for name, value in values_of(row).items():
                 self._kept.setdefault((row.chip.subject, name), deque(maxlen=KEPT)).append(value)
+
+    def begin_with(self, rows: Iterable[tuple[str, str, Iterable[Value]]]) -> None:
+        """Take over readings from before the screen was opened: local time, chip, and the values of MEASURES."""
+        times = set()
+        for at, subject, values in rows:
+            self.since = self.since or at
+            times.add(at)
+            for measure, value in zip(MEASURES, values, strict=True):
+                self._kept.setdefault((subject, measure.name), deque(maxlen=KEPT)).append(value)
+        self.count = len(times)
 
     def of(self, subject: str, name: str) -> tuple[Value, ...]:
         """The values of one quantity."""

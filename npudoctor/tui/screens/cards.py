@@ -90,6 +90,8 @@ class Cards(NodeScreen):
         self.doctor.beside(self._read)
 
     def _read(self) -> None:
+        if not self._series.count:
+            self.doctor.tell(self._series.begin_with, cards.kept(self.doctor.session))
         reading = cards.read(self.doctor.session, self.doctor.diagnosis)
         self.doctor.tell(self._take, reading)
 
