@@ -24,7 +24,7 @@ MEASURES = ("AI Core", "HBM", "temp", "power", "ECC")
 
 
 def changes(folder: str | None, most: int) -> list[tuple[Any, ...]]:
-    """The newest changes, newest first: time, kind, check, subject and text; none where there is no such file."""
+    """The newest changes, newest first: time, kind, check, subject and text; none where the file is missing."""
     return _rows(folder, "changes", _NEWEST, (LONGEST_TEXT, most))
 
 
