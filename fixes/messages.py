@@ -2,6 +2,18 @@
 
 from npudoctor.sdk import Sentence
 
+# cann.install
+
+CHOOSE_CANN = Sentence("no single CANN version that fits this node in the folders; there are {known}")
+CANN_FOLDER_UNKNOWN = Sentence("the folder into which CANN {version} installs itself is not known")
+TOOLKIT_MISSING = Sentence("the toolkit of CANN {version} is neither installed nor in the folders: {published}")
+CANN_LEFTOVER = Sentence("{path} exists without the record of a whole installation; remove it or name another prefix")
+TWO_PACKAGES = Sentence("two packages for {part}: {names}")
+WITHOUT_OPERATORS = Sentence("No operators (kernels) of these chips for CANN {version} are in the folders.")
+LICENCE = Sentence("`--quiet` accepts the vendor's licence.")
+NO_SIGNATURE = Sentence("{name} has no signature file: its SHA-256 finds damage, not forgery.")
+SIGNATURE_NOT_VERIFIED = Sentence("The signature of {name} was not verified.")
+
 # cann.switch
 
 NAME_CANN = Sentence("no CANN given; installed are {known}")

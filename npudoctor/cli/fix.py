@@ -42,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set a parameter; key=a,b is a list, key.NAME=value an entry (default: from the finding)",
     )
+    parser.add_argument(
+        "--packages", action="append", default=[], metavar="FOLDER", help="folder of packages for cann.install"
+    )
     parser.add_argument("--all-safe", action="store_true", help="apply all safe fixes offered by findings")
     parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
     parser.add_argument("--yes", action="store_true", help="apply without confirmation")
@@ -181,6 +184,7 @@ def _words(args: argparse.Namespace, id: str = "") -> list[str]:
     """The command as it was typed, without preview options; or that for one fix alone."""
     words = ["fix", *([id] if id else args.ids)]
     words += ["--set", *args.assignments] if args.assignments else []
+    words += [word for folder in args.packages for word in ("--packages", folder)]
     for name in ("all_safe", "irreversible"):
         words += [f"--{name.replace('_', '-')}"] if getattr(args, name) and not (id and name == "all_safe") else []
     for name in ("reason", "simulate", "root", "python", "environment", "state", "simulated_state"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import posixpath
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -328,6 +329,12 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
     if plan.steps:
         yield "commands of the vendor, in this order:"
         yield from (f"  {number}. {visible(step.command)}" for number, step in enumerate(plan.steps, 1))
+    if toolkits := [step for step in plan.steps if step.component == "toolkit"]:
+        paths = [path for step in plan.steps if step.id == "cann.install" for path in step.paths]
+        folders = dict.fromkeys(map(posixpath.dirname, paths))
+        words = [word for folder in folders for word in ("--packages", folder)]
+        command = shlex.join(["npudoctor", "fix", "cann.install", *words, "--set", f"cann={toolkits[0].then}"])
+        yield f"CANN can be installed by: {visible(command)}"
     if any("--quiet" in step.command for step in plan.steps):
         yield "  --quiet accepts the vendor's licence"
     if sums:

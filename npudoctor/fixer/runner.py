@@ -43,6 +43,7 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Effect, Options
 from npudoctor.steps import Step, StepFailed, output_to
+from npudoctor.steps.installers import InstallPackage
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import Run
 
@@ -151,6 +152,8 @@ class _Run:
         """What keeps files keeps them in the folder of the run."""
         if isinstance(step, KeepPackages) and not step.archive:
             return replace(step, archive=self.journal.archive(self.id, f"kept-{number:03}.tar"))
+        if isinstance(step, InstallPackage) and not step.private_copy:
+            return replace(step, private_copy=self.journal.archive(self.id, f"package-{number:03}.run"))
         return step
 
     def _open(self) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
+from npudoctor.steps.installers import InstallPackage, UninstallPackage
 from npudoctor.steps.packages import KeepPackages, RestorePackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -22,6 +23,7 @@ KINDS: Mapping[str, type] = {
     for kind in (
         EndProcess,
         GroupMember,
+        InstallPackage,
         KeepPackages,
         MakeFolder,
         Remount,
@@ -33,6 +35,7 @@ KINDS: Mapping[str, type] = {
         SetLink,
         SetSysctl,
         SystemdUnit,
+        UninstallPackage,
         WriteFile,
     )
 }

@@ -50,6 +50,7 @@ from npudoctor.steps.files import (
     untrusted_writer,
     writing,
 )
+from npudoctor.steps.installers import InstallPackage
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -85,6 +86,7 @@ __all__ = [
     "FixOffer",
     "GroupMember",
     "Host",
+    "InstallPackage",
     "KeepPackages",
     "Maintenance",
     "MakeFolder",

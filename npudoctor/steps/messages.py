@@ -35,6 +35,13 @@ IMMUTABLE = Sentence("{path} is immutable ({flag})")
 OTHER_MACHINE = Sentence("the tools of this machine do not know the files of another one")
 READ_ONLY = Sentence("{path} is on a file system that is mounted read-only ({mount})")
 
+# packages of CANN
+
+PACKAGE_RUNS = Sentence("SHA-256 {sha256}\n$ {command}\n")
+PACKAGE_CHANGED = Sentence("{path} has changed since its SHA-256 was shown")
+NOT_PROVED = Sentence("the installer ended without an error, but {path} does not say version {version}")
+STILL_INSTALLED = Sentence("the uninstaller ended, but {path} is still there")
+
 # packages
 
 PACKAGE_CHANGES = Sentence("{name}: {old} → {new}\n")

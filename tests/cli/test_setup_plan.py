@@ -2,11 +2,13 @@
 
 import hashlib
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.packages import build
+from tests.packages.installers import installer
 
 from .conftest import Command
 
@@ -100,3 +102,26 @@ def test_wrong_options_are_one_line(npudoctor: Command, tmp_path: Path, words: t
 def test_options_of_the_plan_require_a_folder(npudoctor: Command) -> None:
     ran = npudoctor("setup", "--for", "bare", "--dry-run", "--simulate", "new-node")
     assert (ran.code, ran.err) == (2, "npudoctor: --for requires --packages FOLDER\n")
+
+
+def test_the_plan_names_the_fix_that_installs_cann(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--for", "bare")
+    assert f"npudoctor fix cann.install --packages {shlex.quote(str(tmp_path))} --set cann=" in ran.out
+
+
+def test_without_a_folder_cann_install_says_the_option(npudoctor: Command) -> None:
+    ran = npudoctor("fix", "cann.install", "--simulate", "new-node", "--dry-run")
+    assert (ran.code, "--packages FOLDER" in ran.out + ran.err) == (7, True)
+
+
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="CANN has packages for two architectures")
+def test_the_preview_of_cann_install_has_each_file_with_its_checksum(npudoctor: Command, tmp_path: Path) -> None:
+    files = [installer(tmp_path / "repo", part, "8.5.0", os.uname().machine) for part in ("toolkit", "nnal")]
+    words = ("--packages", str(tmp_path / "repo"), "--set", f"prefix={tmp_path}/Ascend", "--dry-run")
+    ran = npudoctor("fix", "cann.install", *words)
+    assert ran.code == 0, ran
+    for file in files:
+        assert hashlib.sha256(file.read_bytes()).hexdigest() in ran.out
+    assert not (tmp_path / "Ascend").exists()
+    assert not (tmp_path / "repo.ran").exists()

@@ -32,7 +32,7 @@ from npudoctor.plugins import Catalog
 from tests.fixes import scenes
 from tests.fixes.scenes import Scene, Where
 
-CHANGING = ("mkdir", "rmdir", "rename", "unlink", "write", "fsync", "fchmod", "fchown", "chmod", "setxattr")
+CHANGING = ("mkdir", "rmdir", "rename", "unlink", "write", "fsync", "fchmod", "fchown", "chmod", "setxattr", "symlink")
 NEVER = 1 << 30
 RACES = 10
 

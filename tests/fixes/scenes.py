@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from npudoctor import clock, plugins
@@ -25,6 +26,7 @@ from npudoctor.facts.node.context import Service
 from npudoctor.facts.node.device_access import DeviceAccess
 from npudoctor.host import Completed, Host
 from npudoctor.host.live.local import LocalHost
+from npudoctor.packages.folder import read_folders
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import (
     GroupMember,
@@ -43,6 +45,7 @@ from npudoctor.sdk import (
     fix,
     probe,
 )
+from tests.packages.installers import installer
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 STATE = "/var/lib/npudoctor"
@@ -262,6 +265,14 @@ def with_canns(root: str) -> None:
     os.symlink("/usr/local/Ascend/cann-8.5.0", f"{root}/usr/local/Ascend/ascend-toolkit/latest")
 
 
+def with_cann_packages(root: str) -> None:
+    """CANN 8.5.0 at a prefix, and packages of 9.0.0 beside the node."""
+    with_canns(root)
+    shutil.rmtree(f"{root}/usr/local/Ascend/cann-9.0.0")
+    for part in ("toolkit", "ops", "nnal"):
+        installer(Path(f"{root}.packages"), part, "9.0.0", os.uname().machine)
+
+
 SLEEPERS: list[subprocess.Popen[bytes]] = []
 """The processes of a scene, children of the one that plays it."""
 
@@ -329,6 +340,13 @@ SCENES: dict[str, Scene] = {
     ),
     "service-remove": Scene("service.remove", ("SystemdUnit",), begin=with_services),
     "switch": Scene("cann.switch", ("SetLink",), {"to": "9.0.0"}, begin=with_canns),
+    "install": Scene(
+        "cann.install",
+        ("MakeFolder", "InstallPackage", "UninstallPackage"),
+        begin=with_cann_packages,
+        where=Where.HERE,
+        proved=False,
+    ),
     "tls": Scene("npu.tls-off", ("Run",), begin=with_switches),
     "logs": Scene("system.clean-logs", ("RemoveLogs",), begin=with_logs, irreversible=True),
     "release": Scene("npu.release", ("EndProcess",), begin=with_sleepers, where=Where.HERE, irreversible=True),
@@ -360,11 +378,15 @@ def params_of(scene: Scene, root: str) -> Mapping[str, Any]:
     """The parameters of a scene on a node that has been made."""
     if scene.begin is with_sleepers:
         return {"pids": [one.pid for one in SLEEPERS]}
+    if scene.begin is with_cann_packages:
+        return {"prefix": f"{root}/usr/local/Ascend"}
     return {**scene.params, "offline": f"{root}.wheels"} if scene.begin is with_python else scene.params
 
 
 def options_of(scene: Scene, root: str) -> Options:
     """With the node's own Python, where it has one."""
+    if scene.begin is with_cann_packages:
+        return Options(python="/nowhere", packages=read_folders(LocalHost(), [f"{root}.packages"]))
     return Options(python=f"{root}/env/bin/python" if scene.begin is with_python else "/nowhere")
 
 

@@ -22,6 +22,7 @@ NODES = {node.name: node for node in offers.nodes()}
 CATALOG = offers.load()
 
 NOT_OFFERED = {
+    "cann.install": "it takes a folder that a person names; tests/fixes/test_cann_install.py",
     "service.install": "a person asks for it",
     "service.remove": "a person asks for it",
     "system.clean-logs": "the files of a simulated node have no age; tests/fixes/test_real.py",
