@@ -42,8 +42,9 @@ rm -f "$arch/script/uninstall.sh"
 rmdir "$arch/script" "$arch/lib64" "$arch" "$root" 2>/dev/null || true
 END
 echo "export ASCEND_HOME_PATH=$root" >"$root/set_env.sh"
-ln -sfn "cann-@VERSION@" "$prefix/cann"
-ln -sfn "../cann-@VERSION@" "$prefix/ascend-toolkit/latest"
+rm -f "$prefix/cann" "$prefix/ascend-toolkit/latest"
+ln -s "cann-@VERSION@" "$prefix/cann"
+ln -s "../cann-@VERSION@" "$prefix/ascend-toolkit/latest"
 cp "$root/set_env.sh" "$prefix/ascend-toolkit/set_env.sh"
 record Ascend-cann-toolkit "$arch/ascend_toolkit_install.info"
 """
@@ -69,7 +70,8 @@ rm -f "$atb/version.info" "$atb/libatb.so" "$prefix/nnal/atb/latest" "$prefix/nn
 rm -f "$prefix/nnal/nnal_uninstall.sh"
 rmdir "$atb"
 END
-ln -sfn "@VERSION@" "$prefix/nnal/atb/latest"
+rm -f "$prefix/nnal/atb/latest"
+ln -s "@VERSION@" "$prefix/nnal/atb/latest"
 echo "export ATB_HOME_PATH=$atb" >"$prefix/nnal/atb/set_env.sh"
 [ "@FAULT@" = silent ] && exit 0
 echo "Ascend-cann-atb version : @VERSION@" >"$atb/version.info"
