@@ -32,6 +32,7 @@ from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.recording import bundle_writer
 from npudoctor.host.recording.recorder import RecordingHost
 from npudoctor.privacy import recording_policy, redaction
+from npudoctor.records import replace
 from npudoctor.selection import Selection, select
 
 DEFAULT = "npudoctor-validation.tar.gz"
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     args.profile = "full" if args.smoke else "standard"
     with node.opened(args, config) as host:
         catalog = plugins.load(args.plugin)
+        before = validation_rows.tool_files(host)
         answering = AnsweringHost(host)
         recorder = RecordingHost(answering)
         selection = Selection(options=node.options(args, config))
@@ -80,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
                 progress.show(event)
                 done = event if isinstance(event, engine.Done) else done
         assert done is not None
-        opened = _opened(host)
-    rows = validation_rows.rows(done.report, done.facts, answering.answers, opened, smoke=args.smoke)
+        others = [*_sources(catalog, recorder, selection, done), _opened(host)]
+        others.append(validation_rows.left_row(before, validation_rows.tool_files(host)))
+    rows = validation_rows.rows(done.report, done.facts, answering.answers, others, smoke=args.smoke)
     kept, _ = recording_policy.reduced(recorder.notes)
     files = _redacted(bundle_writer.files_of(kept), done, rows, answering.answers)
     record.write_files(files, place, force=args.force)
@@ -110,6 +113,22 @@ def _redacted(
     }
     redacted, _ = redaction.redacted({**files, **said})
     return redacted
+
+
+def _sources(catalog: plugins.Catalog, host: Host, selection: Selection, first: engine.Done) -> Sequence[Row]:
+    """The driver's library beside npu-smi: the whole standard profile with each, and their values compared."""
+    if (reason := validation_rows.without_library(first.facts)) is not None:
+        return validation_rows.source_rows(reason)
+    reports = []
+    for source, profile, names in (
+        ("dcmi", "standard", ()),
+        ("npu-smi", "standard", ()),
+        ("auto", "full", ("npu.count",)),
+    ):
+        options = replace(selection.options, chips_from=source, profile=profile)
+        events = engine.run(catalog, host, replace(selection, options=options, names=names))
+        reports += [event.report for event in events if isinstance(event, engine.Done)]
+    return validation_rows.source_rows("", *reports)
 
 
 def _opened(host: Host) -> Row:

@@ -6,18 +6,20 @@ judged here; `measured` is a figure that a person compares; `not run` says why.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor.control_characters import visible
 from npudoctor.facts import hccn, npu_smi
+from npudoctor.facts.dcmi.answer import LibraryAnswer
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.npu_smi import NpuMap
 from npudoctor.facts.parsers import KINDS
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.findings import Report, Severity
-from npudoctor.host import Completed, ParseError
+from npudoctor.host import Completed, Host, ParseError, Unavailable
 from npudoctor.records import record
 from npudoctor.sdk import Probe
 
@@ -55,15 +57,15 @@ def kind_of(key: str) -> str | None:
 
 
 def rows(
-    report: Report, facts: Mapping[Probe, Any], commands: Mapping[str, Completed], opened: Row, *, smoke: bool
+    report: Report, facts: Mapping[Probe, Any], commands: Mapping[str, Completed], others: Iterable[Row], *, smoke: bool
 ) -> tuple[Row, ...]:
-    """All rows of one run; `commands` are the recorded answers, `opened` is the row of the device nodes."""
+    """All rows of one run; `commands` are the recorded answers, `others` the rows that need more than this run."""
     return (
         *_outputs(commands),
         _same_chips(facts),
         _healthy(report),
         _time(report, commands),
-        opened,
+        *others,
         _smoke(report, asked=smoke),
     )
 
@@ -129,6 +131,76 @@ def _same_chips(facts: Mapping[Probe, Any]) -> Row:
         expect="the same number",
         status=DIFFERS if any(count != beside for count, beside in judged) else status,
         actual=actual,
+    )
+
+
+def without_library(facts: Mapping[Probe, Any]) -> str | None:
+    """Why the driver's library was not read; None where it was."""
+    for probe, value in facts.items():
+        if probe.provides is LibraryAnswer:
+            return None if isinstance(value, LibraryAnswer) else str(value)
+    return "unknown"
+
+
+def source_rows(
+    reason: str, library: Report | None = None, tool: Report | None = None, both: Report | None = None
+) -> list[Row]:
+    """npu-smi beside the driver's library, by a report with each and one that compared their values."""
+    rows = (
+        ("sources.checks", "`npudoctor check --chips-from dcmi`, and npu-smi", "the same checks with the same status"),
+        ("sources.values", "`npudoctor check npu.count --profile full`", "no value differs between the sources"),
+        ("sources.time", "`npudoctor check --chips-from dcmi`, and npu-smi", "the library is faster"),
+    )
+    if library is None or tool is None or both is None:
+        return [Row(id=id, run=run, expect=expect, status=NOT_RUN, actual=reason) for id, run, expect in rows]
+    ours, theirs = ({one.check: one.status.value for one in report.results} for report in (library, tool))
+    differ = [
+        f"{name}: {ours.get(name)}, {theirs.get(name)}"
+        for name in sorted(ours | theirs)
+        if ours.get(name) != theirs.get(name)
+    ]
+    values = [
+        f"{one.source}: {one.actual}, {one.expected}"
+        for result in both.results
+        for finding in result.findings
+        if finding.code == "npu.count/sources-disagree"
+        for one in finding.evidence
+    ]
+    compared = any(result.check == "npu.count" and result.status.value != "skipped" for result in both.results)
+    said = (
+        (DIFFERS if differ else PASSED, "; ".join(differ) or f"{len(ours)} checks"),
+        (
+            DIFFERS if values else PASSED if compared else NOT_RUN,
+            "; ".join(values) or "none differs" if compared else "npu.count was skipped",
+        ),
+        (MEASURED, f"library {library.duration_s:.1f} s, npu-smi {tool.duration_s:.1f} s"),
+    )
+    return [
+        Row(id=id, run=run, expect=expect, status=status, actual=actual)
+        for (id, run, expect), (status, actual) in zip(rows, said, strict=True)
+    ]
+
+
+_TOOL_FILES = (("/run", r".*_cfg_lock"), ("/var/log", r"nputools_LOG_.*"))
+
+
+def tool_files(host: Host) -> set[str]:
+    """The files that npu-smi and the library leave when they are used."""
+    found = set()
+    for folder, pattern in _TOOL_FILES:
+        with contextlib.suppress(Unavailable):
+            found |= {f"{folder}/{name}" for name in host.list_dir(folder) if re.fullmatch(pattern, name)}
+    return found
+
+
+def left_row(before: set[str], after: set[str]) -> Row:
+    """The files that are new after the run."""
+    return Row(
+        id="files.left",
+        run="`ls /run/*_cfg_lock /var/log/nputools_LOG_*` before and after",
+        expect="what npu-smi writes there as well",
+        status=MEASURED,
+        actual=", ".join(sorted(after - before)) or "no new file",
     )
 
 

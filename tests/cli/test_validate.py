@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from npudoctor.cli import main, validation_rows
+from npudoctor.cli import main, node, validation_rows
 from npudoctor.facts.parsers import KINDS
 from npudoctor.host import Completed
+from npudoctor.host.live import library
 from tests.facts import take_in
+from tests.fake_dcmi import answers, build, nodes
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,53 @@ def test_a_healthy_simulated_node_differs_in_no_row(archive: Path) -> None:
     assert {row["status"] for row in rows.values()} <= {"passed", "measured", "not run"}
     assert rows["parse.npu-smi-info"]["status"] == rows["chips.same"]["status"] == "passed"
     assert rows["smoke"]["status"] == rows["devices.opened"]["status"] == "not run"
+
+
+def test_without_the_library_the_rows_of_both_sources_say_why(archive: Path) -> None:
+    rows = rows_of(archive)
+    found = [rows[f"sources.{name}"] for name in ("checks", "values", "time")]
+    assert {row["status"] for row in found} == {"not run"} and all(row["actual"] for row in found)
+    assert rows["files.left"]["actual"] == "no new file"
+
+
+def with_library(
+    fake_dcmi: build.Library, root: Path, monkeypatch: pytest.MonkeyPatch, told: answers.Answers
+) -> dict[str, dict[str, Any]]:
+    """The rows of a node whose driver has the stub library."""
+    nodes.put(fake_dcmi, root, told)
+    opened = node.opened
+
+    @contextlib.contextmanager
+    def opening(args: argparse.Namespace, config: Any) -> Iterator[Any]:
+        with opened(args, config) as host:
+            yield nodes.WithLibrary(host, root)
+
+    monkeypatch.setattr(node, "opened", opening)
+    for limit in ("CALL_S", "INIT_S"):
+        monkeypatch.setattr(library, limit, nodes.PATIENT_S)  # a busy machine is no hang
+    main(["validate", "--simulate", "healthy-a3", str(root / "node.tar.gz"), "--no-color"])
+    return rows_of(root / "node.tar.gz")
+
+
+def test_with_the_library_both_sources_are_compared(
+    fake_dcmi: build.Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = with_library(fake_dcmi, tmp_path, monkeypatch, answers.of("healthy-a3"))
+    assert {id: row["status"] for id, row in rows.items() if id.startswith("sources.")} == {
+        "sources.checks": "passed",
+        "sources.values": "passed",
+        "sources.time": "measured",
+    }
+    assert rows["parse.npu-smi-info"]["status"] == "passed", "the tool is asked too"
+
+
+def test_sources_that_disagree_differ(
+    fake_dcmi: build.Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = with_library(fake_dcmi, tmp_path, monkeypatch, answers.of("sick-cards"))
+    assert rows["sources.checks"]["status"] == rows["sources.values"]["status"] == "differs"
+    assert "npu.health" in rows["sources.checks"]["actual"]
+    assert rows["sources.values"]["actual"] != "none differs"
 
 
 def test_the_archive_is_redacted_and_a_recording(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
