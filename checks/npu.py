@@ -11,6 +11,7 @@ from npudoctor import knowledge
 from npudoctor.facts import npu_smi
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.dcmi.answer import LibraryAnswer
+from npudoctor.facts.dcmi.both import ToolPages
 from npudoctor.facts.dcmi.pages import table
 from npudoctor.facts.node.chips import Chips, memory_of, subject_of
 from npudoctor.facts.node.cluster import Cluster
@@ -76,6 +77,7 @@ def sources_agree_on_the_cards(
     cards: Chips | None,
     library: LibraryAnswer | None,
     answer: NpuSmiAnswer | None,
+    pages: ToolPages | None,
     options: Options,
 ) -> Iterator[Finding]:
     """Chip count equal on PCI bus, in /dev and in npu-smi.
@@ -89,9 +91,9 @@ def sources_agree_on_the_cards(
         yield no_answer_at_start(library)
     elif container is None and not found and cards is not None:
         yield from fewer_than_the_product(info, cards)
-    if options.profile == "full" and library is not None and answer is not None and answer.info is not None:
+    if options.profile == "full" and library is not None:
         with contextlib.suppress(Unavailable):
-            yield from disagreement(table(library), answer.info)
+            yield from disagreement(table(library), answer.info if answer is not None else None, pages)
 
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)

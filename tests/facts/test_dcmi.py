@@ -23,6 +23,7 @@ from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.live import library
 from npudoctor.host.live.local import LocalHost
 from npudoctor.sdk import Options
+from npudoctor.sim import machine, scenario
 from npudoctor.testing import FakeHost, run
 from tests.fake_dcmi import answers, build, interface
 
@@ -300,3 +301,24 @@ def test_a_recording_without_the_library_has_no_such_fact() -> None:
     with pytest.raises(Unavailable, match="is not installed"):
         answers_of_library.library.function(FakeHost(), Options())
     assert PAGES["ecc"] is not None
+
+
+OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
+    "a count of bit errors": ({"card": [{"id": 2, "ecc_single": 7}]}, "hbm single"),
+    "a version of the firmware": ({"firmware": {"version": "7.5.0.1.129"}}, "firmware version"),
+    "an address": ({"card": [{"id": 2, "address": "29.40.8.99"}]}, "ipaddr"),
+    "the state of a port": ({"card": [{"id": 2, "net_health": "Fault"}]}, "status"),
+    "fault codes": ({"card": [{"id": 2, "health": "Warning", "codes": ["80E01801"]}]}, "health"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_profile_full_compares_the_pages_of_chips_and_ports(ask: Ask, name: str) -> None:
+    other, field = OTHERWISE[name]
+    usual = {"product": "atlas-800t-a2-910b3"}
+    host = WithLibrary(machine.build(scenario.parse(dict(usual), name), name), ask(answers.of_scenario(usual | other)))
+    found = {result.check: result.findings for result in run(host, "npu.count", profile="full").results}["npu.count"]
+    assert [(one.code, one.severity.value) for one in found] == [("npu.count/sources-disagree", "info")]
+    assert field in found[0].summary
+    standard = {result.check: result.findings for result in run(host, "npu.count").results}["npu.count"]
+    assert not standard

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import plugins
+from npudoctor import plugins, sim
 from npudoctor.facts.npu_smi import NpuMap
 from npudoctor.host import Host
 from npudoctor.host.live import library, reader
@@ -21,6 +21,8 @@ from npudoctor.tui.model.cards import Pace
 from npudoctor.tui.model.diagnosis import Diagnosis
 from npudoctor.tui.model.session import Node, Session
 from tests.fake_dcmi import build, nodes
+
+WITHOUT_CHIPS = ("bare-host", "container-broken")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,8 @@ def _session(folder: Path, chips_from: str = "auto") -> Session:
     return session
 
 
-@pytest.mark.parametrize("scenario", ["sick-cards", "healthy-a3", "duo-310p", "in-service"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("scenario", [one for one in sorted(sim.scenarios()) if one not in WITHOUT_CHIPS])
 def test_both_sources_draw_the_same_rows(scenario: str, fake_dcmi: build.Library, tmp_path: Path) -> None:
     nodes.write(tmp_path, scenario)
     by_library, by_npu_smi = (cards.read(_session(tmp_path, source), Diagnosis()) for source in ("auto", "npu-smi"))
