@@ -208,9 +208,50 @@ def test_the_reader_has_an_environment_of_its_own(
     monkeypatch.setenv("SSH_CLIENT", "192.0.2.1")
     assert node(a2).ask_library(timeout=60.0).returncode == 0
     variables = library.environment(library.Library(str(open_folder))._trusted("/usr/local/Ascend/driver")[1])
-    assert set(variables) == {"PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL"}
+    assert set(variables) == {"PATH", "LD_LIBRARY_PATH", "HOME", "LANG", "LC_ALL"}
     lib64 = f"{open_folder}/usr/local/Ascend/driver/lib64"
     assert variables["LD_LIBRARY_PATH"] == f"{lib64}/driver:{lib64}"  # there is no lib64/common here
+
+
+def test_a_folder_that_appears_after_it_was_judged_is_not_searched(
+    node: Start, a2: answers.Answers, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node(a2)
+    place = library.Library(str(open_folder))
+    planted = open_folder / "usr/local/Ascend/driver/lib64/common"
+    judged = place._why_not
+
+    def plant(path: str) -> str | None:
+        planted.mkdir(exist_ok=True)
+        return judged(path)
+
+    monkeypatch.setattr(place, "_why_not", plant)
+    _, folders = place._trusted("/usr/local/Ascend/driver")
+    assert planted.is_dir()
+    assert library.environment(folders)["LD_LIBRARY_PATH"] == f"{planted.parent}/driver:{planted.parent}"
+
+
+def test_a_library_that_lacks_a_symbol_of_another_one_answers_all_the_same(open_folder: Path, node: Start) -> None:
+    import shutil
+
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    place = open_folder / PLACE
+    place.mkdir(parents=True)
+    source = (
+        "int gone(void); int dcmi_init(void) { return 0; }"
+        "int dcmi_get_card_list(int *n, int *list, int len) { (void)len; *n = 1; list[0] = 7; return 0; }"
+        "int dcmi_get_device_num_in_card(int card, int *n) { (void)card; *n = 1; return 0; }"
+        "int dcmi_get_device_temperature(int card, int device, int *t) { (void)card; (void)device; *t = 41; return 0; }"
+        "int dcmi_get_device_power_info(int card, int device, int *w) { (void)card; (void)device; "
+        "*w = gone(); return 0; }"
+    )
+    (open_folder / "x.c").write_text(source, encoding="utf-8")
+    build_it = ["gcc", "-shared", "-fPIC", "-Wl,-z,lazy", str(open_folder / "x.c"), "-o", str(place / build.NAME)]
+    subprocess.run(build_it, check=True, timeout=60.0)
+    done = LocalHost(root=str(open_folder)).ask_library(timeout=60.0)
+    assert _told(done, "temperature") == {(7, 0): 41}
+    assert _lost(done) == [("power", "exit status 127")]
 
 
 def test_closing_the_host_ends_a_reading(node: Start, a2: answers.Answers) -> None:

@@ -176,6 +176,7 @@ def environment(folders: Sequence[str]) -> dict[str, str]:
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LD_LIBRARY_PATH": ":".join(folders),
+        "HOME": "/nonexistent",  # for other users than root the library writes its log below it
         "LANG": "C.UTF-8",
         "LC_ALL": "C.UTF-8",
     }

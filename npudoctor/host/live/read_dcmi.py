@@ -82,7 +82,7 @@ class Reader:
             return True
         self.tell(asks="load")
         try:
-            self.library = ctypes.CDLL(request["library"])
+            self.library = loaded(request["library"])
         except OSError as problem:
             self.tell(tells="load", rc=NOT_LOADED, value=str(problem))
             return False
@@ -110,7 +110,7 @@ class Reader:
         self.tell(asks=name, **place)
         extra = {"api": self.api} if name == "init" else {}
         code, value = self.called(symbol, self.parameters(name), (npu, chip), known or {})
-        if code == NO_SYMBOL and self.api == "v1" and "older" in self.calls[name]:
+        if code in (NO_SYMBOL, NOT_SUPPORTED) and self.api == "v1" and "older" in self.calls[name]:
             code, value = self.called(self.calls[name]["older"], self.parameters(name), (npu, chip), known or {})
         if code == NOT_SUPPORTED and npu is not None:
             self.unsupported.add((name, npu, chip))
@@ -263,6 +263,19 @@ class Reader:
                 count = ids[0] if ids else 0
             if count <= MOST_CHIPS:
                 yield from ((npu, chip) for chip in range(count))
+
+
+def loaded(path: str) -> Any:
+    """The library; where some of its symbols are found nowhere, only a call that needs one fails."""
+    try:
+        return ctypes.CDLL(path)
+    except OSError:
+        open_it = ctypes.CDLL(None).dlopen
+        open_it.restype, open_it.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int]
+        handle = open_it(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
+        if not handle:
+            raise
+        return ctypes.CDLL(path, handle=handle)
 
 
 def needed(parameter: dict[str, Any]) -> list[str]:
