@@ -50,7 +50,6 @@ def _session(folder: Path, chips_from: str = "auto") -> Session:
     return session
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("scenario", [one for one in sorted(sim.scenarios()) if one not in WITHOUT_CHIPS])
 def test_both_sources_draw_the_same_rows(scenario: str, fake_dcmi: build.Library, tmp_path: Path) -> None:
     nodes.write(tmp_path, scenario)
