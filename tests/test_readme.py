@@ -68,3 +68,22 @@ def test_the_list_of_checks_is_the_catalogue(capsys: pytest.CaptureFixture[str])
         )
     )
     assert documented == listed
+
+
+PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
+def test_a_picture_is_small_shown_and_loads_nothing_from_elsewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 400_000
+    assert set(re.findall(r"https?://[^\s\"')<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert "<script" not in text
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert any(f"pictures/{path.name}" in page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_the_animation_shows_the_way_to_a_ready_node() -> None:
+    text = (ROOT / "docs" / "pictures" / "way.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    assert text.count('class="f"') >= 5 and "prefers-reduced-motion" in text
+    assert "Node ready: no problems" in text
