@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from npudoctor.daemon_config import AutoFix, DaemonSettings
 
 SYSTEM = "/etc/npudoctor/config.toml"
+ACROSS_NODES = ("fleet.", "fleet_")
+"""How names of checks across nodes and of their thresholds begin: a check of one node does not load them."""
 
 
 class ConfigError(ValueError):
@@ -274,6 +276,7 @@ def names_are_known(
     If a plug-in failed to load, names that may be its own are accepted: the failure itself is reported.
     """
     checks = {check.id for check in catalog}
+    across = any(id.startswith(ACROSS_NODES) for id in checks)
     tags = {tag for check in catalog for tag in check.tags}
     thresholds = {one.name for check in catalog for one in check.thresholds}
     for key, names, known, what in (
@@ -283,6 +286,7 @@ def names_are_known(
     ):
         for name in names:
             may_be_a_stranger = not complete and name.partition(".")[0] not in tags
+            may_be_a_stranger |= name.startswith(ACROSS_NODES) and not across
             if name not in known and not may_be_a_stranger:
                 raise ConfigError(f"{where}: {key}: unknown {what} {name!r}{_nearest(name, known)}")
 

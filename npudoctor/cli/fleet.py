@@ -10,6 +10,7 @@ examples:
   npudoctor fleet fix RUN                          which fixes on which nodes; applies none
   npudoctor tui --fleet RUN                        the run on the terminal, node by node
   npudoctor fleet script                           one command to run by hand where nothing else is allowed
+  npudoctor fleet manifest k8s -w 'n[1-8]'         a Kubernetes Job that fills a drop folder
   npudoctor fleet sim 64 DIR --faults drift=3,dead=1   a simulated cluster, for merge
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 a node did not answer (see --allow-missing) or a
@@ -29,7 +30,7 @@ from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import add_common
 from npudoctor.findings import Severity
 from npudoctor.records import replace
-from npudoctor.sdk import PROFILES
+from npudoctor.sdk import PROFILES, Options
 from npudoctor.selection import Selection
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|fix|script|sim")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|fix|script|manifest|sim")
     check = actions.add_parser("check", help="ask nodes and merge their answers", allow_abbrev=False)
     _add_targets(check)
     _add_asking(check)
@@ -63,6 +64,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_judging(fix)
     script = actions.add_parser("script", help="print one command to run on a node by hand", allow_abbrev=False)
     _add_remote(script)
+    manifest = actions.add_parser(
+        "manifest", help="print a Kubernetes Job that fills a drop folder", allow_abbrev=False
+    )
+    manifest.add_argument("kind", choices=("k8s",), metavar="k8s", help="for Kubernetes")
+    _add_names(manifest)
+    manifest.add_argument("--image", default="npudoctor", help="image with npudoctor (default: npudoctor)")
+    manifest.add_argument(
+        "--claim", default="npudoctor-fleet", metavar="PVC", help="volume for the answers (default: npudoctor-fleet)"
+    )
     sim = actions.add_parser("sim", help="write the answers of a simulated cluster", allow_abbrev=False)
     sim.add_argument("count", type=_count, metavar="N", help="number of nodes")
     sim.add_argument("folder", metavar="DIR", help="a new or empty folder")
@@ -75,15 +85,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("nodes")
-    which = group.add_mutually_exclusive_group()
-    which.add_argument("-w", dest="names", metavar="NAMES", help="names such as n[0001-0128],login1 or @group")
-    which.add_argument("--hostfile", metavar="FILE", help="one host a line, as mpirun has it")
-    which.add_argument("--inventory", metavar="FILE", help="an Ansible inventory, INI or YAML")
-    which.add_argument("--rank-table", metavar="FILE", help="the servers of a rank table")
+    which = _add_names(group)
     which.add_argument("--slurm", action="store_true", help="the nodes that Slurm has (implies --engine slurm)")
     group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
     group.add_argument("--drop", metavar="DIR", help="read answers from a folder instead of asking")
     group.add_argument("--simulate", metavar="SCENARIO", help="simulated nodes: a scenario, or a folder with NAME.toml")
+
+
+def _add_names(parser: argparse._ActionsContainer) -> argparse._MutuallyExclusiveGroup:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-w", dest="names", metavar="NAMES", help="names such as n[0001-0128],login1 or @group")
+    which.add_argument("--hostfile", metavar="FILE", help="one host a line, as mpirun has it")
+    which.add_argument("--inventory", metavar="FILE", help="an Ansible inventory, INI or YAML")
+    which.add_argument("--rank-table", metavar="FILE", help="the servers of a rank table")
+    return which
 
 
 def _add_remote(parser: argparse._ActionsContainer) -> None:
@@ -114,6 +129,7 @@ def _add_judging(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--allow-missing", type=int, default=0, metavar="N", help="nodes that may be without an answer")
     group.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 at this severity or above")
     group.add_argument("--skip", nargs="+", action="extend", default=[], metavar="ID", help="skip these checks")
+    node.add_config(group)
     node.add_plugin(group)
     shape = parser.add_argument_group("output")
     shape.add_argument("--format", choices=FORMATS, default="text", help="report format (default: text)")
@@ -132,7 +148,8 @@ def run(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather, targets
     from npudoctor.host import Refused
 
-    actions = {"check": _check, "merge": _merge, "lists": _lists, "fix": _fix, "script": _script, "sim": _sim}
+    actions = {"check": _check, "merge": _merge, "lists": _lists, "fix": _fix, "script": _script}
+    actions |= {"manifest": _manifest, "sim": _sim}
     try:
         return actions[args.action](args)
     except (targets.BadTargets, gather.BadInput) as problem:
@@ -243,6 +260,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tuple[FleetReport, Fleet]:
+    from npudoctor import plugins
     from npudoctor.fleet import gather, verdict
 
     fleet = replace(
@@ -251,7 +269,18 @@ def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tupl
         baseline=gather.baseline_of(args.baseline) if args.baseline else {},
         allow_missing=args.allow_missing,
     )
-    selection = Selection(skip=tuple(args.skip), fail_on=Severity(args.fail_on) if args.fail_on else Severity.ERROR)
+    config = node.load_config(args)
+    if config.silence or config.severity or config.thresholds:
+        here, across = plugins.load(), verdict.catalog_of(fleet, args.plugin)
+        both = replace(across, checks={**here.checks, **across.checks}, messages={**here.messages, **across.messages})
+        node.compare_names(args, config, both)
+    selection = Selection(
+        options=Options(settings=dict(config.thresholds)),
+        skip=tuple(args.skip),
+        fail_on=Severity(args.fail_on) if args.fail_on else config.fail_on,
+        severities=config.severity,
+        silenced=config.silenced(),
+    )
     from npudoctor.selection import UnknownName
 
     try:
@@ -320,6 +349,16 @@ def _script(args: argparse.Namespace) -> int:
     plan = _plan(args, [])
     say("Run this on each node, carry the line that it prints into a file, then: npudoctor fleet merge FILE...")
     write(f"{plan.line}\n")
+    return 0
+
+
+def _manifest(args: argparse.Namespace) -> int:
+    from npudoctor.fleet import manifest
+
+    names = _named(args)
+    if not names:
+        raise UsageError("no nodes named: use -w, --hostfile, --inventory or --rank-table")
+    write(manifest.kubernetes(names, args.image, args.claim))
     return 0
 
 

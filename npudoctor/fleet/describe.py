@@ -14,6 +14,7 @@ from npudoctor.compare import features
 from npudoctor.compare.features import Feature, Values
 from npudoctor.facts.node.context import Service
 from npudoctor.facts.npu_smi.readings import SuperPod, parse_superpod
+from npudoctor.fleet import profile
 from npudoctor.fleet.digest import Clock, Digest, Event, Identity, Measure, Npu, RankTable, TableServer
 from npudoctor.host import Host, ParseError, Unavailable, ask_each
 from npudoctor.plugins import Catalog
@@ -39,16 +40,6 @@ FACTS = frozenset(
 )
 """The facts that are obtained besides those of the checks, by the name of their probe."""
 
-PROFILE = {
-    "kernel command line": "/proc/cmdline",
-    "SMT": "/sys/devices/system/cpu/smt/control",
-    "BIOS version": "/sys/class/dmi/id/bios_version",
-    "server model": "/sys/class/dmi/id/product_name",
-    "somaxconn": "/proc/sys/net/core/somaxconn",
-    "tcp_max_syn_backlog": "/proc/sys/net/ipv4/tcp_max_syn_backlog",
-}
-"""Small files that describe the host, compared by these titles."""
-
 _IMPORTANT = ("torch", "vllm", "mindspore", "mindie", "triton", "transformers", "deepspeed", "numpy", "megatron")
 _VARIABLES = ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT", "HCCL_CONNECT_TIMEOUT")
 
@@ -69,7 +60,8 @@ def of_node(catalog: Catalog, host: Host, selection: Selection, *, name: str = "
     facts = {probe.name: fact for probe, fact in done.facts.items()}
     compared = {probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment}
     told, known = features.of_facts(compared)
-    told |= {features.feature_of("host.profile", title): (text,) for title, text in _profile(host)}
+    for title, values in (*profile.of_host(host), *_proxies(host)):
+        told[features.feature_of("host.profile", title)] = values
     said = _Facts(facts)
     condition = "unknown" if report.in_service is None else "in service" if report.in_service else "idle"
     time_service = said["system.time_service"]
@@ -139,29 +131,14 @@ def _checksum(texts: Iterable[str]) -> str:
     return f"{len(found)} values, checksum {hashlib.sha256(chr(0).join(found).encode()).hexdigest()[:10]}"
 
 
-def _read(host: Host, path: str) -> str | None:
-    try:
-        return " ".join(host.read(path).split())[:500] or None
-    except Unavailable:
-        return None
-
-
-def _profile(host: Host) -> Iterable[tuple[str, str]]:
-    for title, path in PROFILE.items():
-        if text := _read(host, path):
-            if title == "kernel command line":  # which kernel and which disk are compared, or differ, anyway
-                text = " ".join(
-                    word for word in text.split() if not word.startswith(("BOOT_IMAGE=", "root=", "resume="))
-                )
-            yield title, text
-    environ = {}
+def _proxies(host: Host) -> Iterable[tuple[str, Values]]:
     try:
         environ = {name.lower(): value for name, value in host.environ.items()}
     except Unavailable:
         return
     for name in ("http_proxy", "https_proxy"):
-        yield f"variable {name}", "set" if environ.get(name) else "not set"  # its value may hold a password
-    yield "variable no_proxy", _checksum(sorted(environ.get("no_proxy", "").split(",")))
+        yield f"variable {name}", ("set" if environ.get(name) else "not set",)  # its value may hold a password
+    yield "variable no_proxy", (_checksum(sorted(environ.get("no_proxy", "").split(","))),)
 
 
 def _identity(host: Host, said: _Facts) -> Identity:
@@ -169,13 +146,13 @@ def _identity(host: Host, said: _Facts) -> Identity:
     environment, limits = said["node.job_environment"] or {}, said["system.limits"]
     visible = {} if presence is None else {name: getattr(presence, name) for name in ("pci", "nodes", "npu_smi")}
     names = sorted({chip.name or chip.family or "?" for chip in chips.chips}) if chips else []
-    cgroup = _read(host, "/proc/self/cgroup")
+    cgroup = profile.read(host, "/proc/self/cgroup")
     nofile = limits.nofile if limits else None
     pod = _super_pod(host, chips)
     return Identity(
         hostname=host.about.hostname,
-        machine_id=_read(host, "/etc/machine-id"),
-        boot_id=_read(host, "/proc/sys/kernel/random/boot_id"),
+        machine_id=profile.read(host, "/etc/machine-id"),
+        boot_id=profile.read(host, "/proc/sys/kernel/random/boot_id"),
         user=host.user.name,
         cgroup=cgroup.rpartition(":")[2] if cgroup else None,
         container=said["node.container"].runtime if said["node.container"] else None,

@@ -24,6 +24,12 @@ RACK = 16
 DEAD = ("route", "permission", "timed-out", "no-npudoctor")
 
 
+_HOST = {
+    "bonds": ["bond0: IEEE 802.3ad Dynamic link aggregation, eth0 25000Mbps, eth1 25000Mbps"],
+    "shared storage": ["/data: nfs4 filer:/data"],
+}
+
+
 @functools.cache
 def _base(scenario: str) -> dict[str, Any]:
     host = sim.simulate(scenario)
@@ -31,7 +37,9 @@ def _base(scenario: str) -> dict[str, Any]:
         digest = describe.of_node(plugins.load(), host, Selection(), name="base")
     finally:
         host.close()
-    return digest.model_dump(mode="json", by_alias=True)
+    said = digest.model_dump(mode="json", by_alias=True)
+    said["features"] += [["host.profile", title, value] for title, value in _HOST.items()]
+    return said
 
 
 def node_name(number: int) -> str:
@@ -143,6 +151,14 @@ def _kernel(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
     _feature(said, "kernel", "4.19.90-odd.aarch64")
 
 
+def _bond(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
+    _feature(said, "bonds", "bond0: IEEE 802.3ad Dynamic link aggregation, eth0 25000Mbps, eth1 down")
+
+
+def _storage(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
+    _feature(said, "shared storage", "none")
+
+
 def _torch(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:
     _feature(said, "package torch", "2.5.1")
 
@@ -189,6 +205,8 @@ FAULTS: Mapping[str, Callable[[dict[str, Any], int, dict[str, Any]], None] | Non
     "cann": _cann,
     "torch": _torch,
     "kernel": _kernel,
+    "bond": _bond,
+    "storage": _storage,
     "dead": None,
     "slow": _slow,
     "hot": _hot,

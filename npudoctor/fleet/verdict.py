@@ -8,7 +8,19 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 from npudoctor import __version__, engine, plugins
-from npudoctor.findings import Finding, Line, Model, Report, Result, Severity, Verdict, count, judge, status_of
+from npudoctor.findings import (
+    Finding,
+    Line,
+    Model,
+    Report,
+    Result,
+    Severity,
+    Verdict,
+    apply_site_policy,
+    count,
+    judge,
+    status_of,
+)
 from npudoctor.fleet import targets
 from npudoctor.fleet.merge import Fleet, Member
 from npudoctor.fleet.outcomes import Outcome
@@ -95,7 +107,8 @@ def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **abou
     for event in engine.run(catalog_of(fleet, files), FakeHost(), selection, workers=1):
         if isinstance(event, engine.Done):
             across = event.report
-    results = (*across.results, *_own(fleet.members))
+    own = (apply_site_policy(one, selection.severities, selection.silenced) for one in _own(fleet.members))
+    results = (*across.results, *own)
     verdict, code = judge(results, fail_on=selection.fail_on)
     if code == 0 and len(fleet.missing) > fleet.allow_missing:
         verdict, code = Verdict.UNDETERMINED, 3

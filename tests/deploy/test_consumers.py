@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,31 @@ def test_compose_takes_its_files(name: str) -> None:
     done = run("docker-compose", "-f", DEPLOY / "docker" / name, "config")
     assert done.returncode == 0, done.stderr
     assert "- daemon" in done.stdout
+
+
+def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(python: Path, tmp_path: Path) -> None:
+    drop, inventory = tmp_path / "the answers", tmp_path / "inventory"
+    drop.mkdir()
+    inventory.write_text("[npus]\nn[1:3] ansible_connection=local\nbad ansible_connection=local\n", encoding="utf-8")
+    here = f"{shlex.quote(sys.executable)} -m npudoctor"
+    told = {
+        "ansible_python_interpreter": sys.executable,
+        "npudoctor_drop": str(drop),
+        "npudoctor_command": f"{{{{ '/nowhere' if inventory_hostname == 'bad' else {json.dumps(here)} }}}}",
+        "npudoctor_options": "--simulate bare-host",
+    }
+    plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
+    plain["NPUDOCTOR_CONFIG"] = str(tmp_path / "config.toml")
+    (tmp_path / "config.toml").write_text("", encoding="utf-8")
+    play = [python.with_name("ansible-playbook"), "-i", inventory, "-e", json.dumps(told)]
+    done = run(*play, DEPLOY / "ansible/fleet.yml", env=plain)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = ["fleet", "check", "--drop", drop, "--inventory", inventory, "--json"]
+    merged = run(sys.executable, "-m", "npudoctor", *words, env=plain)
+    report = json.loads(merged.stdout)
+    outcomes = {row["name"]: row["outcome"] for row in report["nodes"]}
+    assert outcomes == {"n1": "answered", "n2": "answered", "n3": "answered", "bad": "silent"}
+    assert merged.returncode == 1, merged.stderr  # of the bare host that answers
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Whether the consumers themselves take it is asked by the slow tests beside this 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 import yaml
 
 from npudoctor import config
-from npudoctor.cli import parser_of
+from npudoctor.cli import main, parser_of
 from npudoctor.facts.node import _container_stanzas as stanzas
 from npudoctor.knowledge import layout
 from npudoctor.report import npd
@@ -155,6 +156,44 @@ def test_the_driver_is_mounted_where_the_knowledge_says_that_it_lies() -> None:
     wanted = [one.host for one in layout().mounts if one.plain and not one.several_nodes]
     for path in wanted:
         assert any(path == one or path.startswith(f"{one}/") for one in mounted), path
+
+
+def test_a_job_gathers_one_answer_of_each_node(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["manifest", "k8s", "-w", "n[1-3]", "--image", "registry.site:5000/npudoctor:1", "--claim", "shared"]
+    assert main(["fleet", *words]) == 0
+    job = yaml.safe_load(capsys.readouterr().out)
+    assert (job["kind"], job["spec"]["completions"], job["spec"]["parallelism"]) == ("Job", 3, 3)
+    assert job["spec"]["backoffLimit"] >= 3  # a node that fails does not end the others
+    spec = job["spec"]["template"]["spec"]
+    [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["n1", "n2", "n3"]
+    [apart] = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    [container] = spec["containers"]
+    assert container["image"] == "registry.site:5000/npudoctor:1"
+    assert spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": "shared"}
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert set(mounts) == {one["name"] for one in spec["volumes"]}
+    daemon = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+    node = {one["name"]: one["hostPath"] for one in daemon["volumes"] if "hostPath" in one}
+    for name, place in ((one["name"], one.get("hostPath")) for one in spec["volumes"]):
+        assert place is None or place == node[name]
+    for words in (["--image", "a b"], ["--claim", "-x"], ["--image", "x\ny: z"]):
+        assert main(["fleet", "manifest", "k8s", "-w", "n1", f"{words[0]}={words[1]}"]) == 2
+    assert main(["fleet", "manifest", "k8s"]) == 2
+
+
+def test_the_job_fails_only_where_there_is_no_answer(tmp_path: Path) -> None:
+    """Its command line is run by sh, with an npudoctor that ends with each code."""
+    [container] = kinds("kubernetes/fleet-job.yaml")["Job"]["spec"]["template"]["spec"]["containers"]
+    program = tmp_path / "npudoctor"
+    program.write_text('#!/bin/sh\n[ "$5" = "a node" ] || exit 9\nexit $CODE\n', encoding="utf-8")
+    program.chmod(0o755)
+    ended = {}
+    for code in ("0", "1", "2", "3", "4"):
+        variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_NAME": "a node", "CODE": code}
+        ended[code] = subprocess.run(container["command"], env=variables, check=False).returncode == 0
+    assert ended == {"0": True, "1": True, "2": False, "3": True, "4": False}
 
 
 def test_the_sidecar_is_laid_over_the_daemonset() -> None:

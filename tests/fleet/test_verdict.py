@@ -19,6 +19,8 @@ CODES = {
     "cann": "fleet.versions/differs",
     "torch": "fleet.versions/differs",
     "kernel": "fleet.system/differs",
+    "bond": "fleet.system/differs",
+    "storage": "fleet.system/differs",
     "slow": "fleet.outliers/value",
     "hot": "fleet.outliers/value",
     "sick": "npu.health/alarm",
