@@ -43,6 +43,23 @@ COMPOSE = Sentence("or with compose:\n{text}")
 ASCEND_COMPOSE = Sentence("or with compose and the Ascend runtime:\n{text}")
 KUBERNETES = Sentence("or in Kubernetes:\n{text}")
 
+# container.runtime
+
+DOCKER_OF_HOST = Sentence("Docker's settings are those of the host, not of this container")
+NO_DOCKER = Sentence(
+    "no Docker here; for containerd add a runtime ascend to /etc/containerd/config.toml, for Kubernetes a RuntimeClass"
+)
+NO_RUNTIME = Sentence("the Ascend Docker runtime is not installed: {path}")
+RUNTIME_NOT_TRUSTED = Sentence("Docker would run {path} as root, but {problem}")
+BAD_SETTINGS = Sentence("{path} is not what Docker reads: JSON with names and values")
+OTHER_RUNTIME = Sentence("{path} has a runtime ascend with another path already; remove it there first")
+RELOAD_DOCKER = Sentence(
+    "Docker reads the file after `systemctl reload docker`, which stops no container; a restart stops all of them "
+    "unless live-restore is set. npudoctor does neither."
+)
+AFTER_RELOAD = Sentence("only visible after Docker is reloaded")
+EVERY_CONTAINER = Sentence("As the default runtime it starts every new container, also those without NPUs.")
+
 # driver.grant-access
 
 GROUP_OF_CONTAINER = Sentence("the user of a container gets the group when the container starts")

@@ -273,6 +273,11 @@ def with_cann_packages(root: str) -> None:
         installer(Path(f"{root}.packages"), part, "9.0.0", os.uname().machine)
 
 
+def with_docker(root: str) -> None:
+    put(root, "/usr/local/bin/ascend-docker-runtime", "#!/bin/sh\n", 0o755)
+    put(root, "/etc/docker/daemon.json", '{"log-driver": "journald"}\n', 0o640)
+
+
 SLEEPERS: list[subprocess.Popen[bytes]] = []
 """The processes of a scene, children of the one that plays it."""
 
@@ -346,6 +351,9 @@ SCENES: dict[str, Scene] = {
         begin=with_cann_packages,
         where=Where.HERE,
         proved=False,
+    ),
+    "runtime": Scene(
+        "container.runtime", ("WriteFile",), {"path": "/usr/local/bin/ascend-docker-runtime"}, begin=with_docker
     ),
     "tls": Scene("npu.tls-off", ("Run",), begin=with_switches),
     "logs": Scene("system.clean-logs", ("RemoveLogs",), begin=with_logs, irreversible=True),

@@ -23,6 +23,7 @@ CATALOG = offers.load()
 
 NOT_OFFERED = {
     "cann.install": "it takes a folder that a person names; tests/fixes/test_cann_install.py",
+    "container.runtime": "a person asks for it",
     "service.install": "a person asks for it",
     "service.remove": "a person asks for it",
     "system.clean-logs": "the files of a simulated node have no age; tests/fixes/test_real.py",

@@ -23,6 +23,7 @@ from tests.fixes import predicted
 DEV = {"name": "dev", "uid": 1007, "groups": {"dev": 1007}}
 ORPHAN = {"pid": 4711, "npu": 2, "memory_mb": 3000, "command": "python3 train.py --local-rank=1"}
 TRITON = {"triton": "3.2.0", "triton-ascend": "3.2.0"}
+DAEMON = '{\n  "log-driver": "journald",\n  "runtimes": {\n    "crun": {"path": "/usr/bin/crun"}\n  }\n}'
 SYSCTL = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
 CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
@@ -63,6 +64,11 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
         {"cann": {"version": "8.5.0"}},
         "cann.switch",
         {"to": "/usr/local/Ascend/cann", "modulefile": "/opt/m/cann/8.5"},
+    ),
+    "runtime": (
+        {"files": {"/usr/local/bin/ascend-docker-runtime": "#!", "/etc/docker/daemon.json": DAEMON}},
+        "container.runtime",
+        {"path": "/usr/local/bin/ascend-docker-runtime", "default": True},
     ),
     "triton": ({"python": {"packages": TRITON}}, "python.install-packages", None),
 }

@@ -1,0 +1,78 @@
+"""The Ascend Docker runtime: registered in Docker's own settings, which are otherwise kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from npudoctor.facts.node.container import Container
+from npudoctor.records import record
+from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix, untrusted_writer, writing
+
+from . import messages
+
+SETTINGS = "/etc/docker/daemon.json"
+RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
+
+
+@record(frozen=True)
+class Runtime(Parameters):
+    """`path` is the program of the runtime. `default` makes it the default runtime of all containers."""
+
+    path: str = RUNTIME
+    default: bool = False
+
+
+@fix("container.runtime", resolves=(), root=True)
+def register_runtime(asked: Runtime, host: Host, container: Container | None) -> Iterator[Step | Note]:
+    """Register the Ascend runtime in Docker's settings.
+
+    In /etc/docker/daemon.json, whose other settings stay. Docker is neither restarted nor reloaded. The runtime itself
+    has to be installed.
+    """
+    if container is not None:
+        raise Refused(messages.DOCKER_OF_HOST.text())
+    if host.which("dockerd") is None and host.which("docker") is None and not host.exists("/etc/docker"):
+        raise Refused(messages.NO_DOCKER.text())
+    if not re.fullmatch(r"(/[\w@+=:,.-]+)+", asked.path):
+        raise Refused(messages.NOT_A_PATH.text(path=asked.path))
+    if not host.exists(asked.path) or "x" not in host.stat(asked.path).access:
+        raise Refused(messages.NO_RUNTIME.text(path=asked.path), instead="--set path=/path/of/ascend-docker-runtime")
+    if problem := untrusted_writer(host, asked.path, only_root=True):
+        raise Refused(messages.RUNTIME_NOT_TRUSTED.text(path=asked.path, problem=problem))
+    text = host.read(SETTINGS) if host.exists(SETTINGS) else ""
+    said = _settings(text)
+    runtimes = said.setdefault("runtimes", {})
+    if not isinstance(runtimes, dict):
+        raise Refused(messages.BAD_SETTINGS.text(path=SETTINGS))
+    known = runtimes.get("ascend")
+    if known is not None and (not isinstance(known, dict) or known.get("path") != asked.path):
+        raise Refused(messages.OTHER_RUNTIME.text(path=SETTINGS))
+    before = json.dumps(said)
+    runtimes.setdefault("ascend", {"path": asked.path, "runtimeArgs": []})
+    if asked.default:
+        said["default-runtime"] = "ascend"
+    if json.dumps(said) == before:
+        return
+    yield Note(messages.RELOAD_DOCKER.text(), messages.AFTER_RELOAD.text())
+    if asked.default:
+        yield Note(messages.EVERY_CONTAINER.text())
+    yield from writing(host, SETTINGS, json.dumps(said, indent=_indent(text), ensure_ascii=False) + "\n")
+
+
+def _settings(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as problem:
+        raise Refused(messages.BAD_SETTINGS.text(path=SETTINGS)) from problem
+    if not isinstance(said, dict):
+        raise Refused(messages.BAD_SETTINGS.text(path=SETTINGS))
+    return said
+
+
+def _indent(text: str) -> str | int:
+    """The indent of the file as it is, so that only the new lines differ."""
+    found = re.search(r'^([ \t]+)"', text, re.M)
+    return found[1] if found else 4
