@@ -33,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor tui`."""
     parser.add_argument("--read-only", action="store_true", help="read-only: no fixes, undo, smoke runs or saving")
     parser.add_argument("--fleet", metavar="RUN", help="show a run of npudoctor fleet: a run folder, or answers")
-    parser.add_argument("--screen", choices=SCREENS, help="the screen to begin with (default: overview)")
+    screens = f"the first screen: {', '.join(SCREENS)} (default: overview)"
+    parser.add_argument("--screen", choices=SCREENS, metavar="SCREEN", help=screens)
     add_arguments(parser)
 
 
