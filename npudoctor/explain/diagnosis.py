@@ -12,7 +12,7 @@ from npudoctor.explain.figures import Memory
 from npudoctor.explain.lines import Source, source_of_file
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
-from npudoctor.explain.scoring import STRONG, Suspect, Times, is_generic, suspects
+from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_generic, suspects
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
@@ -100,7 +100,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    answer = _answer(ranked, memories, seen, first)
+    answer = _answer(ranked, memories, seen, first, times)
     return Diagnosis(
         suspects=tuple(one for one in ranked if answer is None or one.pitfall.severity == "error"),
         codes=_codes(seen, scanner),
@@ -153,18 +153,29 @@ def _answer(
     memories: Sequence[Memory],
     seen: Sequence[Sighting],
     first: FirstFailure | None,
+    times: Times,
 ) -> Answer | None:
-    """What explains the failure where no known issue does but consequences and warnings."""
-    if any(one.pitfall.severity == "error" and not one.pitfall.consequence for one in ranked):
+    """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
+    exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
+    began = times.get(id(first.sighting)) if first and first.by == "time" and first.sighting in exceptions else None
+    causes = [one for one in ranked if one.pitfall.severity == "error" and not one.pitfall.consequence]
+    echoes = first is not None and began is not None and all(_echoes_of(one, first, began, times) for one in causes)
+    if causes and not echoes:
         return None
     if answer := answers.of_memory(memories):
         return answer
-    exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
     if first and first.sighting in exceptions:
         exceptions = [first.sighting, *exceptions]
     elif any(one.pitfall.consequence for one in ranked):
         exceptions = []
     return answers.of_program(exceptions, seen) or (None if ranked else answers.of_sentence(seen))
+
+
+def _echoes_of(suspect: Suspect, first: FirstFailure, began: float, times: Times) -> bool:
+    """Whether all that shows an issue comes from other ranks, well after the first failure."""
+    return first.of > 1 and all(
+        one.source != first.sighting.source and times.get(id(one), began) > began + LATER_S for one in suspect.evidence
+    )
 
 
 def _place(one: Sighting) -> tuple[int, int]:

@@ -17,6 +17,7 @@ _RANKS = (
     re.compile(r"^\[default(\d+)\]:"),
     re.compile(r"\brankId\[(\d+)\]"),
     re.compile(r"\bProcess rank: (\d+)"),
+    re.compile(r"\"(?:global_)?rank\": ?(\d+)"),
 )
 _WORKER = re.compile(
     r"^\W{0,64}(?:[-\d: ]{19} |[A-Za-z]{0,40}(?:Worker|EngineCore)[A-Za-z]{0,40}[ _])?"
@@ -95,6 +96,11 @@ class Source:
     def known(self) -> bool:
         """Whether any part but the node is known."""
         return (self.rank, self.worker, self.pid) != (None, None, None)
+
+    def shares(self, other: Source) -> bool:
+        """Whether the other may be the same: one node, and the same rank, worker or process."""
+        own = ((self.rank, other.rank), (self.worker, other.worker), (self.pid, other.pid))
+        return self.node == other.node and any(one is not None and one == two for one, two in own)
 
     @property
     def label(self) -> str:

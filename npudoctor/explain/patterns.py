@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
+from functools import cache
 
 from npudoctor import knowledge
 from npudoctor.explain import code_forms
@@ -55,7 +56,12 @@ _MAYBE_CODE = re.compile(
 _MEANINGS = 3
 """The most meanings of one number that a log lists."""
 
-_PREFIX = r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24})\s?:?)*\s*(?:E\s+)?"
+_PREFIX = (
+    r"(?:\s*(?:\[[^\]]{0,60}\]|\([^)]{0,60}\)|(?:ERROR|CRITICAL)\s[\d:., -]{8,24}"
+    r"|20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}(?: -)?|(?:ERROR|CRITICAL|FATAL)(?: -)?(?=[\s:]))\s?:?)*\s*(?:E\s+)?"
+)
+"""What precedes an exception: brackets with rank, time or place, a time stamp, a level."""
+
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
 _WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
 _BLAME = (
@@ -126,7 +132,7 @@ class Found:
 class _Phrase:
     kind: Kind
     what: str
-    expression: re.Pattern[str]
+    expression: str
     words: tuple[str, ...]
 
 
@@ -138,7 +144,6 @@ class Sought:
         for phrase in _phrases():
             for word in phrase.words:
                 self._phrases.setdefault(word, []).append(phrase)
-        self._of_phrases = Sieve(self._phrases)
         self._words = {
             *self._phrases,
             *_CODE_WORDS,
@@ -161,27 +166,33 @@ class Sought:
         )
 
     def _matches(self, line: str) -> Iterator[Found]:
-        for word in self._of_phrases.words_in(line.encode()):
-            for phrase in self._phrases[word.decode()]:
-                if match := phrase.expression.search(line):
+        for word in self._whole.words_in(line.encode()):
+            for phrase in self._phrases.get(word.decode(), ()):
+                if match := _compiled(phrase.expression).search(line):
                     values = _values(match) or _needed(line)
-                    yield Found(phrase.kind, phrase.what, phrase.expression.pattern, match.start(), values)
+                    yield Found(phrase.kind, phrase.what, phrase.expression, match.start(), values)
 
 
 def _phrases() -> Iterator[_Phrase]:
     for pitfall in knowledge.pitfalls().rows:
-        yield from _compiled(Kind.SYMPTOM, pitfall.id, pitfall.symptoms)
-        yield from _compiled(Kind.HINT, pitfall.id, pitfall.hints)
+        yield from _searched(Kind.SYMPTOM, pitfall.id, pitfall.symptoms)
+        yield from _searched(Kind.HINT, pitfall.id, pitfall.hints)
     for message in knowledge.errors().texts:
-        yield from _compiled(Kind.MESSAGE, message.text, [re.escape(message.text)])
+        yield from _searched(Kind.MESSAGE, message.text, [re.escape(message.text)])
 
 
-def _compiled(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Phrase]:
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Most logs contain the words of a few patterns only: the others are never compiled."""
+    return re.compile(expression)
+
+
+def _searched(kind: Kind, what: str, expressions: Iterable[str]) -> Iterator[_Phrase]:
     for expression in expressions:
         if not _CODE.fullmatch(expression):
             words = words_of(expression)
             assert words, f"{what}: {expression!r} contains no word for the prefilter"
-            yield _Phrase(kind, what, re.compile(expression), tuple(sorted(words)))
+            yield _Phrase(kind, what, expression, tuple(sorted(words)))
 
 
 def _codes(line: str) -> Iterator[Found]:

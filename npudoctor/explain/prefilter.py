@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 try:
@@ -82,10 +83,11 @@ class Sieve:
         self.expression = re.compile("|".join(choices).encode())
         whole = [re.escape(first) + f"(?:{rest})" for first, rest in further]
         self._further = re.compile("|".join(whole or ["(?!)"]).encode())
-        self._words: dict[bytes, list[bytes]] = {}
-        for _, piece in pieces.values():
-            meant = sorted(word.encode() for word, (_, part) in pieces.items() if part.startswith(piece))
-            self._words[piece.encode()] = meant
+        self._words: dict[bytes, list[bytes]] = {piece.encode(): [] for _, piece in pieces.values()}
+        for word, (_, piece) in sorted(pieces.items()):
+            for beginning in accumulate(piece):
+                if beginning.encode() in self._words:
+                    self._words[beginning.encode()].append(word.encode())
 
     def passes(self, line: bytes, but: Collection[bytes] = ()) -> bytes | None:
         """What lets a line pass: its first word or match, except these."""

@@ -241,7 +241,7 @@ class Scanner:
             return False
         at = sum(map(len, lines[:number])) + number + start
         own = moment_of(line)
-        moment = own or _moment_near(lines, number)
+        moment = own or _moment_near(lines, number, source)
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
@@ -305,8 +305,6 @@ def _unreadable(block: bytes) -> str | None:
     kind = next((kind for magic, kind in _MAGIC.items() if block.startswith(magic)), None)
     if kind:
         return f"compressed ({kind})"
-    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "text in UTF-16"
     return "binary" if b"\0" in block[:8192] else None
 
 
@@ -317,11 +315,13 @@ def _is_foreign(block: bytes) -> bool:
     return bool(letters) and sum(1 for letter in letters if letter > "\u024f") > len(letters) / 5
 
 
-def _moment_near(lines: list[bytes], number: int) -> Moment | None:
-    """The time stamp of a nearby line: of a following one first, because a message precedes its details."""
+def _moment_near(lines: list[bytes], number: int, source: Source) -> Moment | None:
+    """The time stamp of a nearby line: of the same source, then a following one, as a message precedes its details."""
     near = [*lines[number + 1 : number + 3], *reversed(lines[max(number - _NEAR, 0) : number])]
-    stamps = (moment_of(line[:300].decode("utf-8", "replace")) for line in near)
-    return next(filter(None, stamps), None)
+    texts = [line[:300].decode("utf-8", "replace") for line in near]
+    if source.known:
+        texts.sort(key=lambda text: not source.shares(source_of(text)))
+    return next(filter(None, map(moment_of, texts)), None)
 
 
 def _source_of_traceback(lines: list[bytes], number: int) -> Source:

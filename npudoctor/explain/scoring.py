@@ -28,7 +28,10 @@ _GENERIC = 0.3
 _WRAPPER = 0.45
 _ADVICE = 0.2
 _SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
-_LATER, _LATER_S = 0.6, 10.0
+_LATER = 0.6
+LATER_S = 10.0
+"""Seconds after another failure from which evidence counts less."""
+
 _FOLLOWS, _FOLLOWS_S = 0.4, 5.0
 _LEAST = 0.1
 _COMPLAINT = re.compile(r"error|fail|cannot|can't|exception|abort|fatal|undefined|core dumped|not found", re.IGNORECASE)
@@ -139,7 +142,7 @@ def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[
     if suspect.pitfall.device_fault:  # not all lines of the hardware have a stamp of their own
         strong = [other for other in strong if not other.pitfall.consequence]
     earliest = min((time for other in strong if (time := beginnings[other.pitfall.id]) is not None), default=None)
-    if began is not None and earliest is not None and began > earliest + _LATER_S:
+    if began is not None and earliest is not None and began > earliest + LATER_S:
         score *= _LATER
     if suspect.pitfall.consequence:
         causes = [other for other in strong if not other.pitfall.consequence]

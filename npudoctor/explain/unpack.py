@@ -5,12 +5,16 @@ A damaged file is read as far as it goes. A file that unpacks to many times its 
 
 from __future__ import annotations
 
+import codecs
 import json
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 MAGIC = b"\x1f\x8b"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How text begins that PowerShell's `>` wrote."""
+
 PIECE = 1 << 20
 """Bytes that are handed out at once, and the most that one step unpacks."""
 
@@ -33,9 +37,13 @@ class Stopped(Exception):
 
 
 def unpacked(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of a log in blocks, packed or not; raises Stopped where a packed one ends early."""
+    """The content of a log in blocks, packed or not, UTF-16 as UTF-8; raises Stopped where a packed one ends early."""
     rest = iter(blocks)
     first = next(rest, b"")
+    if first.startswith(UTF16):
+        decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        yield from (decoder.decode(block).encode() for block in chain([first], rest))
+        return
     if not first.startswith(MAGIC):
         if first:
             yield first

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from npudoctor.cli import logfiles
 from npudoctor.explain import jobs, scan
+from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis, diagnose
 from npudoctor.explain.lines import Moment, moment_of, source_of, source_of_file
 from npudoctor.explain.patterns import Sought
@@ -268,3 +270,20 @@ def test_a_zone_is_found_only_where_beginnings_and_ends_agree_on_it() -> None:
     assert jobs.clock_shifts([here, file("b", "03 10:00:10", "03 12:30:00")], names) == (0.0, 0.0)
     assert jobs.clock_shifts([here, file("b", "01 18:00:10", "03 20:03:00")], names) == (0.0, 0.0)
     assert jobs.clock_shifts([here, scan.FileRead("b", 1, 1)], names) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("ahead_s", [-95, 0, 60, 8 * 3600 + 3])
+def test_a_rank_of_a_program_that_failed_leads_over_the_timeouts_of_others(tmp_path: Path, ahead_s: int) -> None:
+    def at(rank: int, second: float) -> str:
+        clock = datetime(2026, 3, 1, 10) + timedelta(seconds=second + (ahead_s if rank >= 4 else 0))
+        return clock.strftime("%Y-%m-%d %H:%M:%S,000")
+
+    for rank in range(8):
+        steps = [f"{at(rank, second)} INFO [rank{rank}] iteration {second}" for second in range(30)]
+        failed = [f"{at(rank, 30)} ERROR [rank5]: ValueError: bad sample in shard 7"]
+        waited = [f"{at(rank, 150 + rank)} ERROR [rank{rank}] EI0006: Getting socket times out"]
+        put(tmp_path / f"node-{rank // 4}" / f"rank_{rank}.log", *steps, *(failed if rank == 5 else waited))
+    found = diagnosed(tmp_path)
+    assert found.first_failure is not None and found.first_failure.who == "rank 5 of node-1"
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
+    assert len(found.echoes) == 7

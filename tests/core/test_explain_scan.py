@@ -144,7 +144,6 @@ def test_a_line_without_end_is_searched_and_quoted_in_part() -> None:
     [
         (b"\x7fELF\x02\x01\x01\0\0\0\0", "binary"),
         (bz2.compress(BIND), "compressed (bzip2)"),
-        ("日志".encode("utf-16"), "text in UTF-16"),
         (b"", "empty"),
     ],
 )
@@ -152,6 +151,24 @@ def test_what_is_no_log_is_named_and_not_searched(data: bytes, problem: str) -> 
     scanner = scanned([data] if data else [])
     assert [file.problem for file in scanner.files] == [problem]
     assert scanner.sightings == []
+
+
+@pytest.mark.parametrize("mark", ["utf-16-le", "utf-16-be"])
+def test_text_in_utf_16_is_read(mark: str) -> None:
+    data = ("\ufeff" + "日志\r\n" * 3000 + BIND.decode()).encode(mark)
+    scanner = scanned(data[at : at + 4099] for at in range(0, len(data), 4099))
+    assert "P003" in {one.found.what for one in scanner.sightings}
+    assert scanner.files[0].problem is None
+
+
+def test_a_line_without_a_stamp_has_that_of_its_own_source() -> None:
+    lines = (
+        "(Worker pid=4021, ip=10.0.0.2) [ERROR] 2026-03-01-10:00:05 (PID:4021, Device:1, RankID:1) ERR02200 failed.",
+        "(Worker pid=4021, ip=10.0.0.2) EJ0003: Failed to bind the IP port.",
+        "(Worker pid=4022, ip=10.0.0.3) [ERROR] 2026-03-01-10:02:05 (PID:4022, Device:0, RankID:9) ERR02200 failed.",
+    )
+    bound = [one for one in scanned("\n".join(lines).encode()).sightings if one.found.what == "EJ0003"]
+    assert [str(one.moment) for one in bound] == ["2026-03-01 10:00:05"]
 
 
 def test_another_language_is_noticed_and_searched_all_the_same() -> None:
