@@ -88,7 +88,9 @@ def _names(evidence: Sequence[Sighting]) -> bool:
 
 def is_generic(one: Sighting) -> bool:
     """Whether this is a code that wraps many causes."""
-    code = knowledge.errors().code(one.found.what) if one.found.kind is Kind.CODE else None
+    if one.found.kind is not Kind.CODE:
+        return False
+    code = knowledge.errors().code(one.found.what) or knowledge.codes().of_id(one.found.what)
     return code is not None and code.generic
 
 

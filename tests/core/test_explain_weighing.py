@@ -337,3 +337,9 @@ def test_an_extension_that_was_not_built_is_a_known_issue(line: str) -> None:
 )
 def test_an_extension_that_a_service_does_without_is_none(line: str) -> None:
     assert named(diagnosed(line)) == []
+
+
+def test_the_code_behind_every_exception_of_a_program_hides_no_exception() -> None:
+    ended = "[ERROR] 2026-03-04-05:06:07 (PID:77, Device:-1, RankID:-1) ERR99999 UNKNOWN applicaiton exception"
+    found = diagnosed("Traceback (most recent call last):", "ValueError: bad config", ended)
+    assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
