@@ -173,7 +173,8 @@ def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
     """Chips of one NPU share its slot, or its fate."""
     npus = list(dict.fromkeys(chip.npu_id for chip in gone))
     subjects = [subject_of(chip, info.npus) for chip in gone]
-    slots = list(dict.fromkeys(normal_address(chip.bus_id or "") for chip in gone))
+    rows = dict.fromkeys((chip.npu_id, chip.bus_id) for chip in gone)
+    slots = list(dict.fromkeys(normal_address(bus_id or "") for _, bus_id in rows))
     return messages.OFF_THE_BUS.finding(
         **on(subjects),
         npu=npus[0] if len(npus) == 1 else ", ".join(map(str, npus)),
@@ -185,10 +186,10 @@ def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
         ),
         evidence=tuple(
             piece
-            for chip in gone
+            for npu, bus_id in rows
             for piece in (
-                Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=chip.npu_id, bus_id=chip.bus_id)),
-                Evidence(source=DEVICES, expected=normal_address(chip.bus_id or ""), actual=messages.NONE.text()),
+                Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=npu, bus_id=bus_id)),
+                Evidence(source=DEVICES, expected=normal_address(bus_id or ""), actual=messages.NONE.text()),
             )
         ),
     )

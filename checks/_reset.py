@@ -31,7 +31,9 @@ def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None) -> 
     """The reset of the chip `subject` (npu:3, npu:3/chip:1); `cards` and `holders` are None where not known."""
     npu, _, chip = subject.removeprefix("npu:").partition("/chip:")
     extent, affected = _extent(subject, cards)
-    commands = (USERS, f"npu-smi set -t reset -i {npu} -c {chip or 0}  # as root, on the host, when none has")
+    numbered = cards is None or all(one.family != "950" for one in cards.chips)
+    place = f"-i {npu} -c {chip or 0}" if numbered else f"-i {npu}"  # npu-smi refuses -c on 950
+    commands = (USERS, f"npu-smi set -t reset {place}  # as root, on the host, when none has")
     return Reset(f"{extent} {_users(affected, holders)}", commands)
 
 

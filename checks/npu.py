@@ -365,7 +365,13 @@ def _odd_sizes(sizes: Sequence[tuple[str, int]]) -> Iterator[Finding]:
             total_mb=total,
             usual_mb=usual,
             commands=(TABLE,),
-            evidence=(Evidence(source=TABLE, expected=f"{usual} MB", actual=f"{total} MB"),),
+            evidence=(
+                Evidence(
+                    source=TABLE,
+                    expected=messages.MEMORY.text(memory_mb=usual),
+                    actual=messages.MEMORY.text(memory_mb=total),
+                ),
+            ),
         )
 
 

@@ -30,7 +30,7 @@ from npudoctor.sdk import (
 )
 
 from ._places import Change, start_again
-from ._quantities import size_text
+from ._quantities import count_text, size_text
 from .messages import places
 from .messages import system as messages
 
@@ -308,7 +308,7 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options)
         actual = messages.FREE_OF.text(free=of[0], total=of[1])
     elif few_inodes:
         severity = Severity.ERROR
-        message, of = messages.INODES_LOW, (str(disk.files_free), str(disk.files_total))
+        message, of = messages.INODES_LOW, (count_text(disk.files_free or 0), count_text(disk.files_total or 0))
         actual = messages.FREE_INODES_OF.text(free=of[0], total=of[1])
     else:
         return
@@ -324,7 +324,9 @@ def _room(disk: Disk, uses: list[str], logs: LogFolder | None, options: Options)
         commands=(*commands, *([f"du -sh {logs.path}"] if logs and big else [])),
         evidence=(
             Evidence(
-                source=disk.mount, expected=messages.SPACE_WANTED.text(size=size_text(low), share=share), actual=actual
+                source=disk.mount,
+                expected=messages.SPACE_WANTED.text(size=size_text(low), percent=100 * share),
+                actual=actual,
             ),
             *([Evidence(source=logs.path, actual=size_text(logs.size_bytes))] if logs and big else []),
         ),

@@ -48,10 +48,10 @@ class _Formatter(string.Formatter):
 
 
 def gigabytes(megabytes: float) -> str:
-    """Memory that a tool prints in MB: "22.7 GB", below 1 GB "512 MB"; the size of a chip by its name, "64 GB"."""
-    if megabytes < 1000:
+    """Memory in MB of 2**20 bytes, as tools print it: "512 MB", from 1 GB on "22.7 GB" and "64 GB"."""
+    if megabytes < 1024:
         return f"{megabytes:.0f} MB"
-    return f"{megabytes / 1000:.1f} GB" if megabytes % 8192 else f"{megabytes / 1024:.0f} GB"
+    return f"{megabytes / 1024:.1f} GB".replace(".0 ", " ")
 
 
 _FORMATTER = _Formatter()

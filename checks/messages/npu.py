@@ -160,7 +160,7 @@ SILENT = Message(
     "(ASCEND_RT_VISIBLE_DEVICES).",
     pitfall="P052",
 )
-MEMORY_OF_PEERS = Sentence("memory as that of the other chips, {total_mb} MB")
+MEMORY_OF_PEERS = Sentence("memory as that of the other chips, {total_mb:GB}")
 SOME_MEMORY = Sentence("memory, a temperature and a power")
 ZEROS = Sentence("0 MB of memory, {celsius} °C, {watts:g} W")
 FAULT = Sentence("{meaning} ({code})")

@@ -109,7 +109,7 @@ INODES_LOW = Message(
     pitfall="P065",
 )
 REMOVE_LOGS_FIRST = Sentence("Free some space; remove old logs of CANN first.")
-SPACE_WANTED = Sentence("at least {size} free, and {share:.0%} of bytes and inodes")
+SPACE_WANTED = Sentence("at least {size} free, and {percent:g} % of bytes and inodes")
 FREE_OF = Sentence("{free} of {total} free")
 FREE_INODES_OF = Sentence("{free} of {total} inodes free")
 LOGS_LARGE = Message(

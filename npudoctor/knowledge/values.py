@@ -107,7 +107,7 @@ def _number(rule: Rule, value: str) -> str | None:
         return None
     whole = rule.kind is Kind.INTEGER
     if not re.fullmatch(r"[+-]?[0-9]+" if whole else r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)", value):
-        return f"{value!r} is no {'whole ' if whole else ''}number"
+        return f"{value!r} is not a {'whole ' if whole else ''}number"
     number = int(value) if whole else float(value)
     if rule.minimum is not None and (number < rule.minimum or (rule.above_minimum and number == rule.minimum)):
         return f"{value} is too small; it must be {'above' if rule.above_minimum else 'at least'} {rule.minimum:g}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from npudoctor.host import Completed
 from npudoctor.host.simulated.tree import FileTree
-from npudoctor.sim import driver, hccn, npu_smi, npu_smi_pages, smoke
+from npudoctor.sim import driver, hccn, npu_smi, npu_smi_950, npu_smi_pages, smoke
 from npudoctor.sim.node import Node
 from npudoctor.sim.target import PROBES, Target
 
@@ -166,21 +166,23 @@ def _as_root(node: Node, text: str) -> Completed:
 def _npu_smi_keys(node: Node) -> Iterator[str]:
     yield from ("npu-smi info", "npu-smi info -l", "npu-smi info -m", "npu-smi info -t topo", "npu-smi -v")
     for npu, chips in node.cards().items():
-        for kind in npu_smi_pages.KINDS:
+        for kind in npu_smi_950.KINDS if node.product.family == "950" else npu_smi_pages.KINDS:
             yield f"npu-smi info -t {kind} -i {npu}"
             yield from (f"npu-smi info -t {kind} -i {npu} -c {chip.chip}" for chip in chips)
 
 
 def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
     """What npu-smi prints, or its text and status where it refuses."""
+    tables = npu_smi_950 if node.product.family == "950" else npu_smi
+    pages = npu_smi_950 if node.product.family == "950" else npu_smi_pages
     if words in (["-v"], ["--version"]):
         return npu_smi_pages.version(node)
     if words == ["info"]:
-        return npu_smi.info(node)
+        return tables.info(node)
     if words == ["info", "-l"]:
-        return npu_smi_pages.listing(node)
+        return pages.listing(node)
     if words == ["info", "-m"]:
-        return npu_smi_pages.mapping(node)
+        return pages.mapping(node)
     if words == ["info", "-t", "topo"]:
         return _topology(node)
     options = dict(zip(words[1::2], words[2::2], strict=False))
@@ -189,7 +191,7 @@ def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
         return npu_smi_pages.UNKNOWN_OPTION
     if int(npu) not in node.cards():
         return npu_smi_pages.INVALID_CARD
-    return npu_smi_pages.page(node, kind, int(npu), None if chip is None else int(chip))
+    return pages.page(node, kind, int(npu), None if chip is None else int(chip))
 
 
 def _topology(node: Node) -> str | tuple[str, int]:

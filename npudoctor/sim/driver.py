@@ -50,6 +50,11 @@ MOUNTED = (
 """What a container needs of the driver and has from its host."""
 
 
+def managers(node: Node) -> tuple[str, ...]:
+    """The nodes beside those of the chips; 950 has no devmm_svm."""
+    return tuple(name for name in MANAGERS if node.product.family != "950" or name != "devmm_svm")
+
+
 def source_version(module: str, version: str) -> str:
     """The checksum by which the kernel tells two builds of a module apart."""
     return f"{digest(f'{module} {version}'):012X}5C3D2E1F0B9"[:23]
@@ -157,6 +162,6 @@ def devices(node: Node) -> dict[str, Overlay]:
         there = [number for chip in node.seen("device-node") for number in chip.slice_numbers]
         numbers |= {f"/dev/vdavinci{number}": f"235:{number}" for number in there}
     if box is None or box.managers:
-        numbers |= {f"/dev/{name}": f"{237 + place}:0" for place, name in enumerate(MANAGERS)}
+        numbers |= {f"/dev/{name}": f"{237 + place}:0" for place, name in enumerate(managers(node))}
     mode, group = int(node.scenario.node_mode, 8), node.scenario.node_group
     return {path: Overlay(kind="char", mode=mode, uid=1000, gid=group, rdev=number) for path, number in numbers.items()}

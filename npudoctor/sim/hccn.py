@@ -9,6 +9,12 @@ from npudoctor.sim.node import Chip, Node
 FAILED = ("Cmd execute failed!\n", 1)
 OUT_OF_RANGE = ("Device ID is out of the valid range.\nCmd execute failed!\n", 1)
 
+WITHOUT_A_DIE = (
+    "Option -u is required in mode -g but missing.\nEnter [ hccn_tool -h -g ] for more details.\n",
+    1,
+)
+"""What 950 says to a question about a port, which wants the die and the port besides."""
+
 
 def gateway_of(chip: Chip) -> str:
     """The first address of the chip's network, where nothing else is said."""
@@ -80,6 +86,11 @@ def query(node: Node, device: int, what: str) -> tuple[str, int]:
     if what == "vnic" and node.product.family == "A3":
         address = f"192.168.{100 + device // 8}.{1 + device % 8}"
         return f"vnic link status: {chip.vnic}\nvnic ipaddr:{address}\nvnic netmask:255.255.0.0\n", 0
+    if node.product.family == "950":
+        if what in ("speed", "fec", "link_stat", "stat", "lldp"):
+            return WITHOUT_A_DIE
+        if what == "link":
+            return f"link status : {chip.link}\n" + "".join(f"port {port} : {chip.link}\n" for port in range(4, 9)), 0
     answer = _QUERIES.get(what)
     return FAILED if answer is None else (answer(chip), 0)
 

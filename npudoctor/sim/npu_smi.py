@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from npudoctor.records import record, replace
 from npudoctor.sim.node import Chip, Node
+from npudoctor.sim.npu_smi_pages import UNFINISHED
 from npudoctor.sim.releases import release_of
 
 _HUGEPAGES = "Hugepages-Usage(page)"
-UNFINISHED = (
-    "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
-    "Please reinstall it."
-)
-"""What is below the table of NPUs with HBM, outside of a container."""
 
 
 @record(frozen=True, kw_only=True)
@@ -215,6 +211,8 @@ def link(node: Node, one: Chip, other: Chip) -> str:
         return changed
     if node.product.family == "A3":
         return "SIO" if one.npu == other.npu else "HCCS_SW"
+    if node.product.family == "950":
+        return "UB"
     if node.product.family == "910" and one.phy_id // 4 != other.phy_id // 4:
         return "SYS" if one.numa_node != other.numa_node else "PHB"
     return "HCCS"

@@ -9,6 +9,12 @@ from npudoctor.sim.releases import digest
 
 Pair = tuple[str, object]
 
+UNFINISHED = (
+    "[WARNING]The driver package may not be completely installed, which may cause function abnormal. "
+    "Please reinstall it."
+)
+"""What is below the table of NPUs with HBM, outside of a container."""
+
 NO_DEVICE = (
     "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\ndcmi module initialize failed. ret is -8005\n",
     187,
@@ -67,9 +73,9 @@ def version(node: Node) -> str:
 def listing(node: Node) -> str:
     """`npu-smi info -l`: a lost NPU is counted and has no number."""
     cards = node.cards()
-    blocks = [_page([("Total Count", len(cards) + len(node.lost()))])]
-    blocks += [_page([("NPU ID", npu), ("Chip Count", len(chips))]) for npu, chips in cards.items()]
-    blocks += [_page([("NPU ID", -1), ("Chip Count", 0)]) for _ in node.lost()]
+    blocks = [page_of([("Total Count", len(cards) + len(node.lost()))])]
+    blocks += [page_of([("NPU ID", npu), ("Chip Count", len(chips))]) for npu, chips in cards.items()]
+    blocks += [page_of([("NPU ID", -1), ("Chip Count", 0)]) for _ in node.lost()]
     return "\n".join(blocks)
 
 
@@ -105,7 +111,7 @@ def page(node: Node, kind: str, npu: int, chip: int | None) -> tuple[str, int]:
     if chip is not None and one is None:
         return INVALID_CHIP
     if kind == "board":
-        return _page(_card_board(node, chips) if one is None else _chip_board(node, one)), 0
+        return page_of(_card_board(node, chips) if one is None else _chip_board(node, one)), 0
     if kind == "common":
         if one is not None:
             return refused('Error parameter in querying chip info, type: "common".\n')
@@ -129,26 +135,27 @@ def _of_chip(node: Node, kind: str, chip: Chip) -> tuple[str, int]:
 def _of_card(node: Node, kind: str, chips: list[Chip]) -> tuple[str, int]:
     """A page of an NPU: the number of a chip is behind its values, or before the failure; the MCU is the last."""
     width = _WIDTH.get(kind, 30)
-    text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))], width) + "\n"
+    text = page_of([("NPU ID", chips[0].npu), ("Chip Count", len(chips))], width) + "\n"
     status = 0
     for chip in chips:
         if kind == "power" and node.product.family == "310P":
             continue
-        text += ("" if chip.silent else _block(node, kind, chip)) + _page([("Chip ID", chip.chip)], width)
+        text += ("" if chip.silent else _block(node, kind, chip)) + page_of([("Chip ID", chip.chip)], width)
         text += f"Failed to query npu chip: {chip.chip} info.\n\n" if chip.silent else "\n"
         status = 210 if chip.silent else 0
     if node.product.has_mcu and kind in _MCU:
-        text += _MCU[kind] + _page([("Chip Name", "MCU")]) + "\n"
+        text += _MCU[kind] + page_of([("Chip Name", "MCU")]) + "\n"
         status = 0
     return text + (f'Failed to query "{kind}" info.\n' if status else ""), status
 
 
 def _block(node: Node, kind: str, chip: Chip) -> str:
     made = _PER_CHIP[kind](node, chip)
-    return made if isinstance(made, str) else _page(made, _WIDTH.get(kind, 30))
+    return made if isinstance(made, str) else page_of(made, _WIDTH.get(kind, 30))
 
 
-def _page(pairs: Iterator[Pair] | list[Pair], width: int = 30) -> str:
+def page_of(pairs: Iterator[Pair] | list[Pair], width: int = 30) -> str:
+    """Lines of a key and its value."""
     return "".join(f"\t{key:<{width}} : {value}\n" for key, value in pairs)
 
 
@@ -192,9 +199,9 @@ def _diagnosis(_: Node, chip: Chip) -> str:
     codes = [code.removeprefix("0x").upper() for code in chip.codes]
     words = [f"node type=SoC, sensor type=Fault, event state={code}" for code in codes]
     health = chip.health if codes or chip.health == "UNKNOWN" else "OK"  # so the tool words a state without a code
-    text = _page([("Health Status", health), ("Error Code", " ".join(codes) or "NA")])
-    text += _page([("Error Information", words[0] if words else "NA")])
-    return text + "".join("\n" + _page([("", word)]) for word in words[1:])
+    text = page_of([("Health Status", health), ("Error Code", " ".join(codes) or "NA")])
+    text += page_of([("Error Information", words[0] if words else "NA")])
+    return text + "".join("\n" + page_of([("", word)]) for word in words[1:])
 
 
 def _ecc(node: Node, chip: Chip) -> Iterator[Pair]:
@@ -238,11 +245,11 @@ def _usages(node: Node, chip: Chip) -> Iterator[Pair]:
 
 def _common_page(node: Node, chips: list[Chip]) -> str:
     """Of an NPU alone: the number of a chip is before its values, which are zeros for one that does not answer."""
-    text = _page([("NPU ID", chips[0].npu), ("Chip Count", len(chips))])
+    text = page_of([("NPU ID", chips[0].npu), ("Chip Count", len(chips))])
     for chip in chips:
         pairs = [("Chip ID", chip.chip), *((key, 0 if chip.silent else value) for key, value in _common(node, chip))]
-        text += "\n" + _page(pairs)
-    return text + ("\n" + _page([("Chip Name", "mcu"), ("Temperature(C)", 38)]) if node.product.has_mcu else "")
+        text += "\n" + page_of(pairs)
+    return text + ("\n" + page_of([("Chip Name", "mcu"), ("Temperature(C)", 38)]) if node.product.has_mcu else "")
 
 
 def _common(node: Node, chip: Chip) -> Iterator[Pair]:
@@ -325,9 +332,9 @@ _PER_CHIP: dict[str, Callable[[Node, Chip], Iterator[Pair] | str]] = {
 }
 _WIDTH = {"ecc": 40}
 _MCU = {
-    "health": _page([("Health", "OK")]),
+    "health": page_of([("Health", "OK")]),
     "temp": f"\t{'LM75_1':<8}{' (C)':<22} : 38\n\t{'LM75_2':<8}{' (C)':<22} : 36\n",
-    "power": _page([("Power Dissipation(W)", "168.4")]),
+    "power": page_of([("Power Dissipation(W)", "168.4")]),
 }
 _OF_A_CHIP = ("sensors", "sys-time", "sio-info", "spod-info")
 _OF_A3 = ("sio-info", "spod-info")

@@ -26,7 +26,7 @@ class Seat:
 class Product:
     """One machine model. Lists of idle values go round over the chips; memory is in MB, frequency in MHz.
 
-    `family` is 910, A2, A3 or 310P; `ops` names the operator package of the chip, `kernels` its folder below opp.
+    `family` is 910, A2, A3, 310P or 950; `ops` names the operator package of the chip, `kernels` its folder below opp.
     `mem_total_mb` is DDR per chip of an NPU, `hbm_total_mb` HBM (0: none). `slots` are npu-smi's ids in order.
     """
 
@@ -186,6 +186,29 @@ _PRO_SEATS = (
     Seat(bus_ids=("0000:af:00.0",), numa_node=1, affinity=NUMA_2X48["1"]),
 )
 
+_950 = Product(
+    name="atlas-350-950pr",
+    family="950",
+    chip="Ascend950PR",
+    soc="Ascend950PR_9579",
+    ops="950",
+    kernels="ascend950",
+    device_id="0xd806",
+    subsystem_id="0x4003",
+    board_id="0x1b",
+    slots=tuple(range(8)),
+    seats=_A2_IN_PAIRS,
+    numa_nodes=NUMA_8X24,
+    memory_gib=1536,
+    hbm_total_mb=131072,
+    hbm_used_mb=(5407, 5391, 5412, 5398),
+    power_w=(215.0, 208.3, 211.7, 219.4),
+    temp_c=(48, 46, 49, 47),
+    driver="25.7.rc1",
+    cann="9.0.0",
+    has_mcu=False,
+)
+
 _BARE = Product(
     name="none",
     family="",
@@ -221,6 +244,7 @@ PRODUCTS = {
         _A3,
         _910A,
         replace(_910A, name="atlas-800-9000", machine="aarch64"),
+        _950,
         _DUO,
         replace(_DUO, name="atlas-300i-pro", seats=_PRO_SEATS, slots=(2, 5), mem_total_mb=(21527,), board_id="0x1e"),
         _BARE,

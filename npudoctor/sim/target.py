@@ -10,7 +10,7 @@ from typing import Any
 from npudoctor.host import Completed
 from npudoctor.host.simulated.tree import Content, FileTree
 from npudoctor.sim.cann import elf
-from npudoctor.sim.driver import MANAGERS
+from npudoctor.sim.driver import managers
 from npudoctor.sim.node import Node
 from npudoctor.sim.releases import release_of
 
@@ -207,7 +207,7 @@ class Target:
 
     def devices(self, tree: FileTree) -> list[int]:
         """The numbers of the devices that torch_npu sees."""
-        nodes = [f"/dev/{name}" for name in MANAGERS]
+        nodes = [f"/dev/{name}" for name in managers(self.node)]
         seen = [chip for chip in self.node.seen("npu-smi") if "device-node" not in chip.missing]
         chips = [chip.phy_id if chip.slice_number is None else chip.slice_number for chip in seen]
         usable = [number for number in chips if _usable(tree, f"/dev/davinci{number}")]

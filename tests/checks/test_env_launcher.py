@@ -58,7 +58,7 @@ def test_while_a_job_runs_it_is_info(node: Nodes) -> None:
             {"LOCAL_RANK": "4", "ASCEND_RT_VISIBLE_DEVICES": "0,1,2,3"},
             "LOCAL_RANK=4, but only 4 chips for these ranks",
         ),
-        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE invalid: 'eight' is no whole number"),
+        ({"WORLD_SIZE": "eight"}, "WORLD_SIZE invalid: 'eight' is not a whole number"),
     ],
 )
 def test_values_that_do_not_fit_each_other_are_said(node: Nodes, environ: dict[str, str], summary: str) -> None:

@@ -115,7 +115,7 @@ def test_buffers_that_leave_room_pass(node: Nodes, value: str) -> None:
 def test_a_buffer_that_takes_the_card_is_a_warning(node: Nodes) -> None:
     finding = only(node(environ={"HCCL_BUFFSIZE": "8192"}).check("hccl.buffers"))
     assert (finding.severity, finding.pitfall) == (Severity.WARNING, "P083")
-    assert finding.summary == "HCCL buffers use 16.4 GB of 64 GB on one chip per communicator: HCCL_BUFFSIZE=8192"
+    assert finding.summary == "HCCL buffers use 16 GB of 64 GB on one chip per communicator: HCCL_BUFFSIZE=8192"
 
 
 def test_how_much_is_too_much_is_the_site_s_to_say(node: Nodes) -> None:

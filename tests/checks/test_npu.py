@@ -259,14 +259,14 @@ def test_memory_without_an_owner_is_told_over_the_idle_baseline(node: Nodes) -> 
     finding = only(node(card=[{"id": 3, "hbm_used_mb": 23880}]).check("npu.memory-free"))
     assert (finding.subject, finding.severity) == ("npu:3", Severity.WARNING)
     assert (finding.code, finding.params["unexplained_mb"]) == ("npu.memory-free/unexplained", 20479)
-    assert finding.summary == "20.5 GB in use over the idle baseline of 3.4 GB, but npu-smi lists no process for it"
+    assert finding.summary == "20 GB in use over the idle baseline of 3.3 GB, but npu-smi lists no process for it"
 
 
 def test_in_a_container_the_owner_may_be_elsewhere(node: Nodes) -> None:
     boxed = node(container={}, card=[{"id": 3, "hbm_used_mb": 23880}])
     finding = only(boxed.check("npu.memory-free"))
     assert (finding.severity, finding.code) == (Severity.INFO, "npu.memory-free/held-outside-container")
-    assert finding.summary.endswith("over the idle baseline of 3.4 GB; its processes are not visible in this container")
+    assert finding.summary.endswith("over the idle baseline of 3.3 GB; its processes are not visible in this container")
 
 
 def test_a_live_job_is_info_and_an_error_where_the_node_should_be_idle(node: Nodes) -> None:
@@ -308,7 +308,7 @@ def test_in_a_container_no_process_is_called_dead(node: Nodes) -> None:
     ],
 )
 def test_only_a_worker_without_its_launcher_is_stale(node: Nodes, ppid: int, command: str, warned: bool) -> None:
-    process = {"pid": 5000, "ppid": ppid, "npu": 3, "memory_mb": 1000, "command": command}
+    process = {"pid": 5000, "ppid": ppid, "npu": 3, "memory_mb": 1024, "command": command}
     result = node(process=[process]).check("npu.processes")
     assert result.status is (Status.WARNING if warned else Status.OK)
 

@@ -38,7 +38,7 @@ SEEN: list[tuple[str, dict[str, Any], str]] = [
     (
         "npu.memory-free/no-process-table",
         {"driver": {"processes": False}, "card": USED},
-        "20.5 GB in use over the idle baseline of 3.4 GB; this npu-smi lists no processes",
+        "20 GB in use over the idle baseline of 3.3 GB; this npu-smi lists no processes",
     ),
     (
         "npu.affinity/none-allowed",
@@ -98,7 +98,7 @@ RENDERED: list[tuple[str, dict[str, Any], str]] = [
         {"odd": ["npu:6 1", "npu:7 2"], "usual": "3"},
         "board revision mismatch: npu:6 1, npu:7 2; others 3",
     ),
-    ("npu.memory-free/held", {"used_mb": 44401, "count": 2, "pids": [7, 8]}, "44.4 GB in use by processes 7, 8"),
+    ("npu.memory-free/held", {"used_mb": 44401, "count": 2, "pids": [7, 8]}, "43.4 GB in use by processes 7, 8"),
     (
         "npu.processes/in-use-by-host",
         {"process": "4711 (python3, 900 MB)", "count": 1},
