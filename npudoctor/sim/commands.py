@@ -173,16 +173,15 @@ def _npu_smi_keys(node: Node) -> Iterator[str]:
 
 def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
     """What npu-smi prints, or its text and status where it refuses."""
-    tables = npu_smi_950 if node.product.family == "950" else npu_smi
-    pages = npu_smi_950 if node.product.family == "950" else npu_smi_pages
+    of_950 = node.product.family == "950"
     if words in (["-v"], ["--version"]):
         return npu_smi_pages.version(node)
     if words == ["info"]:
-        return tables.info(node)
+        return npu_smi_950.info(node) if of_950 else npu_smi.info(node)
     if words == ["info", "-l"]:
-        return pages.listing(node)
+        return npu_smi_950.listing(node) if of_950 else npu_smi_pages.listing(node)
     if words == ["info", "-m"]:
-        return pages.mapping(node)
+        return npu_smi_950.mapping(node) if of_950 else npu_smi_pages.mapping(node)
     if words == ["info", "-t", "topo"]:
         return _topology(node)
     options = dict(zip(words[1::2], words[2::2], strict=False))
@@ -191,7 +190,8 @@ def _npu_smi_text(node: Node, words: list[str]) -> str | tuple[str, int]:
         return npu_smi_pages.UNKNOWN_OPTION
     if int(npu) not in node.cards():
         return npu_smi_pages.INVALID_CARD
-    return pages.page(node, kind, int(npu), None if chip is None else int(chip))
+    page = npu_smi_950.page if of_950 else npu_smi_pages.page
+    return page(node, kind, int(npu), None if chip is None else int(chip))
 
 
 def _topology(node: Node) -> str | tuple[str, int]:

@@ -13,7 +13,7 @@ WITHOUT_A_DIE = (
     "Option -u is required in mode -g but missing.\nEnter [ hccn_tool -h -g ] for more details.\n",
     1,
 )
-"""What 950 says to a question about a port, which wants the die and the port besides."""
+"""What 950 says to a question about a port, which requires a die and a port."""
 
 
 def gateway_of(chip: Chip) -> str:

@@ -71,9 +71,9 @@ def listing(node: Node) -> str:
 
 def mapping(node: Node) -> str:
     """`npu-smi info -m`: with slots, and without logic ids and MCUs."""
-    rows = [("NPU ID", "Slot ID", "Chip ID", "Chip Phy-ID", "Chip Name")]
-    for chip in node.seen("npu-smi"):
-        rows.append((str(chip.npu), str(chip.npu + 1), "0", str(chip.phy_id), node.product.chip))
+    titles = ("NPU ID", "Slot ID", "Chip ID", "Chip Phy-ID", "Chip Name")
+    numbers = ((chip.npu, chip.npu + 1, 0, chip.phy_id, node.product.chip) for chip in node.seen("npu-smi"))
+    rows: list[tuple[object, ...]] = [titles, *numbers]
     return "".join("\t" + "".join(f"{cell:<31}" for cell in row).rstrip() + "\n" for row in rows)
 
 

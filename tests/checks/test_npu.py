@@ -308,7 +308,7 @@ def test_in_a_container_no_process_is_called_dead(node: Nodes) -> None:
     ],
 )
 def test_only_a_worker_without_its_launcher_is_stale(node: Nodes, ppid: int, command: str, warned: bool) -> None:
-    process = {"pid": 5000, "ppid": ppid, "npu": 3, "memory_mb": 1024, "command": command}
+    process = {"pid": 5000, "ppid": ppid, "npu": 3, "memory_mb": 1000, "command": command}
     result = node(process=[process]).check("npu.processes")
     assert result.status is (Status.WARNING if warned else Status.OK)
 
@@ -316,7 +316,7 @@ def test_only_a_worker_without_its_launcher_is_stale(node: Nodes, ppid: int, com
 def workers(*commands: str, environ: str | None = None, ages: tuple[float, ...] = (), **more: Any) -> dict[str, Any]:
     """Processes of init on the first cards, each with its command."""
     rows = [
-        {"pid": 5000 + npu, "npu": npu, "memory_mb": 1000, "command": command, "age_s": (ages or (900.0,) * 9)[npu]}
+        {"pid": 5000 + npu, "npu": npu, "memory_mb": 1024, "command": command, "age_s": (ages or (900.0,) * 9)[npu]}
         for npu, command in enumerate(commands)
     ]
     files = {f"/proc/{row['pid']}/environ": environ.replace("=N", "=" + str(row["npu"])) for row in rows if environ}

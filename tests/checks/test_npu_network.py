@@ -240,3 +240,10 @@ def test_where_no_counter_can_be_had_there_is_no_verdict(node: Nodes) -> None:
 def test_a_machine_without_cards_is_not_asked() -> None:
     report = run(FakeHost(measures={"pci": []}), "npu.links", "npu.network", "npu.tls", "npu.fabric")
     assert {result.blocked_by for result in report.results} == {"npu.present"}
+
+
+def test_ports_that_are_asked_by_die_are_no_failure(node: Nodes) -> None:
+    new: dict[str, Any] = {"product": "atlas-350-950pr", **SEVERAL}
+    fabric = node(**new).check("npu.fabric", profile="full")
+    assert (fabric.status, fabric.skip) == (Status.SKIPPED, Skip.NOT_APPLICABLE)
+    assert told(node(**new, card=[{"id": 3, "link": "DOWN"}]).check("npu.links")) == [("error", "npu:3")]

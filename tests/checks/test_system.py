@@ -197,6 +197,11 @@ def disk(mount: str, total: float, free: float, **more: Any) -> dict[str, Any]:
             [Severity.ERROR],
             "/ almost out of inodes: 9 of 1000 free",
         ),
+        (
+            disk("/", 500, 100, files_total=58_720_256, files_free=120_000),
+            [Severity.ERROR],
+            "/ almost out of inodes: 120 thousand of 58.7 million free",
+        ),
         (disk("/", 500, 100, files_total=0, files_free=0), [], None),
         (
             disk("/", 500, 9, files_total=1000, files_free=9),
