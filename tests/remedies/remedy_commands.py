@@ -99,7 +99,7 @@ def _judged(words: list[str]) -> Iterator[str]:
     program = words[0].rpartition("/")[2]
     if re.fullmatch(r"python(\d(\.\d+)?)?", program):
         program = "python"
-    if program.startswith("Ascend-"):
+    if program.startswith(("Ascend-", "Atlas-")):
         program = "installer"
     row = TABLE.get(program)
     if row is None:
@@ -168,7 +168,7 @@ def in_backticks(text: str) -> Iterator[str]:
     """What a text sets in backticks and what begins with a program of the table: other backticks hold messages."""
     for found in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
         first = found.split()[0].rpartition("/")[2] if found.split() else ""
-        if first in TABLE or first.startswith("./Ascend-") or found.startswith("sudo "):
+        if first in TABLE or first.startswith(("./Ascend-", "./Atlas-")) or found.startswith("sudo "):
             yield found
 
 
