@@ -99,6 +99,12 @@ _NAMED_USER = (
     r"|(?<![a-z])uid=\d{1,10}\((?P<id>[^)\s]{1,32})\)"
     r"|(?<![\w./@-])(?P<at>[a-z_][a-z0-9_-]{1,31})@(?P<host>[A-Za-z][A-Za-z0-9.-]{0,252}[A-Za-z0-9])"
 )
+_LOGIN = (
+    r"\bfor user (?P<of>[A-Za-z_][\w.-]{1,31})\b|\bby (?P<by>[A-Za-z_][\w.-]{1,31})\(uid=\d"
+    r"|\b(?:Accepted|Failed) [\w/-]{1,32} for (?:invalid user )?(?P<login>[A-Za-z_][\w.-]{1,31}) from\b"
+    r"|\bssh (?P<at>[A-Za-z_][\w.-]{1,31})@(?P<host>[A-Za-z][A-Za-z0-9.-]{0,252}[A-Za-z0-9])"
+)
+"""What sshd, PAM and sudo write of a login, in the log of another program too."""
 ROUTES = re.compile(r"/proc/(?:\w{1,16}/)?net/route")
 SOCKETS = re.compile(r"/proc/(?:\w{1,16}/)?net/(?:tcp|udp)6?")
 
@@ -155,6 +161,9 @@ class Found:
         path = name.removeprefix("root") if name.startswith("root/") else ""
         key = name.removeprefix("commands/").rpartition("/")[0].replace(SLASH, "/") if not path else ""
         self._homes(text)
+        for found in re.finditer(_LOGIN, text):
+            self._user(found["of"] or found["by"] or found["login"] or found["at"])
+            self._host(found["host"] or "")
         if path == "/etc/hosts":
             for line in text.splitlines():
                 for word in line.partition("#")[0].split()[1:]:

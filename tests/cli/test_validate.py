@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pytest
 
 from npudoctor.cli import main, node, validation_rows
 from npudoctor.facts.parsers import KINDS
-from npudoctor.host import Completed
+from npudoctor.host import TOOL_TIMEOUT_S, Completed
+from npudoctor.host.forwarding import ForwardingHost
 from npudoctor.host.live import library
+from npudoctor.records import replace
 from tests.facts import take_in
 from tests.fake_dcmi import answers, build, nodes
 
@@ -61,19 +63,52 @@ def test_without_the_library_the_rows_of_both_sources_say_why(archive: Path) -> 
     assert rows["files.left"]["actual"] == "no new file"
 
 
-def with_library(
-    fake_dcmi: build.Library, root: Path, monkeypatch: pytest.MonkeyPatch, told: answers.Answers
-) -> dict[str, dict[str, Any]]:
-    """The rows of a node whose driver has the stub library."""
-    nodes.put(fake_dcmi, root, told)
+def open_as(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:
+    """Let the command open a host that is wrapped."""
     opened = node.opened
 
     @contextlib.contextmanager
     def opening(args: argparse.Namespace, config: Any) -> Iterator[Any]:
         with opened(args, config) as host:
-            yield nodes.WithLibrary(host, root)
+            yield wrap(host)
 
     monkeypatch.setattr(node, "opened", opening)
+
+
+IDENTIFYING = (
+    "zhangsan", "lisi", "wangwu", "52:54:00:ab:cd:ef", "8a2e:370", "feab:cdef", "10.31.7.9", "hunter2", "gpu-node-77",
+)  # fmt: skip
+SAID = (
+    "session opened for user zhangsan by lisi(uid=1003); /home/wangwu/run.sh; mac 52:54:00:ab:cd:ef; from "
+    "2001:db8:85a3::8a2e:370:7334 fe80::5054:ff:feab:cdef 10.31.7.9 password=hunter2 ssh wangwu@gpu-node-77.corp"
+)
+
+
+def test_nothing_that_identifies_is_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users of others, addresses and credentials in what every tool prints."""
+
+    class Saying(ForwardingHost):
+        def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
+            done = super().run(argv, timeout=timeout)
+            return replace(done, stdout=f"{done.stdout}\n{SAID}\n", stderr=f"{done.stderr}\n{SAID}\n")
+
+    open_as(monkeypatch, Saying)
+    path = tmp_path / "node.tar.gz"
+    main(["validate", "--simulate", "sick-cards", str(path), "--no-color"])
+    with tarfile.open(path) as tar:
+        texts = {one.name: tar.extractfile(one) for one in tar if one.isfile()}
+        read = {name: file.read().decode("utf-8", "replace") for name, file in texts.items() if file}
+    assert any("session opened for user" in text for text in read.values()), "it was said"
+    for name, text in read.items():
+        assert not [word for word in IDENTIFYING if word in text], name
+
+
+def with_library(
+    fake_dcmi: build.Library, root: Path, monkeypatch: pytest.MonkeyPatch, told: answers.Answers
+) -> dict[str, dict[str, Any]]:
+    """The rows of a node whose driver has the stub library."""
+    nodes.put(fake_dcmi, root, told)
+    open_as(monkeypatch, lambda host: nodes.WithLibrary(host, root))
     for limit in ("CALL_S", "INIT_S"):
         monkeypatch.setattr(library, limit, nodes.PATIENT_S)  # a busy machine is no hang
     main(["validate", "--simulate", "healthy-a3", str(root / "node.tar.gz"), "--no-color"])

@@ -48,10 +48,10 @@ def main() -> int:
     bad = []
     for architecture in args.arch or ARCHITECTURES:
         began = time.monotonic()
-        target = cpython.Target(architecture, work, [str(python), "-m", "ziglang"], epoch)
+        target = cpython.Target(architecture, work, [str(python), "-m", "ziglang"], sources.epoch(work))
         cpython.build_libraries(target)
         interpreter = cpython.build_python(target, str(python))
-        own = wheels.build_own(python, work, target.environment())
+        own = wheels.build_own(python, work, target.environment() | {"SOURCE_DATE_EPOCH": str(epoch)})
         folder = tree.build(target, python, interpreter, own, version=version, epoch=epoch)
         bad += [f"{architecture}: {row}" for row in problems(folder, architecture)]
         archive = out / f"{folder.name}.tar.gz"

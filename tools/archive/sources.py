@@ -131,7 +131,18 @@ def unpack(work: Path) -> None:
         argv = ["dpkg-source", "--no-check", "--skip-patches", "--no-copy", "-x", str(downloads / dsc), str(folder)]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _patch(name, folder)
+        for old in (*work.glob(f"*/{name}.done"), *work.glob("*/python.done")):
+            old.unlink(missing_ok=True)  # compiled from other sources
         done.touch()
+
+
+def epoch(work: Path) -> int:
+    """The time of the newest change of the sources, which the interpreter shows as that of its build."""
+    found = []
+    for name in NAMES:
+        argv = ["dpkg-parsechangelog", "-S", "Timestamp", "-l", str(work / "sources" / name / "debian" / "changelog")]
+        found.append(int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
+    return max(found)
 
 
 def _patch(name: str, folder: Path) -> None:
