@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
@@ -151,8 +152,14 @@ class Layout:
 
 def rack_of(name: str) -> str:
     """What the name of a node says before its last part: `r01` of r01n0003; empty for a plain number."""
-    found = re.match(r"^(.*[A-Za-z]+\d+)[-_]?[A-Za-z]+\d+$", name.partition(".")[0])
-    return found[1] if found else ""
+    word = name.partition(".")[0]
+    kind = word.rstrip(string.digits)
+    before = kind.rstrip(string.ascii_letters)
+    if word == kind or kind == before:
+        return ""
+    rack = before[:-1] if before[-1:] in ("-", "_") else before
+    unit = rack.rstrip(string.digits)
+    return rack if unit != rack and unit[-1:] in tuple(string.ascii_letters) else ""
 
 
 def layout(names: Sequence[str], width: int, height: int) -> Layout:
