@@ -28,7 +28,8 @@ def identity(uid: int) -> dict[str, Any]:
 
 def run_as(uid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command as a plain user and return what it printed."""
-    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, **identity(uid), **options)
+    said: dict[str, Any] = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+    return subprocess.run(argv, check=False, **said, **identity(uid), **options)
 
 
 def give(path: Path, uid: int) -> Path:

@@ -114,7 +114,8 @@ def _named(path: Path) -> set[str]:
 
 
 def _run(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True).stdout
+    environment = os.environ | {"LC_ALL": "C"}
+    return subprocess.run(argv, capture_output=True, encoding="utf-8", check=True, env=environment).stdout
 
 
 def main() -> None:

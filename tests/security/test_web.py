@@ -634,8 +634,10 @@ def test_no_argument_reaches_a_shell_and_relative_paths_are_found(tmp_path: Path
 def test_every_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NPUDOCTOR_CONFIG", "site/config.toml")
+    for name in ("p.py", "q"):
+        (tmp_path / name).touch()
     words = ["--root", "r", "--python", "venv/bin/python", "--environment", "file:vars", "--config", "c.toml"]
-    made = command.session_command(parser_of("web").parse_args([*words, "--plugin", "p.py", "--plugin", "/q"]))
+    made = command.session_command(parser_of("web").parse_args([*words, "--plugin", "p.py", "--plugin", f"{tmp_path}/q"]))
     assert made[1:3] == ["-I", "-c"] and made[-1] == "--read-only"
     options = made[made.index("tui") + 1 : -1]
     assert options == [
@@ -644,7 +646,7 @@ def test_every_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
         f"--environment=file:{tmp_path}/vars",
         f"--config={tmp_path}/c.toml",
         f"--plugin={tmp_path}/p.py",
-        "--plugin=/q",
+        f"--plugin={tmp_path}/q",
     ]
     assert os.environ["NPUDOCTOR_CONFIG"] == f"{tmp_path}/site/config.toml"
     for words in (["--replay", "n.tar.gz"], ["--simulate", "n.toml"]):
