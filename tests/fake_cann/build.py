@@ -7,6 +7,7 @@ that one in turn, because dlsym on a handle searches its dependencies too.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess

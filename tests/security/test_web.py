@@ -637,7 +637,9 @@ def test_every_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name in ("p.py", "q"):
         (tmp_path / name).touch()
     words = ["--root", "r", "--python", "venv/bin/python", "--environment", "file:vars", "--config", "c.toml"]
-    made = command.session_command(parser_of("web").parse_args([*words, "--plugin", "p.py", "--plugin", f"{tmp_path}/q"]))
+    made = command.session_command(
+        parser_of("web").parse_args([*words, "--plugin", "p.py", "--plugin", f"{tmp_path}/q"])
+    )
     assert made[1:3] == ["-I", "-c"] and made[-1] == "--read-only"
     options = made[made.index("tui") + 1 : -1]
     assert options == [
