@@ -264,7 +264,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"\S+/python\S* -m pip install ": _act,
     r"\S+/python\S* -m pip uninstall ": _act,
     r"\S+/python\S* ": LOOKS,
-    r"(ba)?sh \S+\.run|\./Ascend-": "installers of the vendor are not simulated",
+    r"(ba)?sh \S+\.run|\./(Ascend|Atlas)-": "installers of the vendor are not simulated",
     r"(cat|df|dmesg|du|find|fuser|getent|grep|ip|journalctl|ls|lsmod|lspci|modinfo|ps|ss|uname|npu-smi) ": LOOKS,
     r"npu-smi$|command -v ": LOOKS,
     r"timedatectl status": LOOKS,
