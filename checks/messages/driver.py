@@ -71,7 +71,7 @@ NO_USABLE_CHIP = -8005
 SLICE_NOT_USABLE = Sentence(
     "The container has no whole NPU: /dev/davinci{slices} is of the host's /dev/davinci{parents}. For a vNPU, -8005 "
     "means that it no longer exists: it was destroyed, its NPU was reset, or the driver was installed anew. On the "
-    "host, `npu-smi info -t info-vnpu -i 0 -c 0` lists the vNPUs of a chip."
+    "host, npu-smi lists the vNPUs of a chip."
 )
 READ_BY_LIBRARY = Sentence("The driver's library libdcmi.so answers, and the NPUs are judged by it.")
 SMI_NO_TABLE = Sentence("npu-smi printed no table of chips")
