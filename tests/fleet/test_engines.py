@@ -1,4 +1,4 @@
-"""The engines: a real sshd for many loopback addresses and a real Slurm of four nodes, in a network namespace."""
+"""The engines: a real sshd for many loopback addresses and a real Slurm of 16 nodes, in a network namespace."""
 
 import importlib.util
 import json
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 pytestmark = pytest.mark.slow
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+NODES = 16
 
 
 class Rig(NamedTuple):
@@ -65,11 +66,15 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         subprocess.run(["ip", "netns", "del", rig.name], check=False)
 
 
+def name_of(number: int) -> str:
+    return f"n{number:04}"
+
+
 def scenario(number: int) -> str:
     addresses = ", ".join(f'"29.{device + 1}.0.{number}"' for device in range(8))
     driver = "24.1.0" if number == 3 else "24.1.rc1"
     return (
-        f'product = "atlas-800t-a2-910b1"\nhostname = "n000{number}"\n'
+        f'product = "atlas-800t-a2-910b1"\nhostname = "{name_of(number)}"\n'
         f'driver = {{ version = "{driver}" }}\ncann = {{ version = "8.0.0" }}\n[cards]\naddress = [{addresses}]\n'
     )
 
@@ -77,8 +82,8 @@ def scenario(number: int) -> str:
 @pytest.fixture(scope="module")
 def node_command(rig: Rig) -> Path:
     """npudoctor of a node: which one it is follows from the address that was called, or from Slurm's name."""
-    for number in range(1, 5):
-        (rig.folder / f"n000{number}.toml").write_text(scenario(number), encoding="utf-8")
+    for number in range(1, NODES + 1):
+        (rig.folder / f"{name_of(number)}.toml").write_text(scenario(number), encoding="utf-8")
     faults = {
         "127.1.1.1": f"exec sleep 86400.{os.getpid()}",
         "127.1.1.2": "exec cat /dev/zero",
@@ -91,7 +96,7 @@ def node_command(rig: Rig) -> Path:
     command.write_text(
         '#!/bin/sh\nset -- "$@"\naddress=$(echo "$SSH_CONNECTION" | cut -d\' \' -f3)\n'
         f"case $address in\n127.1.2.*) exec cat '{rig.folder}/line';;\n{cases}esac\n"
-        "name=${SLURMD_NODENAME:-n000${address##*.}}\n"
+        'name=${SLURMD_NODENAME:-$(printf n%04d "${address##*.}")}\n'
         f"exec '{sys.executable}' -c 'from npudoctor.cli import console; console()' \"$@\" "
         f"--simulate '{rig.folder}'/\"$name\".toml\n",
         encoding="utf-8",
@@ -111,10 +116,10 @@ def configuration(rig: Rig) -> Path:
         f'  UserKnownHostsFile "{rig.folder}/known"',
         "  GlobalKnownHostsFile /dev/null",
     ]
-    hosts = {f"n000{number}": f"127.1.0.{number}" for number in range(1, 5)}
+    hosts = {name_of(number): f"127.1.0.{number}" for number in range(1, NODES + 1)}
     hosts |= {name: f"127.1.1.{number}" for number, name in enumerate(("hang", "flood", "half", "none", "old"), 1)}
     hosts |= {f"m{number:03}": f"127.1.2.{number - 1}" for number in range(1, 257)}
-    special = ["Host closed", "  HostName 127.1.0.9", "  Port 2223", "Host changed", "  HostName 127.1.0.8"]
+    special = ["Host closed", "  HostName 127.1.0.99", "  Port 2223", "Host changed", "  HostName 127.1.0.98"]
     special += [f'  UserKnownHostsFile "{rig.folder}/wrong"']
     for name, address in hosts.items():
         special += [f"Host {name}", f"  HostName {address}"]
@@ -165,15 +170,15 @@ def wait_for(condition: Any) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(rig: Rig) -> Iterator[dict[str, str]]:
-    """A Slurm of four nodes; the variables that name it."""
+    """A Slurm of 16 nodes; the variables that name it."""
     require("slurmctld", "slurmd", "srun", "sinfo", "munged")
     folder = rig.folder / "slurm"
     folder.mkdir()
     (folder / "key").write_bytes(os.urandom(1024))
     (folder / "key").chmod(0o400)
     nodes = "".join(
-        f"NodeName=n000{number} NodeAddr=127.1.0.{number} NodeHostname=localhost Port={17000 + number} CPUs=2\n"
-        for number in range(1, 5)
+        f"NodeName={name_of(number)} NodeAddr=127.1.0.{number} NodeHostname=localhost Port={17000 + number} CPUs=2\n"
+        for number in range(1, NODES + 1)
     )
     (folder / "slurm.conf").write_text(
         "ClusterName=rig\nSlurmctldHost=localhost\nSlurmctldPort=16817\nSlurmUser=root\nSlurmdUser=root\n"
@@ -190,7 +195,7 @@ def cluster(rig: Rig) -> Iterator[dict[str, str]]:
     daemons = [
         (*munged, f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log", "--force"),
         ("slurmctld", "-D", "-f", conf),
-        *(("slurmd", "-D", "-N", f"n000{number}", "-f", conf) for number in range(1, 5)),
+        *(("slurmd", "-D", "-N", name_of(number), "-f", conf) for number in range(1, NODES + 1)),
     ]
     started: list[subprocess.Popen[bytes]] = []
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -201,7 +206,7 @@ def cluster(rig: Rig) -> Iterator[dict[str, str]]:
             null = subprocess.DEVNULL
             started.append(subprocess.Popen(command, stdout=null, stderr=null, env=environ))
         asked = ("sinfo", "-h", "-o", "%D %t")
-        wait_for(lambda: rig.run(*asked, check=False, environ={"SLURM_CONF": conf}).stdout.strip() == "4 idle")
+        wait_for(lambda: rig.run(*asked, check=False, environ={"SLURM_CONF": conf}).stdout.strip() == f"{NODES} idle")
         yield {"SLURM_CONF": conf, "PATH": path}
     finally:
         for process in reversed(started):
@@ -263,11 +268,12 @@ def test_256_hosts_answer_over_ssh(rig: Rig, sshd: Path, node_command: Path) -> 
 def test_a_node_that_slurm_has_drained_is_not_asked(rig: Rig, cluster: dict[str, str], node_command: Path) -> None:
     rig.run("scontrol", "update", "NodeName=n0002", "State=DRAIN", "Reason=fan broken", environ=cluster)
     try:
-        words = ("check", "--slurm", "-p", "train", "--remote-command", str(node_command), "--timeout", "120")
+        words = ("check", "--slurm", "-p", "train", "--remote-command", str(node_command), "--timeout", "300")
         _, report = rig.fleet(*words, environ=cluster)
     finally:
         rig.run("scontrol", "update", "NodeName=n0002", "State=RESUME", environ=cluster)
-    assert outcomes(report) == {"n0001": "answered", "n0002": "scheduler", "n0003": "answered", "n0004": "answered"}
+    expected = {name_of(number): "answered" for number in range(1, NODES + 1)}
+    assert outcomes(report) == {**expected, "n0002": "scheduler"}
     (row,) = (row for row in report["nodes"] if row["name"] == "n0002")
     assert row["detail"].startswith("drained: fan broken (by root, since ")
 
@@ -293,14 +299,14 @@ def comparable(report: dict[str, Any]) -> Any:
 def test_all_engines_agree_on_the_same_nodes(
     rig: Rig, sshd: Path, cluster: dict[str, str], node_command: Path, tmp_path: Path
 ) -> None:
-    names = "n[0001-0004]"
-    remote = ("--remote-command", str(node_command), "--timeout", "120")
+    names = f"n[0001-{NODES:04}]"
+    remote = ("--remote-command", str(node_command), "--timeout", "300")
     reports = {
         "clustershell": rig.fleet("check", "-w", names, "--ssh-config", str(sshd), *remote)[1],
         "slurm": rig.fleet("check", "-w", names, "--engine", "slurm", *remote, environ=cluster)[1],
         "local": rig.fleet("check", "-w", names, "--simulate", str(rig.folder))[1],
     }
-    drop(rig, ("n0001", "n0002", "n0003", "n0004"), tmp_path)
+    drop(rig, [name_of(number) for number in range(1, NODES + 1)], tmp_path)
     reports["drop"] = rig.fleet("check", "-w", names, "--drop", str(tmp_path))[1]
     reference = comparable(reports["local"])
     assert reference[0] and any("24.1.0 on 1 node" in summary for _, summary, _ in reference[2])
