@@ -164,9 +164,9 @@ def test_the_build_runs_as_nobody_where_that_works(recipe: str, users: list[str]
         seen = Path(folder, "seen")
         seen.touch()
         seen.chmod(0o666)
-        Path(folder, "Makefile").write_text(f"modules:\n\tid -u >>'{seen}'\n\t{recipe}\n")
+        Path(folder, "Makefile").write_text(f"modules:\n\tid -u >>'{seen}'\n\t{recipe}\n", encoding="utf-8")
         subprocess.run(["sh", "-c", SCRIPT, "-", folder], capture_output=True, check=False)
-        assert seen.read_text().split() == users
+        assert seen.read_text(encoding="utf-8").split() == users
 
 
 def test_a_file_of_a_user_deep_in_the_tree_is_found(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_a_file_of_a_user_deep_in_the_tree_is_found(tmp_path: Path) -> None:
     try:
         deep = tmp_path / "linux" / "include" / "generated"
         deep.mkdir(parents=True, mode=0o755)
-        (deep / "autoconf.h").write_text("")
+        (deep / "autoconf.h").write_text("", encoding="utf-8")
         (tmp_path / "build").symlink_to("linux")
-        (tmp_path / "linux" / "Makefile").write_text("")
+        (tmp_path / "linux" / "Makefile").write_text("", encoding="utf-8")
         paths = [f"{tmp_path}/build", f"{tmp_path}/build/Makefile"]
         assert _changed_by(host, paths) is None
         os.chown(deep / "autoconf.h", 4242, 4242)

@@ -30,7 +30,7 @@ def test_a_fix_of_a_node_that_cannot_be_changed_is_offered_for_the_node_itself(
 
 def test_the_journal_of_a_node_below_root_is_read_and_not_changed(npudoctor: Command, tmp_path: Path) -> None:
     (tmp_path / "node" / "etc").mkdir(parents=True)
-    (tmp_path / "node" / "etc" / "passwd").write_text(f"me:x:{os.getuid()}:0::/home/me:/bin/sh\n")
+    (tmp_path / "node" / "etc" / "passwd").write_text(f"me:x:{os.getuid()}:0::/home/me:/bin/sh\n", encoding="utf-8")
     ran = npudoctor("history", "--root", str(tmp_path / "node"))
     assert (ran.code, ran.out) == (0, "no changes by npudoctor\n")
     ran = npudoctor("undo", "--root", str(tmp_path / "node"))

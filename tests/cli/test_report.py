@@ -132,10 +132,10 @@ def test_only_an_earlier_page_is_replaced_without_force(npudoctor: Command, tmp_
     target = tmp_path / "report.html"
     words = ("report", "--simulate", "bare-host", "--html", str(target))
     assert npudoctor(*words).code == 0 and npudoctor(*words).code == 0
-    target.write_text("mine")
+    target.write_text("mine", encoding="utf-8")
     ran = npudoctor(*words)
-    assert (ran.code, ran.err.count("\n"), target.read_text()) == (2, 1, "mine")
-    assert npudoctor(*words, "--force").code == 0 and "npudoctor" in target.read_text()
+    assert (ran.code, ran.err.count("\n"), target.read_text(encoding="utf-8")) == (2, 1, "mine")
+    assert npudoctor(*words, "--force").code == 0 and "npudoctor" in target.read_text(encoding="utf-8")
 
 
 def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path) -> None:
@@ -147,7 +147,8 @@ def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path)
     log.write_text(
         "EI0006: getting socket times out, remote 10.23.45.67 3c:7d:0a:12:34:56 fe80::3e7d:aff:fe12:3456 "
         "2001:db8:77::5 "
-        'trudy@bigiron.corp uid=1003(oscar) USER=peggy File "/home/mallory/train.py"\n'
+        'trudy@bigiron.corp uid=1003(oscar) USER=peggy File "/home/mallory/train.py"\n',
+        encoding="utf-8",
     )
     page = npudoctor("report", "--simulate", "new-node", "--log", str(log)).out
     assert "EI0006" in page and "user-1" in page
@@ -175,7 +176,7 @@ def test_a_case_begins_with_the_page_and_can_be_replayed(npudoctor: Command, tmp
 def msnpureport(monkeypatch: pytest.MonkeyPatch, open_folder: Path) -> Path:
     """A tool on PATH that writes a log where it is started."""
     tool = open_folder / "msnpureport"
-    tool.write_text("#!/bin/sh\necho log >device-0.log\n")
+    tool.write_text("#!/bin/sh\necho log >device-0.log\n", encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{open_folder}:{os.environ['PATH']}")
     monkeypatch.setattr(case_page, "TOOLS", ())
@@ -190,7 +191,7 @@ def test_device_logs_are_offered_and_exported_by_consent(msnpureport: Path, tmp_
     assert list(tmp_path.iterdir()) == []
     said = case_page.device_logs(LocalHost(), place, wanted=True)
     folder = tmp_path / "a case-device-logs"
-    assert str(folder) in said and (folder / "device-0.log").read_text() == "log\n"
+    assert str(folder) in said and (folder / "device-0.log").read_text(encoding="utf-8") == "log\n"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert "File exists" in case_page.device_logs(LocalHost(), place, wanted=True), "an earlier export is not mixed"
 
@@ -198,10 +199,10 @@ def test_device_logs_are_offered_and_exported_by_consent(msnpureport: Path, tmp_
 def test_device_logs_need_room_end_in_time_and_tell_a_failure(
     msnpureport: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    msnpureport.write_text("#!/bin/sh\necho no device >&2; exit 3\n")
+    msnpureport.write_text("#!/bin/sh\necho no device >&2; exit 3\n", encoding="utf-8")
     said = case_page.device_logs(LocalHost(), str(tmp_path / "failed.tar.gz"), wanted=True)
     assert "ended with 3: no device" in said
-    msnpureport.write_text("#!/bin/sh\nexec sleep 1000\n")
+    msnpureport.write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
     monkeypatch.setattr(case_page, "LIMIT_S", 1)
     assert "did not end within 1 s" in case_page.device_logs(LocalHost(), str(tmp_path / "slow"), wanted=True)
     monkeypatch.setattr(case_page, "NEEDED_BYTES", 1 << 80)

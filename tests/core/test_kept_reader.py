@@ -86,7 +86,7 @@ def _told(done: Completed) -> dict[tuple[Any, ...], Any]:
 def _hands_off(folder: Path, text: str = "driver.install, run 7\n") -> Path:
     path = Path(f"{folder}{hands_off.PATH}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -199,7 +199,7 @@ def test_a_tool_that_runs_is_ended_and_none_is_started(tmp_path: Path) -> None:
     sim.write_tools(sim.simulate("seed-910b1"), str(tmp_path))
     tool = tmp_path / "bin" / "npu-smi"
     tool.unlink()
-    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 1000\n")
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 1000\n", encoding="utf-8")
     tool.chmod(0o755)
     found: list[BaseException] = []
 
@@ -279,7 +279,7 @@ def test_a_reader_ends_with_a_process_that_is_killed(
 ) -> None:
     nodes.put(fake_dcmi, open_folder, a2)
     argv = [sys.executable, "-c", ALONE, str(open_folder), DRIVER]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as owner:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         assert _runs(pid)

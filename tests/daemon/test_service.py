@@ -282,7 +282,7 @@ def test_while_the_driver_is_changed_nothing_is_asked(watch: Watch, tmp_path: Pa
     run_once(daemon)
     assert daemon.board.ready().ready
     forbidden = tmp_path / "hands-off"
-    forbidden.write_text("driver.install\n")
+    forbidden.write_text("driver.install\n", encoding="utf-8")
     daemon.rounds.places = replace(daemon.places, hands_off=str(forbidden))
     with pytest.raises(Paused, match=r"maintenance: driver\.install"):
         run_once(daemon)

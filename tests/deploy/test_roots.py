@@ -35,7 +35,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def command(*argv: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*map(str, argv)], capture_output=True, text=True, check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL
+        [*map(str, argv)], capture_output=True, encoding="utf-8", check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL
     )
 
 
@@ -145,7 +145,7 @@ def newer(folder: Path, architecture: str) -> None:
     service.parent.mkdir(parents=True)
     shutil.copy2(ROOT / "npudoctor/deploy/systemd/npudoctor.service", service)
     (tree / "bin").mkdir()
-    (tree / "bin/npudoctor").write_text("#!/bin/sh\necho next\n")
+    (tree / "bin/npudoctor").write_text("#!/bin/sh\necho next\n", encoding="utf-8")
     (tree / "bin/npudoctor").chmod(0o755)
     out = folder / "files"
     packages.build(tree, out, version="99.0.0", architecture=architecture, epoch=1_790_000_000)

@@ -57,7 +57,9 @@ class Site:
     def tree(self) -> dict[str, str]:
         found = {}
         for path in sorted(self.prefix.rglob("*")):
-            text = os.readlink(path) if path.is_symlink() else path.read_text() if path.is_file() else ""
+            text = (
+                os.readlink(path) if path.is_symlink() else path.read_text(encoding="utf-8") if path.is_file() else ""
+            )
             found[str(path.relative_to(self.prefix))] = text
         return found
 
@@ -101,7 +103,7 @@ def test_beside_another_version_the_link_stays_and_the_old_files_too(site: Site)
     assert {name: text for name, text in there.items() if not name.startswith("cann-9.0.0")} == before
     assert there["cann-9.0.0/opp/add.o"] == "kernel\n"
     note = site.prefix / "cann-9.0.0" / "note-of-a-person"
-    note.write_text("mine\n")
+    note.write_text("mine\n", encoding="utf-8")
     assert site.undo().outcome is Outcome.UNDONE
     assert site.tree() == {**before, "cann-9.0.0": "", "cann-9.0.0/note-of-a-person": "mine\n"}
 
@@ -133,7 +135,7 @@ def test_what_is_not_proved_is_undone(site: Site, part: str, fault: str) -> None
 def test_a_package_runs_from_a_private_copy_that_is_removed(site: Site) -> None:
     site.put("8.5.0", "toolkit")
     assert site.apply().outcome is Outcome.APPLIED
-    ran = Path(Path(f"{site.packages}.ran").read_text().strip())
+    ran = Path(Path(f"{site.packages}.ran").read_text(encoding="utf-8").strip())
     assert ran.parent.parent == site.state / "runs"
     assert ran.parent.stat().st_mode & 0o777 == 0o700
     assert not ran.exists()

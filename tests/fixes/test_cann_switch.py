@@ -94,7 +94,7 @@ def test_a_modulefile_sources_the_script_of_its_version_and_moves_no_link(root: 
     made = planned(root, to="9.0.0", modulefile="/opt/modules/cann/9.0.0")
     host = scenes.host_of(SWITCH, root)
     assert last(runner.apply(plugins.load(folder=""), host, made, Options())).outcome is Outcome.APPLIED
-    text = Path(f"{root}/opt/modules/cann/9.0.0").read_text()
+    text = Path(f"{root}/opt/modules/cann/9.0.0").read_text(encoding="utf-8")
     assert text.startswith("#%Module4.6\n")
     assert f"source-sh bash {{{PREFIX}/cann-9.0.0/set_env.sh}}\n" in text
     assert links(root) == before

@@ -195,7 +195,9 @@ def test_the_site_s_configuration_holds_across_nodes(
 ) -> None:
     config = tmp_path / "site.toml"
     words = ("merge", cluster, "--config", str(config), "--json")
-    config.write_text('silence = ["fleet.card-addresses", "npu.health"]\n[severity]\n"fleet.versions" = "warning"\n')
+    config.write_text(
+        'silence = ["fleet.card-addresses", "npu.health"]\n[severity]\n"fleet.versions" = "warning"\n', encoding="utf-8"
+    )
     config.chmod(0o644)
     code, text, err = said(capsys, *words)
     report = FleetReport.model_validate_json(text)
@@ -203,10 +205,10 @@ def test_the_site_s_configuration_holds_across_nodes(
     assert (code, err) == (3, "")  # two nodes did not answer
     assert status["fleet.card-addresses"] == status["npu.health"] == "silenced"
     assert status["fleet.versions"] == "warning"
-    config.write_text("[thresholds]\nfleet_clock_sprad_s = 5\n")
+    config.write_text("[thresholds]\nfleet_clock_sprad_s = 5\n", encoding="utf-8")
     code, _, err = said(capsys, *words)
     assert code == 2 and "did you mean fleet_clock_spread_s?" in err
-    config.write_text("[thresholds]\nfleet_clock_spread_s = 5\n")
+    config.write_text("[thresholds]\nfleet_clock_spread_s = 5\n", encoding="utf-8")
     assert main(["list", "--config", str(config)]) == 0
     assert main(["check", "system.clock", "--simulate", "bare-host", "--config", str(config)]) in (0, 1, 3)
     assert "unknown" not in capsys.readouterr().err

@@ -179,7 +179,7 @@ def test_nothing_is_changed_and_a_list_is_copied(run: str, monkeypatch: pytest.M
 
 
 def test_a_verdict_that_is_none_ends_with_one_line(answers: Path) -> None:
-    (answers / "fleet.json").write_text('{"schema": "else"}')
+    (answers / "fleet.json").write_text('{"schema": "else"}', encoding="utf-8")
 
     async def opened() -> FleetApp:
         app = FleetApp([str(answers)])

@@ -68,7 +68,7 @@ def test_no_tool_is_started_for_a_reading_by_the_library(fake_dcmi: build.Librar
     nodes.write(tmp_path, "healthy-a3")
     tool = tmp_path / "bin" / "npu-smi"
     tool.unlink()
-    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
     tool.chmod(0o755)
     session = _session(tmp_path)
     assert [len(cards.read(session, Diagnosis()).rows) for _ in range(3)] == [16, 16, 16]

@@ -141,7 +141,7 @@ def epoch(work: Path) -> int:
     found = []
     for name in NAMES:
         argv = ["dpkg-parsechangelog", "-S", "Timestamp", "-l", str(work / "sources" / name / "debian" / "changelog")]
-        found.append(int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
+        found.append(int(subprocess.run(argv, check=True, capture_output=True, encoding="utf-8").stdout))
     return max(found)
 
 
