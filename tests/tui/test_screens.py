@@ -269,6 +269,7 @@ def test_the_cards_show_who_is_ill_and_why() -> None:
         await press(pilot, "2")
         await until(pilot, lambda: "Alarm" in text(app))
         await until(pilot, lambda: "AI Core fault" in text(app))  # of the chip that is worst off, without a key
+        await until(pilot, lambda: app.focused is not None)
         await press(pilot, "up")
         await until(pilot, lambda: "AI Core fault" not in text(app))
         await press(pilot, "minus")
