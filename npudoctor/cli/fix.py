@@ -184,7 +184,7 @@ def _words(args: argparse.Namespace, id: str = "") -> list[str]:
     """The command as it was typed, without preview options; or that for one fix alone."""
     words = ["fix", *([id] if id else args.ids)]
     words += ["--set", *args.assignments] if args.assignments else []
-    words += [word for folder in args.packages for word in ("--packages", folder)]
+    words += [word for folder in getattr(args, "packages", ()) for word in ("--packages", folder)]
     for name in ("all_safe", "irreversible"):
         words += [f"--{name.replace('_', '-')}"] if getattr(args, name) and not (id and name == "all_safe") else []
     for name in ("reason", "simulate", "root", "python", "environment", "state", "simulated_state"):
