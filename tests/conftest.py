@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from npudoctor import clock, plugins
+from npudoctor.host.live import reader
 from npudoctor.knowledge import table
 from tests.fake_dcmi import build
 
@@ -73,6 +74,15 @@ def _no_site_configuration(monkeypatch: pytest.MonkeyPatch, _configurations: Ite
     monkeypatch.setenv("XDG_CONFIG_HOME", str(next(_configurations)))
     for name in ("NPUDOCTOR_CONFIG", "NPUDOCTOR_PYTHON", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_reader_is_kept_for_the_next_test() -> Iterator[None]:
+    """The terminal interface and the daemon keep the process that asks the driver's library as long as theirs runs."""
+    yield
+    if reader.KEPT.wanted:
+        reader.KEPT.wanted = False
+        reader.let_go()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -39,7 +39,7 @@ NUMBERS = (  # a page for one chip does not repeat whose it is, and one for a ca
 )
 KNOWN = {re.compile(row): row for row in (*NPU_SMI_ALONE, *LIBRARY_ALONE, *NUMBERS)}
 SAYS_WHERE_FROM = re.compile(r".*\b(((gateway_)?source|sources)(\..*)?|command)")
-ABOUT_THE_SOURCE = ("dcmi.library", "npu_smi.chip_numbers")
+ABOUT_THE_SOURCE = ("dcmi.library", "dcmi.tool_pages", "npu_smi.chip_numbers")
 WITHOUT_A_PROCESS_TABLE = {"npu.processes", "node.service", "node.card_holders", "node.launch_variables"}
 
 
