@@ -16,7 +16,7 @@ _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!_-]{0,60}")
 
 
 def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | None) -> tuple[str, str]:
-    """The releases of torch and torch_npu to install; raises Refused if no table has them."""
+    """The releases of torch and torch_npu to install, by the smallest change; raises Refused if no table has them."""
     for version in filter(None, (torch, torch_npu)):
         if not _VERSION.fullmatch(version):
             raise Refused(messages.NOT_A_VERSION.text(version=version))
@@ -24,10 +24,19 @@ def wanted(torch: str, torch_npu: str, python: PythonEnvironment, cann: Cann | N
         return torch, torch_npu
     stated = cann.chosen.stated if cann is not None and cann.chosen is not None else None
     rows = knowledge.compatibility().releases_for_cann(stated, python=python.version) if stated else ()
-    for row in rows:
-        if torch in ("", row.torch) and torch_npu in ("", row.version):
-            return row.torch, row.version
+    fitting = [row for row in rows if torch in ("", row.torch) and torch_npu in ("", row.version)]
+    if fitting:
+        row = min(
+            fitting, key=lambda row: _differs(python, "torch", row.torch) + _differs(python, "torch-npu", row.version)
+        )
+        return row.torch, row.version
     raise Refused(messages.NO_PAIR_KNOWN.text(), instead="--set torch=2.5.1 torch_npu=2.5.1")
+
+
+def _differs(python: PythonEnvironment, name: str, version: str) -> bool:
+    """Whether another release is installed, or none."""
+    found = python.distributions.get(name)
+    return found is None or found.version.partition("+")[0] != version
 
 
 def missing(python: PythonEnvironment, cann: Cann | None) -> list[str]:

@@ -62,3 +62,10 @@ def test_what_was_done_is_done_again(tmp_path: Path) -> None:
     assert second.stat("/etc/x/y").mode == 0o600
     assert second.read("/proc/sys/net/ipv4/ip_local_reserved_ports") == "1-2\n"
     assert json.loads(redo.written(second)) == json.loads(redo.written(first))
+
+
+@pytest.mark.parametrize("name", ["in-service", "healthy-a3", "sick-cards"])
+def test_a_pair_of_torch_and_torch_npu_that_matches_is_left_alone(name: str, npudoctor: Command) -> None:
+    ran = npudoctor("fix", "python.install-pair", "--simulate", name, "--dry-run")
+    assert ran.code == 0
+    assert "nothing to change" in ran.out + ran.err
