@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -59,17 +60,47 @@ def register_runtime(asked: Runtime, host: Host, container: Container | None) ->
     yield Note(messages.RELOAD_DOCKER.text(), messages.AFTER_RELOAD.text())
     if asked.default:
         yield Note(messages.EVERY_CONTAINER.text())
-    yield from writing(host, SETTINGS, json.dumps(said, indent=_indent(text), ensure_ascii=False) + "\n")
+    yield from writing(
+        host, SETTINGS, json.dumps(said, indent=_indent(text), ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def _settings(text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text) if text.strip() else {}
+        said = json.loads(
+            text if text.strip() else "{}",
+            object_pairs_hook=_without_repeats,
+            parse_constant=_no_number,
+            parse_float=_number,
+        )
+        json.dumps(said, ensure_ascii=False).encode()  # half of a surrogate pair can be read, but not written
     except (ValueError, RecursionError) as problem:
         raise Refused(messages.BAD_SETTINGS.text(path=SETTINGS)) from problem
     if not isinstance(said, dict):
         raise Refused(messages.BAD_SETTINGS.text(path=SETTINGS))
     return said
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; refused where it has a name twice, of which Python would keep only the last."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Refused(messages.NAMED_TWICE.text(path=SETTINGS, name=name))
+        found[name] = value
+    return found
+
+
+def _no_number(text: str) -> float:
+    """NaN and Infinity, which are no JSON: ValueError."""
+    raise ValueError(text)
+
+
+def _number(text: str) -> float:
+    """A number with a fraction or exponent; ValueError where it is too large, which would be written as Infinity."""
+    if not math.isfinite(found := float(text)):
+        raise ValueError(text)
+    return found
 
 
 def _indent(text: str) -> str | int:

@@ -11,6 +11,7 @@ CANN_LEFTOVER = Sentence("{path} exists without the record of a whole installati
 TWO_PACKAGES = Sentence("two packages for {part}: {names}")
 WITHOUT_OPERATORS = Sentence("No operators (kernels) of these chips for CANN {version} are in the folders.")
 LICENCE = Sentence("`--quiet` accepts the vendor's licence.")
+PACKAGE_NOT_TRUSTED = Sentence("root does not run a package that others can change: {problem}")
 NO_SIGNATURE = Sentence("{name} has no signature file: its SHA-256 finds damage, not forgery.")
 SIGNATURE_NOT_VERIFIED = Sentence("The signature of {name} was not verified.")
 
@@ -22,6 +23,7 @@ NO_USUAL_LINK = Sentence("{path} is not below a prefix with the usual link of CA
 LINK_IS_FOLDER = Sentence("{path} is a folder, not a link; only the package's own uninstaller may change it")
 NO_OWN_SCRIPT = Sentence("{path} has no set_env.sh of its own: up to CANN 8.3 the script follows the usual link")
 NOT_A_PATH = Sentence("not an absolute path of plain letters: {path!r}")
+CANN_NOT_TRUSTED = Sentence("root would source {script}, but {problem}")
 MODULE_RELEASES = Sentence("Requires Environment Modules 4.6 or Lmod 8.6: they run set_env.sh when it is loaded.")
 SHELLS_KEEP_CANN = Sentence("Shells and services that sourced a CANN keep that one until they source it again.")
 OTHERS_NOT_VISIBLE = Sentence("Whether processes of other users use the old version is not known.")
@@ -52,6 +54,7 @@ NO_DOCKER = Sentence(
 NO_RUNTIME = Sentence("the Ascend Docker runtime is not installed: {path}")
 RUNTIME_NOT_TRUSTED = Sentence("Docker would run {path} as root, but {problem}")
 BAD_SETTINGS = Sentence("{path} is not what Docker reads: JSON with names and values")
+NAMED_TWICE = Sentence("{path} has {name!r} twice in one object; remove one of them first")
 OTHER_RUNTIME = Sentence("{path} has a runtime ascend with another path already; remove it there first")
 RELOAD_DOCKER = Sentence(
     "Docker reads the file after `systemctl reload docker`, which stops no container; a restart stops all of them "

@@ -57,10 +57,25 @@ def test_it_is_the_default_only_where_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "daemon", ["[]", "not JSON", '{"runtimes": []}', '{"runtimes": {"ascend": {"path": "/opt/other"}}}']
+    "daemon",
+    [
+        "[]",
+        "not JSON",
+        '{"runtimes": []}',
+        '{"runtimes": {"ascend": {"path": "/opt/other"}}}',
+        '{"mtu": 1, "mtu": 2}',
+        '{"log-opts": {"max-file": "1", "max-file": "2"}}',
+        '{"mtu": NaN}',
+        '{"mtu": -Infinity}',
+        '{"mtu": 1e400}',
+        '{"bridge": "\\ud800"}',
+        '{"\\udfff": []}',
+    ],
 )
 def test_settings_that_are_not_understood_or_of_another_runtime_are_left_alone(daemon: str) -> None:
-    assert planned(node(daemon)).refused is not None
+    refused = planned(node(daemon)).refused
+    assert refused is not None
+    assert SETTINGS in refused.reason
 
 
 def test_without_the_program_or_with_an_odd_path_it_is_refused() -> None:
