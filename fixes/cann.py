@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.records import record
-from npudoctor.sdk import Host, Note, Parameters, Refused, SetLink, Step, fix, real_path, writing
+from npudoctor.sdk import Host, Note, Parameters, Refused, SetLink, Step, fix, real_path, untrusted_writer, writing
 
 from . import messages
 from ._installing import mapping_process
 
 OWN = "# Written by npudoctor (cann.switch)"
+_PLAIN_VERSION = re.compile(r"[\w.+-]+", re.ASCII)
+_PLAIN_PATH = re.compile(r"/[\w@+=:,./-]+", re.ASCII)
 _ROOT = re.compile(r"(?P<prefix>/.+?)/(?:cann-[^/]+|ascend-toolkit/[^/]+)")
 
 
@@ -37,6 +39,8 @@ def switch(asked: Switch, host: Host, cann: Cann) -> Iterator[Step | Note]:
     """
     chosen = _chosen(asked.to, cann)
     script = f"{chosen.root}/set_env.sh"
+    if host.user.uid == 0 and (problem := untrusted_writer(host, script, only_root=True)):
+        raise Refused(messages.CANN_NOT_TRUSTED.text(script=script, problem=problem))
     if asked.modulefile:
         if not re.fullmatch(r"(/[\w@+=:,.-]+)+", asked.modulefile):
             raise Refused(messages.NOT_A_PATH.text(path=asked.modulefile))
@@ -97,7 +101,13 @@ def _target(host: Host, link: str, root: str) -> str:
 
 
 def _modulefile(chosen: CannInstall, script: str) -> str:
-    version = chosen.stated or posixpath.basename(chosen.root)
+    """The text of a modulefile; refused where a value would be more than a plain word to Tcl, which runs it."""
+    if not _PLAIN_PATH.fullmatch(script):
+        raise Refused(messages.NOT_A_PATH.text(path=script))
+    names = (chosen.stated or "", posixpath.basename(chosen.root))
+    version = next((name for name in names if _PLAIN_VERSION.fullmatch(name)), None)
+    if version is None:
+        raise Refused(messages.NOT_A_VERSION.text(version=names[0] or names[1]))
     return (
         f"#%Module4.6\n{OWN}; undo with `npudoctor undo`.\n"
         f"module-whatis {{CANN {version}}}\nconflict cann\nsource-sh bash {{{script}}}\n"

@@ -15,9 +15,11 @@ from npudoctor.fixer.runner import Ended, Event, Outcome
 from npudoctor.sdk import Options
 from npudoctor.sim import machine, scenario
 from tests.fixes import scenes
+from tests.plain_user import ALICE, as_root, give
 
 SWITCH = scenes.SCENES["switch"]
 PREFIX = "/usr/local/Ascend"
+MACHINE = os.uname().machine
 
 
 @pytest.fixture
@@ -101,3 +103,41 @@ def test_a_modulefile_sources_the_script_of_its_version_and_moves_no_link(root: 
     scenes.put(root, "/opt/modules/cann/mine", "#%Module\n")
     assert planned(root, to="9.0.0", modulefile="/opt/modules/cann/mine").refused is not None
     assert planned(root, to="9.0.0", modulefile="/opt/$HOME/x").refused is not None
+
+
+@as_root
+@pytest.mark.parametrize("params", [{}, {"modulefile": "/opt/modules/cann/9"}])
+@pytest.mark.parametrize("owned", ["", "/set_env.sh"])
+def test_root_s_links_and_modules_lead_to_no_script_that_a_user_can_change(
+    root: str, owned: str, params: dict[str, str]
+) -> None:
+    assert planned(root, to="9.0.0", **params).refused is None
+    give(Path(f"{root}{PREFIX}/cann-9.0.0{owned}"), ALICE)
+    refused = planned(root, to="9.0.0", **params).refused
+    assert refused is not None
+    assert f"{PREFIX}/cann-9.0.0{owned} belongs to another user" in refused.reason
+
+
+def put_cann(root: str, folder: str, version: str) -> str:
+    """One more CANN whose files say this version; its folder."""
+    said = f"package_name=Ascend-cann-toolkit\nversion={version}\ninnerversion=V1\narch={MACHINE}\npath=/x\n"
+    scenes.put(root, f"{PREFIX}/{folder}/{MACHINE}-linux/ascend_toolkit_install.info", said)
+    scenes.put(root, f"{PREFIX}/{folder}/set_env.sh", "export ASCEND_HOME_PATH=/x\n")
+    return f"{PREFIX}/{folder}"
+
+
+@pytest.mark.parametrize("version", ["9.1.0}; exec id; set a {", "[exec id]", "9.1.0$x", "9.1.0\\n", "9.1.0;id"])
+def test_a_modulefile_has_no_version_that_is_more_than_a_word_to_tcl(root: str, version: str) -> None:
+    made = planned(root, to=put_cann(root, "cann-9.1.0", version), modulefile="/opt/modules/cann/9")
+    assert made.refused is None
+    assert "\n+module-whatis {CANN cann-9.1.0}\n" in made.preview
+    refused = planned(root, to=put_cann(root, "cann-9.1@1", version), modulefile="/opt/modules/cann/9").refused
+    assert refused is not None
+    assert "not a version" in refused.reason
+
+
+@pytest.mark.parametrize("folder", ["cann-9.1}; exec id; set a {", "cann-9.1[id]", "cann-9.1 0", "cann-9.1$x"])
+def test_a_modulefile_names_no_folder_that_is_more_than_a_word_to_tcl(root: str, folder: str) -> None:
+    refused = planned(root, to=put_cann(root, folder, "9.1.0"), modulefile="/opt/modules/cann/9").refused
+    assert refused is not None
+    assert "plain letters" in refused.reason
