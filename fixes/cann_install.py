@@ -14,7 +14,18 @@ from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.records import record
-from npudoctor.sdk import Host, InstallPackage, MakeFolder, Note, Parameters, ParseError, Refused, Step, fix
+from npudoctor.sdk import (
+    Host,
+    InstallPackage,
+    MakeFolder,
+    Note,
+    Parameters,
+    ParseError,
+    Refused,
+    Step,
+    fix,
+    untrusted_writer,
+)
 
 from . import messages
 
@@ -109,6 +120,8 @@ def _one_each(packages: Sequence[Package]) -> list[Package]:
 
 
 def _step(one: Package, asked: Install, host: Host, prefix: str, root: str, arch: str, is_new: bool) -> InstallPackage:
+    if host.user.uid == 0 and (problem := untrusted_writer(host, one.path, only_root=True)):
+        raise Refused(messages.PACKAGE_NOT_TRUSTED.text(problem=problem))
     version = one.version or ""
     options = ["--quiet", "--install"]
     options += ["--type=toolkit"] if one.component == "kernels" else []

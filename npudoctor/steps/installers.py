@@ -42,8 +42,10 @@ class InstallPackage:
     private_copy: str = ""
 
     def preview(self, _: Host) -> str:
-        """The file with its SHA-256, and the command."""
+        """The file with its SHA-256, and the command with the script that is sourced first."""
         command = shlex.join(("bash", self.package, *self.options))
+        if self.script:
+            command = f". {shlex.quote(self.script)} && {command}"
         return messages.PACKAGE_RUNS.text(sha256=self.sha256, command=command)
 
     def inverse(self, _: Host) -> Step:
@@ -62,11 +64,25 @@ class InstallPackage:
         return installed_version(host, self.proof) == self.version.lower()
 
     def obstacle(self, host: Host) -> Obstacle | None:
-        """A folder that is not writable or that others control."""
+        """A folder that is not writable or that others control, or what root would run and others can change."""
+        if problem := self._not_trusted(host):
+            return Obstacle(problem)
         return obstacle_to(host, self.proof)
+
+    def _not_trusted(self, host: Host) -> str | None:
+        """Why root must run neither the package nor the script; None for other users, who run it with their rights."""
+        if host.user.uid != 0:
+            return None
+        if problem := untrusted_writer(host, self.package, only_root=True):
+            return messages.PACKAGE_NOT_TRUSTED.text(problem=problem)
+        if self.script and (problem := untrusted_writer(host, self.script, only_root=True)):
+            return messages.SCRIPT_NOT_TRUSTED.text(script=self.script, problem=problem)
+        return None
 
     def apply(self, host: MutableHost) -> None:
         """Copy, compare, install, and read what is installed; the exit code alone says nothing."""
+        if problem := self._not_trusted(host):
+            raise StepFailed(problem)
         try:
             streamed(host, ("cp", "--", self.package, self.private_copy), COPY_TIMEOUT_S)
             said = streamed(host, ("sha256sum", "--", self.private_copy), COPY_TIMEOUT_S).split()

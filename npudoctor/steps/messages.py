@@ -39,6 +39,8 @@ READ_ONLY = Sentence("{path} is on a file system that is mounted read-only ({mou
 
 PACKAGE_RUNS = Sentence("SHA-256 {sha256}\n$ {command}\n")
 PACKAGE_CHANGED = Sentence("{path} has changed since its SHA-256 was shown")
+SCRIPT_NOT_TRUSTED = Sentence("root would source {script}, but {problem}")
+PACKAGE_NOT_TRUSTED = Sentence("root does not run a package that others can change: {problem}")
 NOT_PROVED = Sentence("the installer ended without an error, but {path} does not say version {version}")
 STILL_INSTALLED = Sentence("the uninstaller ended, but {path} is still there")
 

@@ -18,6 +18,7 @@ from npudoctor.packages.folder import read_folders
 from npudoctor.records import replace
 from npudoctor.sdk import InstallPackage, Options, StepFailed
 from tests.packages.installers import installer
+from tests.plain_user import ALICE, as_root, give
 
 ARCH = os.uname().machine
 CATALOG = plugins.load(folder="")
@@ -182,4 +183,42 @@ def test_what_is_not_there_or_no_path_is_refused(site: Site, params: dict[str, s
     refused = site.plan(**params).refused
     assert refused is not None
     assert said in refused.reason
+    assert not Path(f"{site.packages}.ran").exists()
+
+
+def step_of(made: FixPlan, part: str) -> InstallPackage:
+    return next(one.step for one in made.steps if isinstance(one.step, InstallPackage) and part in one.step.package)
+
+
+@as_root
+@pytest.mark.parametrize("of_folder", [False, True])
+def test_root_runs_no_package_that_a_user_can_change(site: Site, of_folder: bool) -> None:
+    site.put("8.5.0", "toolkit")
+    step = replace(step_of(site.plan(), "toolkit"), private_copy=str(site.base / "copy.run"))
+    owned = str(site.packages) if of_folder else step.package
+    give(Path(owned), ALICE)
+    refused = site.plan().refused
+    assert refused is not None
+    assert f"{owned} belongs to another user" in refused.reason
+    with pytest.raises(StepFailed, match="belongs to another user"):
+        step.apply(LocalHost())
+    assert not Path(step.private_copy).exists()
+    assert not Path(f"{site.packages}.ran").exists()
+
+
+@as_root
+def test_root_sources_no_script_that_a_user_can_change(site: Site) -> None:
+    site.put("8.5.0", "toolkit")
+    assert site.apply().outcome is Outcome.APPLIED
+    site.put("8.5.0", "nnal")
+    made = site.plan()
+    step = replace(step_of(made, "nnal"), private_copy=str(site.base / "copy.run"))
+    assert f"$ . {step.script} && bash {step.package.join(2 * [chr(39)])}" in made.preview
+    give(Path(step.script), ALICE)
+    obstacle = site.plan().obstacle
+    assert obstacle is not None
+    assert f"root would source {step.script}" in obstacle.reason
+    Path(f"{site.packages}.ran").unlink()
+    with pytest.raises(StepFailed, match="root would source"):
+        step.apply(LocalHost())
     assert not Path(f"{site.packages}.ran").exists()
