@@ -13,6 +13,7 @@ from npudoctor.control_characters import visible
 from npudoctor.findings import Report
 from npudoctor.host import Host, MutableHost, Unavailable
 from npudoctor.host.recording.recorder import RecordingHost
+from npudoctor.steps.files import untrusted_writer
 
 TOOL = "msnpureport"
 TOOLS = ("/usr/local/Ascend/driver/tools/msnpureport", "/usr/local/bin/msnpureport")
@@ -66,6 +67,8 @@ def device_logs(host: Host, place: str, *, wanted: bool) -> str:
     tool = next((path for path in TOOLS if os.access(path, os.X_OK)), None) or host.which(TOOL)
     if tool is None:
         return f"device logs were not exported: {TOOL} is not installed\n" if wanted else ""
+    if os.geteuid() == 0 and (writer := untrusted_writer(host, tool)):
+        return f"device logs were not exported: root does not run {tool}: {writer}\n"
     folder = f"{place.removesuffix('.tar.gz').removesuffix('.tgz').rstrip('/')}-device-logs"
     free = shutil.disk_usage(os.path.dirname(folder)).free
     if free < NEEDED_BYTES:
@@ -88,6 +91,9 @@ def _exported(host: Host, tool: str, folder: str) -> str:
         os.mkdir(folder, mode=0o700)
     except OSError as problem:
         return f"device logs were not exported: {folder}: {problem.strerror}\n"
+    if os.geteuid() == 0 and (writer := untrusted_writer(host, folder)):  # who could put a link in its place
+        os.rmdir(folder)
+        return f"device logs were not exported: name a recording in a folder that only root can change: {writer}\n"
     say(f"npudoctor: {TOOL} exports the device logs into {folder}; this can take {LIMIT_S // 60} minutes")
     try:
         done = host.run_streaming(["sh", "-c", 'cd "$1" && exec "$2"', "sh", folder, tool], timeout=LIMIT_S)

@@ -17,6 +17,7 @@ from npudoctor.host import Unavailable
 from npudoctor.host.live.local import LocalHost
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
+from tests.plain_user import ALICE, as_root
 
 from .conftest import Command
 
@@ -208,6 +209,21 @@ def test_device_logs_need_room_end_in_time_and_tell_a_failure(
     monkeypatch.setattr(case_page, "NEEDED_BYTES", 1 << 80)
     assert "free space" in case_page.device_logs(LocalHost(), str(tmp_path / "full"), wanted=True)
     assert not (tmp_path / "full-device-logs").exists()
+
+
+@as_root
+def test_root_runs_no_tool_of_a_user_and_exports_into_no_folder_of_one(
+    msnpureport: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = open_folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, ALICE, ALICE)
+    said = case_page.device_logs(LocalHost(), str(theirs / "case.tar.gz"), wanted=True)
+    assert "only root can change" in said and list(theirs.iterdir()) == []
+    os.chown(msnpureport, ALICE, ALICE)
+    monkeypatch.setattr(case_page, "TOOLS", (str(msnpureport),))
+    said = case_page.device_logs(LocalHost(), str(open_folder / "case.tar.gz"), wanted=True)
+    assert "root does not run" in said and not (open_folder / "case-device-logs").exists()
 
 
 def test_device_logs_are_of_this_node_alone(npudoctor: Command, tmp_path: Path) -> None:
