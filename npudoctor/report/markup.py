@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_MARKUP = re.compile(r"([\\`*\[\]!|~]|(?<!\w)_|_(?!\w)|^[#+>-]|^\d+(?=[.)]))")
+_MARKUP = re.compile(r"([\\`*\[\]!|~]|(?<!\w)_|_(?!\w)|^[#+>-])")
+_NUMBERED = re.compile(r"^([0-9]{1,9})([.)])(?= |$)")
 _ADDRESSED = re.compile(r"@(?=\w)|#(?=\d)")
 """What an issue tracker turns into a mention of a person or another issue."""
 
@@ -20,6 +21,7 @@ def prose(text: str) -> str:
 
 def _plain(text: str) -> str:
     said = _MARKUP.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;"))
+    said = _NUMBERED.sub(r"\1\\\2", said)
     return _ADDRESSED.sub(lambda found: f"{found[0]}<!-- -->", said)
 
 

@@ -15,6 +15,7 @@ from npudoctor.facts.system.machine import machine
 from npudoctor.findings import Inventory, Report
 from npudoctor.host import Unavailable
 from npudoctor.host.live.local import LocalHost
+from npudoctor.report import markup
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
 from tests.plain_user import ALICE, as_root
@@ -240,3 +241,7 @@ def test_the_server_tells_its_model_and_versions() -> None:
     assert (found.vendor, found.product, found.bios, found.bmc) == ("Huawei", None, "6.57", None)
     with pytest.raises(Unavailable, match="says nothing about this machine"):
         machine.function(FakeHost(files={}))
+
+
+def test_a_version_is_no_numbered_item() -> None:
+    assert [markup.prose(one) for one in ("25.2.0", "1. one", "2)")] == ["25.2.0", "1\\. one", "2\\)"]

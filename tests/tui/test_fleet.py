@@ -1,9 +1,12 @@
 """The screens of a run of many nodes: `npudoctor tui --fleet RUN`."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -220,3 +223,13 @@ def test_a_thousand_nodes_of_32_racks_fit_a_small_terminal() -> None:
     names = [f"r{n // 32 + 1:02}-n{n % 32 + 1:02}" for n in range(1024)]
     assert len(fleet.layout(names, 78, 14).lines) <= 16
     assert [fleet.rack_of(name) for name in ("r01n003", "r1-n2.site.org", "n0001", "10.0.0.1")] == ["r01", "r1", "", ""]
+
+
+def test_numbers_and_names_that_no_node_can_have_end_nothing() -> None:
+    measure = SimpleNamespace(
+        condition="", unit="W", values={"a": 1.0, "b": math.inf, "c": -1.7e308, "d": 1.7e308, "e": math.nan}
+    )
+    told: Any = SimpleNamespace(groups={"g": [SimpleNamespace(name="n1", measures={"power": measure})]})
+    [row] = fleet.numbers(told)
+    assert (row.least, row.most) == (1.0, 1.0)
+    assert sorted(["s10", "s9", "s²", f"s{'1' * 4400}"], key=fleet._natural)[:2] == ["s9", "s10"]

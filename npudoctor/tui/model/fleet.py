@@ -254,6 +254,10 @@ class Numbers:
     counts: tuple[int, ...]
 
 
+MOST = 1e18
+"""No measure is as large: what a node reports beyond it, or that is not finite, is left out."""
+
+
 def numbers(fleet: Fleet) -> Iterator[Numbers]:
     """The measured numbers of all nodes, by group, measure and condition."""
     for group, members in fleet.groups.items():
@@ -263,7 +267,7 @@ def numbers(fleet: Fleet) -> Iterator[Numbers]:
                 key = (measure, one.condition, one.unit)
                 rows.setdefault(key, []).extend((member.name, value) for value in one.values.values())
         for (measure, condition, unit), told in sorted(rows.items()):
-            values = [value for _, value in told]
+            values = [value for _, value in told if abs(value) < MOST]
             if not values:
                 continue
             least, most = min(values), max(values)
@@ -306,7 +310,8 @@ def rails(fleet: Fleet) -> Rails:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+    parts = re.split(r"([0-9]+)", text)
+    return [(len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part) for place, part in enumerate(parts)]
 
 
 # One node
