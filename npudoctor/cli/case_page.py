@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Mapping
 
@@ -87,13 +88,15 @@ def device_logs(host: Host, place: str, *, wanted: bool) -> str:
 
 def _exported(host: Host, tool: str, folder: str) -> str:
     assert isinstance(host, MutableHost)
+    folder = os.path.realpath(folder)
     try:
+        if os.geteuid() == 0 and (other := _changed_by_others(os.path.dirname(folder))):
+            return (
+                f"device logs were not exported: name a recording in a folder that only root can change, not {other}\n"
+            )
         os.mkdir(folder, mode=0o700)
     except OSError as problem:
         return f"device logs were not exported: {folder}: {problem.strerror}\n"
-    if os.geteuid() == 0 and (writer := untrusted_writer(host, folder)):  # who could put a link in its place
-        os.rmdir(folder)
-        return f"device logs were not exported: name a recording in a folder that only root can change: {writer}\n"
     say(f"npudoctor: {TOOL} exports the device logs into {folder}; this can take {LIMIT_S // 60} minutes")
     try:
         done = host.run_streaming(["sh", "-c", 'cd "$1" && exec "$2"', "sh", folder, tool], timeout=LIMIT_S)
@@ -106,3 +109,28 @@ def _exported(host: Host, tool: str, folder: str) -> str:
         last = next(reversed((done.stderr or done.stdout).split("\n")[-2:-1]), "")
         return f"{TOOL} ended with {done.returncode}: {visible(last[:200])}; see {folder}\n"
     return f"Device logs are in {folder} ({size >> 20} MiB); they are as the NPUs have them, without pseudonyms\n"
+
+
+def _changed_by_others(folder: str) -> str | None:
+    """The folder on the way to this one, or itself, where another user could put a link in the place of a new folder.
+
+    All are judged by descriptors, from below, so that a name which changes meanwhile does not count; what root makes in
+    a sticky folder no other user can rename. Raises OSError.
+    """
+    opened = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    at = os.open(folder, opened)
+    try:
+        if os.readlink(f"/proc/self/fd/{at}") != folder:
+            return folder
+        while True:
+            here = os.fstat(at)
+            if here.st_uid != 0 or (here.st_mode & 0o022 and not here.st_mode & stat.S_ISVTX):
+                return os.readlink(f"/proc/self/fd/{at}")
+            above = os.open("..", opened, dir_fd=at)
+            is_top = os.path.samestat(here, os.fstat(above))
+            os.close(at)
+            at = above
+            if is_top:
+                return None
+    finally:
+        os.close(at)

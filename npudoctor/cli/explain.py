@@ -98,6 +98,8 @@ def _explain_log(args: argparse.Namespace) -> int:
 def _remarks(found: Diagnosis) -> Iterator[str]:
     """Remarks beside the diagnosis: files that were not read, and what to send where no error is known."""
     read = [file for file in found.files if not file.problem]
+    if not found.files:
+        yield "no log file was found; name a file, or a folder with logs"
     for file in found.files:
         if file.stopped:
             yield f"{file.name} was read in part, to line {file.lines}: {file.stopped}"

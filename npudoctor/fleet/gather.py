@@ -78,7 +78,8 @@ def of_run(run: Run) -> Fleet:
 
 
 def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
-    """The fleet of answers that came by themselves: a drop folder, or files that were carried here."""
+    """The fleet of answers that came by themselves: a drop folder, or files that were carried here. Raises BadInput."""
+    _must_exist(paths)
     reader, names = Reader(), list(expected)
     outcomes: dict[str, Outcome] = {}
     members: dict[str, Member] = {}
@@ -103,10 +104,14 @@ def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
     )
 
 
-def stored(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
-    """The fleet of a run folder, or of files and folders with answers; raises BadInput."""
+def _must_exist(paths: Sequence[str]) -> None:
     if missing := next((path for path in paths if not os.path.exists(path)), None):
         raise BadInput(f"{missing} does not exist")
+
+
+def stored(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
+    """The fleet of a run folder, or of files and folders with answers; raises BadInput."""
+    _must_exist(paths)
     run = Run(paths[0]) if len(paths) == 1 else None
     if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
         return of_run(run), run

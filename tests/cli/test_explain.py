@@ -211,3 +211,9 @@ def test_a_narrow_terminal_wraps_the_text_and_leaves_commands_whole(process: Com
     prose = [line for line in out.splitlines() if "$ " not in line]
     assert max(map(len, prose[1:])) <= 50
     assert any(line.endswith("another for each job") for line in out.splitlines())
+
+
+def test_an_empty_folder_of_logs_is_said(npudoctor: Command, tmp_path: Path) -> None:
+    ran = npudoctor("explain", "--log", str(tmp_path))
+    assert ran.code == 1
+    assert "no log file was found" in ran.err

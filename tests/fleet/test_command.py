@@ -212,3 +212,8 @@ def test_the_site_s_configuration_holds_across_nodes(
     assert main(["list", "--config", str(config)]) == 0
     assert main(["check", "system.clock", "--simulate", "bare-host", "--config", str(config)]) in (0, 1, 3)
     assert "unknown" not in capsys.readouterr().err
+
+
+def test_a_drop_folder_that_does_not_exist_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "check", "--drop", str(tmp_path / "none")]) == 2
+    assert "does not exist" in capsys.readouterr().err

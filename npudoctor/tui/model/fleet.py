@@ -267,7 +267,8 @@ def numbers(fleet: Fleet) -> Iterator[Numbers]:
                 key = (measure, one.condition, one.unit)
                 rows.setdefault(key, []).extend((member.name, value) for value in one.values.values())
         for (measure, condition, unit), told in sorted(rows.items()):
-            values = [value for _, value in told if abs(value) < MOST]
+            told = [(name, value) for name, value in told if abs(value) < MOST]
+            values = [value for _, value in told]
             if not values:
                 continue
             least, most = min(values), max(values)
