@@ -140,7 +140,7 @@ def of_report(report: Report) -> Iterator[tuple[Feature, Values]]:
     for result in report.results:
         if result.status in (Status.WARNING, Status.ERROR, Status.CRASHED):
             subjects = {finding.subject for finding in result.findings if finding.severity > Severity.INFO}
-            told = sorted(subjects - {"host"}, key=_by_number)
+            told = sorted(subjects - {"host"}, key=by_number)
             yield feature_of(FINDINGS, f"finding {result.check}"), (result.status.value, *told)
 
 
@@ -234,8 +234,10 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
-def _by_number(text: str) -> tuple[object, ...]:
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text))
+def by_number(text: str) -> list[tuple[int, str]]:
+    """A key that sorts npu:10 behind npu:9, however many digits there are."""
+    parts = re.split(r"([0-9]+)", text)
+    return [(len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part) for place, part in enumerate(parts)]
 
 
 # Facts of which more is known than their fields

@@ -5,7 +5,7 @@ Fields may be added in 1.x, never renamed or removed; readers ignore fields that
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from npudoctor.findings import Line, Model, Report
 
@@ -69,12 +69,22 @@ class Identity(Model):
     rank_table: RankTable | None = None
 
 
+MOST = 1e18
+"""No measure is as large."""
+
+
 class Measure(Model):
     """Numbers of one kind by subject. `condition` is idle or in service: only equal ones are compared."""
 
     unit: Line
     condition: Line = "unknown"
     values: dict[Line, float] = Field(default_factory=dict)
+
+    @field_validator("values")
+    @classmethod
+    def _possible(cls, values: dict[str, float]) -> dict[str, float]:
+        """What is not finite, or larger than any measure, is left out: sums and differences stay numbers."""
+        return {subject: value for subject, value in values.items() if abs(value) < MOST}
 
 
 class Clock(Model):

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from npudoctor import engine
 from npudoctor.cli import main
+from npudoctor.compare.features import by_number
 from npudoctor.fleet import gather, line, sim, verdict
+from npudoctor.fleet.digest import Measure
 from npudoctor.fleet.outcomes import KINDS, Outcome
 from npudoctor.fleet.store import Run
 from npudoctor.selection import Selection
@@ -226,10 +228,8 @@ def test_a_thousand_nodes_of_32_racks_fit_a_small_terminal() -> None:
 
 
 def test_numbers_and_names_that_no_node_can_have_end_nothing() -> None:
-    measure = SimpleNamespace(
-        condition="", unit="W", values={"a": 1.0, "b": math.inf, "c": -1.7e308, "d": 1.7e308, "e": math.nan}
-    )
+    measure = Measure(unit="W", values={"a": 1.0, "b": math.inf, "c": -1.7e308, "d": 1.7e308, "e": math.nan})
     told: Any = SimpleNamespace(groups={"g": [SimpleNamespace(name="n1", measures={"power": measure})]})
     [row] = fleet.numbers(told)
     assert (row.least, row.most) == (1.0, 1.0)
-    assert sorted(["s10", "s9", "s²", f"s{'1' * 4400}"], key=fleet._natural)[:2] == ["s9", "s10"]
+    assert sorted(["s10", "s9", "s²", f"s{'1' * 4400}"], key=by_number)[:2] == ["s9", "s10"]

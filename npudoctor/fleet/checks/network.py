@@ -192,7 +192,8 @@ def master_sysctls(fleet: Fleet) -> Iterator[Finding]:
         for member in fleet.members:
             text = next((value[0] for one, value in member.node.features.items() if one.title == name and value), "")
             own = {member.name, member.identity.hostname, *member.identity.addresses}
-            if text.isascii() and text.isdigit() and int(text[:9]) < ranks and (not masters or masters & own):
+            is_low = text.isascii() and text.isdigit() and len(text) < 10 and int(text) < ranks
+            if is_low and (not masters or masters & own):
                 low.append((text, member))
         for text, rows in by(low, lambda row: row[0]).items():
             affected = [member.name for _, member in rows]

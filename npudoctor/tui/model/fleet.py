@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from npudoctor.compare.features import by_number
 from npudoctor.control_characters import all_visible
 from npudoctor.records import field, record
 from npudoctor.tui.model.diagnosis import Diagnosis, Headline, State
@@ -254,10 +254,6 @@ class Numbers:
     counts: tuple[int, ...]
 
 
-MOST = 1e18
-"""No measure is as large: what a node reports beyond it, or that is not finite, is left out."""
-
-
 def numbers(fleet: Fleet) -> Iterator[Numbers]:
     """The measured numbers of all nodes, by group, measure and condition."""
     for group, members in fleet.groups.items():
@@ -267,7 +263,6 @@ def numbers(fleet: Fleet) -> Iterator[Numbers]:
                 key = (measure, one.condition, one.unit)
                 rows.setdefault(key, []).extend((member.name, value) for value in one.values.values())
         for (measure, condition, unit), told in sorted(rows.items()):
-            told = [(name, value) for name, value in told if abs(value) < MOST]
             values = [value for _, value in told]
             if not values:
                 continue
@@ -305,14 +300,9 @@ def rails(fleet: Fleet) -> Rails:
     wrong: dict[tuple[str, int], tuple[str, ...]] = {}
     for name, device, switch in dict.fromkeys(cable for rows, _ in misplaced(cables) for cable in rows):
         wrong[switch, device] = (*wrong.get((switch, device), ()), name)
-    ordered = sorted({switch for _, _, switch in cables}, key=_natural)
+    ordered = sorted({switch for _, _, switch in cables}, key=by_number)
     rows = tuple((switch, tuple(counts[switch, device] for device in devices)) for switch in ordered)
     return Rails(devices=devices, switches=rows, wrong=wrong)
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    parts = re.split(r"([0-9]+)", text)
-    return [(len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part) for place, part in enumerate(parts)]
 
 
 # One node

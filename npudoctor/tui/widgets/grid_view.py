@@ -20,17 +20,21 @@ _CELL = 3
 _SHADES = ("$accent", "$success", "$warning", "$secondary", "$primary")
 
 
+MOVES = (
+    Binding("left", "cursor_left", "Left", show=False),
+    Binding("right", "cursor_right", "Right", show=False),
+    Binding("up", "cursor_up", "Up", show=False),
+    Binding("down", "cursor_down", "Down", show=False),
+    Binding("home", "first", "First", show=False),
+    Binding("end", "last", "Last", show=False),
+)
+"""The keys that move the cursor of a grid."""
+
+
 class GridView(Widget, can_focus=True):
     """Draws the links; arrow keys and the mouse move the cursor."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "cursor_left", "Left", show=False),
-        Binding("right", "cursor_right", "Right", show=False),
-        Binding("up", "cursor_up", "Up", show=False),
-        Binding("down", "cursor_down", "Down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVES]
     place: reactive[tuple[int, int]] = reactive((0, 1))
 
     class Moved(Message):

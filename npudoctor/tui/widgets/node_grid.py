@@ -15,6 +15,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from npudoctor.tui.model.fleet import Cell, Layout, Segment, layout
+from npudoctor.tui.widgets.grid_view import MOVES
 
 STYLES = {
     ".": "$success",
@@ -32,12 +33,7 @@ class NodeGrid(Widget, can_focus=True):
 
     DEFAULT_CSS = "NodeGrid { height: auto; width: 100%; text-wrap: nowrap; text-overflow: clip; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "cursor_left", "Left", show=False),
-        Binding("right", "cursor_right", "Right", show=False),
-        Binding("up", "cursor_up", "Up", show=False),
-        Binding("down", "cursor_down", "Down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
+        *MOVES,
         Binding("enter", "screen.open", "Open", key_display="enter"),
     ]
     place: reactive[int] = reactive(0)
