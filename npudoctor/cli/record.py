@@ -14,6 +14,8 @@ examples:
   npudoctor record --case --device-logs case.tar.gz    with the NPUs' own logs beside it
   npudoctor record node/                 a folder, to read or edit
   npudoctor check --replay node.tar.gz
+
+exit codes: 0 recorded, 2 usage, or the recording cannot be written, 3 the time limit was reached before it ended.
 """
 
 from __future__ import annotations

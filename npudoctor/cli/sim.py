@@ -3,6 +3,9 @@
 examples:
   npudoctor sim list
   npudoctor sim tools /tmp/node seed-910b1     then: npudoctor check --root /tmp/node
+  npudoctor sim bundle /tmp/recording seed-910b1     then: npudoctor check --replay /tmp/recording
+
+exit codes: 0 done, 2 usage.
 """
 
 from __future__ import annotations
@@ -10,16 +13,43 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import sim
+from npudoctor.cli import parsing
 from npudoctor.cli.output import UsageError, write
+
+_TOOLS = """Write a simulated node as a file tree below DIR, with npu-smi, hccn_tool and other tools as executables.
+
+`npudoctor check --root DIR` then runs these tools as on a real node: as processes, within time limits. Nothing is
+written outside DIR, and DIR can be deleted afterwards.
+
+examples:
+  npudoctor sim tools /tmp/node sick-cards     then: npudoctor check --root /tmp/node
+  NPUDOCTOR_FAKE_DELAY_S=0.7 npudoctor check --root /tmp/node    tools that take 0.7 s more
+
+exit codes: 0 written, 2 usage.
+"""
+_BUNDLE = """Write a simulated node as a recording below DIR, as `npudoctor record DIR` writes one on a node.
+
+`npudoctor check --replay DIR` reads it, and so does every command that takes --replay. The files can be edited, to try
+other outputs of a tool.
+
+examples:
+  npudoctor sim bundle /tmp/recording sick-cards     then: npudoctor check --replay /tmp/recording
+
+exit codes: 0 written, 2 usage.
+"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|tools|bundle")
     actions.add_parser("list", help="list all simulated nodes", allow_abbrev=False)
-    tools = actions.add_parser("tools", help="write files and executables (npu-smi, hccn_tool, …)")
-    bundle = actions.add_parser("bundle", help="write a recording, for --replay")
-    for action in (tools, bundle):
+    for name, help, about in (
+        ("tools", "write files and executables (npu-smi, hccn_tool, …)", _TOOLS),
+        ("bundle", "write a recording, for --replay", _BUNDLE),
+    ):
+        action = actions.add_parser(
+            name, help=help, description=about, formatter_class=parsing.HelpText, allow_abbrev=False
+        )
         action.add_argument("folder", metavar="DIR", help="a new or empty folder")
         action.add_argument("scenario", metavar="SCENARIO", help="a name from `npudoctor sim list`, or a .toml file")
 

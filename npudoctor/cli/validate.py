@@ -10,7 +10,7 @@ examples:
   tar -xOf npudoctor-validation.tar.gz node/README.txt    the page
   npudoctor validate --simulate healthy-a3 try.tar.gz
 
-exit codes: 0 every row passed, was measured or not run, 1 a row differs.
+exit codes: 0 every row passed, was measured or not run, 1 a row differs, 2 usage.
 """
 
 from __future__ import annotations
@@ -82,9 +82,10 @@ def run(args: argparse.Namespace) -> int:
                 progress.show(event)
                 done = event if isinstance(event, engine.Done) else done
         assert done is not None
+        timed = dict(answering.answers) if host.about.source == "live" else None
         others = [*_sources(catalog, recorder, selection, done), _opened(host)]
         others.append(validation_rows.left_row(before, validation_rows.tool_files(host)))
-    rows = validation_rows.rows(done.report, done.facts, answering.answers, others, smoke=args.smoke)
+    rows = validation_rows.rows(done.report, done.facts, answering.answers, others, smoke=args.smoke, timed=timed)
     kept, _ = recording_policy.reduced(recorder.notes)
     files = _redacted(bundle_writer.files_of(kept), done, rows, answering.answers)
     record.write_files(files, place, force=args.force)

@@ -113,7 +113,7 @@ def _markdown_finding(result: Result, finding: Finding) -> list[str]:
     if finding.fix:
         lines += ["", f"Fix: `npudoctor fix {finding.fix.id}`"]
     if result.page:
-        lines += ["", f"Explained: {linked(result.page)}"]
+        lines += ["", f"Explained: {linked(result.check, result.page)}"]
     return [*lines, ""]
 
 

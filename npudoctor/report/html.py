@@ -65,7 +65,8 @@ def finding_lines(result: Result, finding: Finding) -> Iterator[str]:
         yield f"<p>State: {escape(result.progress.text)}</p>"
     if result.page:
         page = escape(result.page)
-        page = f'<a href="{page}">{page}</a>' if page.startswith("https://") else page
+        command = f"<code>npudoctor explain {escape(result.check)}</code>"
+        page = f'<a href="{page}">{page}</a>' if page.startswith("https://") else command
         yield f"<p>Explained: {page}</p>"
     if finding.evidence:
         yield "<table><tr><th>evidence<th>actual<th>expected</tr>"

@@ -18,7 +18,7 @@ def render(report: Report) -> str:
             if finding.severity > Severity.INFO and not result.silenced:
                 lines += _finding(result.check, finding)
                 lines += [f"State: {result.progress.text}", ""] if result.progress else []
-                lines += [f"Explained: {linked(result.page)}", ""] if result.page else []
+                lines += [f"Explained: {linked(result.check, result.page)}", ""] if result.page else []
     lines += ["## Checks", "", "| check | status | remark |", "| --- | --- | --- |"]
     for result in report.results:
         remark = (

@@ -201,7 +201,7 @@ class _List(Printer):
         if result.status is not Status.CRASHED:
             more = Text("      explain   ", style="cyan") + Text(f"npudoctor explain {result.check}", style="green")
             self._console.print(more, soft_wrap=True)
-        if result.page:
+        if result.page and result.page.startswith("https://"):
             self._line(Text("      page      ", style="cyan"), result.page)
         if result.status is Status.CRASHED and result.detail and self._verbose:
             self._line("      ", Text(result.detail, style="dim"))

@@ -8,6 +8,7 @@ import pytest
 from npudoctor import plugins
 from npudoctor.cli import main
 from npudoctor.explain import documents, pages
+from npudoctor.report import markup
 from npudoctor.sdk import Check
 from npudoctor.sdk import pages as links
 
@@ -32,10 +33,17 @@ def test_no_page_is_of_a_check_that_is_gone() -> None:
 
 def test_a_result_with_a_finding_names_the_page_of_its_check(capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", "python.pairing", "--simulate", "new-node", "-v"])
-    assert "page      docs/checks/python.pairing.md" in capsys.readouterr().out
-    for shape in ("markdown", "html", "json"):
+    assert "npudoctor explain python.pairing" in capsys.readouterr().out
+    for shape in ("markdown", "html"):
         main(["check", "--simulate", "new-node", "--format", shape])
-        assert "docs/checks/python.pairing.md" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "npudoctor explain python.pairing" in said and "docs/checks/" not in said, "a path of the sources"
+    main(["check", "--simulate", "new-node", "--json"])
+    assert "docs/checks/python.pairing.md" in capsys.readouterr().out
+
+
+def test_an_address_of_a_page_is_shown() -> None:
+    assert markup.linked("npu.count", "https://h.example/npu.count.md") == "<https://h.example/npu.count.md>"
 
 
 def test_the_address_of_the_pages_is_in_the_metadata_of_the_package() -> None:

@@ -62,7 +62,8 @@ def blocks(diagnosis: Diagnosis, id: str) -> list[Block]:
     for finding in [*worth(result), *(one for one in result.findings if one.severity.value == "info")]:
         found += [*([GAP, GAP] if found and found[-1] is not GAP else []), *_finding(finding, id)]
     if result.page:
-        found += [GAP, Block(Kind.ABOUT, f"explained: {result.page} · npudoctor explain {id}")]
+        address = f"{result.page} · " if result.page.startswith("https://") else ""
+        found += [GAP, Block(Kind.ABOUT, f"explained: {address}npudoctor explain {id}")]
     if not result.findings:
         found += [Block(Kind.TITLE, result.title, row.state), Block(Kind.ABOUT, _about(result))]
         unjudged = list(_unjudged(result))
