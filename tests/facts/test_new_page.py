@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = {"NAME": "humidity", "QUERY": "humidity", "PRODUCT": "invented"}
 PARSER = '''"""What `npu-smi info -t humidity` says of a chip."""

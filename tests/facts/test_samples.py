@@ -246,6 +246,7 @@ def test_a_table_that_lost_a_line_mixes_no_two_rows(sample: Sample) -> None:
         assert contradictions(sample.expected, found) == [], text
 
 
+@pytest.mark.thorough
 @each_table
 def test_a_table_that_is_cut_says_less_and_nothing_else(sample: Sample) -> None:
     texts = (sample.text[:length] for length in range(len(sample.text)))
@@ -330,6 +331,7 @@ HARM: list[Callable[[str, int, int, str], str]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "mangled" not in kind])
 @given(data=st.data())
 def test_a_damaged_text_is_refused_or_read_without_inventing(kind: str, data: st.DataObject) -> None:
