@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from npudoctor.explain.patterns import Kind
+from npudoctor.explain.figures import FULL_DEVICE
+from npudoctor.explain.patterns import MEMORY_PATTERNS, Kind
 from npudoctor.explain.scoring import STRONG, Suspect, is_wrapper
 from npudoctor.knowledge.tables.pitfalls import is_command
 
@@ -15,6 +16,11 @@ _DANGEROUS = re.compile(
     r"|\b(?:upgrade|replace) .{0,40}(?:driver|HDK|NPU)|\brm -r",
     re.IGNORECASE,
 )
+_CODE_ONLY = re.compile(
+    r"(?:\\\\b|error code is |ErrCode=)*(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6})(?:\\\\b)?|Failed to start the device"
+)
+"""A symptom that is only a code, or the sentence that torch_npu prints for one."""
+
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z_]{3,40})=\d+\b")
 _PLACE = re.compile(r"<(\w{1,40})>")
 
@@ -52,7 +58,13 @@ def is_dangerous(step: str) -> bool:
 
 
 def speaks_of_device(suspect: Suspect) -> bool:
-    """Whether a symptom of its own, neither a wrapper nor advice, names the issue."""
+    """Whether a symptom of its own names the issue: no wrapper, no advice, and more than a code says.
+
+    That the memory of a device is full says nothing of who holds it: there the numbers of the log have to.
+    """
+    shown = [one.found for one in suspect.evidence if one.found.kind is Kind.SYMPTOM and not one.advice]
+    if suspect.pitfall.id == FULL_DEVICE:
+        return any(one.by in MEMORY_PATTERNS for one in shown)
     return suspect.weight >= STRONG and any(
-        one.found.kind is Kind.SYMPTOM and not one.advice and not is_wrapper(one.found.by) for one in suspect.evidence
+        not is_wrapper(one.by) and not _CODE_ONLY.fullmatch(one.by) for one in shown
     )

@@ -17,7 +17,7 @@ from npudoctor.explain.scan import Sighting
 from npudoctor.records import record
 
 _OWN_KINDS = re.compile(
-    r"(?:Key|Value|Index|Name|UnboundLocal|ZeroDivision|Recursion|Validation"
+    r"(?:Key|Value|Index|Name|Type|Assertion|FloatingPoint|UnboundLocal|ZeroDivision|Recursion|Validation"
     r"|JSONDecode|UnicodeDecode|HFValidation|EntryNotFound|RepositoryNotFound|GatedRepo|OfflineModeIsEnabled"
     r"|LocalEntryNotFound|RevisionNotFound|Template|Scanner|Parser|Constructor|ConfigAttribute|ConfigKey"
     r"|Safetensor|Safetensors|SafetensorRust|Overflow|Syntax|Indentation|StopIteration)(?:Error|Exception)?"
@@ -27,6 +27,8 @@ _OWN_TEXTS = re.compile(
     r"|Error\(s\) in loading state_dict|must be divisible|expected scalar type|[Tt]okenizer|chat.template"
     r"|huggingface\.co|hf\.co|modelscope|is not a local folder|valid model identifier|config\.json|safetensors"
     r"|does not require grad|element \d{1,9} of tensors|backward through the graph|Unrecognized (?:model|configuration)"
+    r"|is invalid for input of size|Boolean value of Tensor|[Ll]oss (?:is|scale|became|exploded)|not divisible by"
+    r"|is missing the required|contains? (?:NaN|nan|inf)|object has no attribute"
     r"|in-place operation|index \S{1,40} is out of bounds|out of range|Sizes of tensors|stack expects each tensor"
 )
 _OF_PACKAGES = re.compile(
@@ -37,6 +39,12 @@ _OF_PACKAGES = re.compile(
 
 _CALLS = ("TypeError", "AttributeError", "ImportError", "NotImplementedError", "RuntimeError", "ValueError")
 _DEVICE = re.compile(r"npu|\bacl|hccl|ascend|davinci|cuda|driver|\.so\b", re.IGNORECASE)
+
+_DATA_FILE = re.compile(
+    r"\[Errno 2[01]?\] .{1,60}'(?!/(?:dev|etc|proc|sys|var|usr/local/Ascend))[^']{0,400}"
+    r"\.(?:jsonl?|csv|tsv|parquet|arrow|txt|ya?ml|safetensors|bin|pth?|model|pkl|np[yz]|png|jpe?g|wav|mp[34]|py|sh)'"
+)
+"""A file that a program reads itself, which is not there."""
 
 _VARIABLE = re.compile(r"'[A-Z][A-Z0-9_]{3,}'")
 """The key of a KeyError that is an environment variable."""
@@ -55,6 +63,9 @@ _REFUSED = re.compile(
     r"|must be (?:the same|equal|in |greater|less)|not (?:be )?equal|[Ee]xpected .{1,120} (?:but|got)"
     r"|cannot be (?:null|empty)"
 )
+_IMPOSSIBLE = 8
+"""Memories of an NPU in one allocation from which the size is taken for an error of the program."""
+
 _PARAMETER_CODES = frozenset({"EZ1001", "161001", "161002"})
 """Codes by which an operator refuses its arguments (op_errno.h of opbase)."""
 
@@ -79,11 +90,23 @@ class Answer:
     sighting: Sighting
 
 
+def of_limit(limit: Sighting) -> Answer:
+    """The answer "not the environment" for a limit of a program, a framework or a compiler."""
+    steps = ("Another option or size that avoids it, or a release of the program or framework without this limit.",)
+    title = f"Not the environment: {limit.found.what}"
+    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.text, steps, limit)
+
+
 def of_memory(memories: Sequence[Memory]) -> Answer | None:
     """The answer "job too large", where the numbers show that others hold little of the device's memory."""
     if not memories or any(memory.others > OTHERS_GIB for memory in memories):
         return None
     one = max(memories, key=lambda memory: memory.wanted or 0)
+    if one.wanted is not None and one.wanted > _IMPOSSIBLE * one.total:
+        title = f"Not the environment: {one.wanted:.0f} GiB are asked for at once, and the NPU has {one.total:.0f}"
+        steps = ["Look for a size that the program computes wrongly, or a release of the framework without the error."]
+        because = "no job is meant to need so much for one tensor: a shape or an index has a wrong value"
+        return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, because, tuple(steps), one.sighting)
     because = (
         f"of {one.total:.2f} GiB the job itself holds {one.own:.2f} and {one.free:.2f} are free; "
         f"{one.others:.2f} GiB are held beside it, no more than the runtime needs for this job"
@@ -140,6 +163,8 @@ def of_sentence(seen: Sequence[Sighting]) -> Answer | None:
 def is_own(exception: str) -> bool:
     """Whether an exception, `Name: text`, is the program's own."""
     name, _, text = exception.partition(": ")
+    if _DATA_FILE.match(text):
+        return True
     if _NOT_OWN.search(text) or _OF_PACKAGES.search(text) or _VARIABLE.fullmatch(text):
         return False
     return bool(_OWN_KINDS.fullmatch(name)) or bool(_OWN_TEXTS.search(text))

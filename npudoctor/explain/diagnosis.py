@@ -21,6 +21,9 @@ from npudoctor.records import record, replace
 _NEIGHBOURS = 15
 """Distance in lines within which a line without a source gets that of its neighbour."""
 
+_OF_KERNELS = frozenset({"P056", "P117"})
+"""Known issues that say that a kernel failed to compile or to run."""
+
 _SAME_INSTANT_S = 1.0
 _SAME_REPORT_S = 5.0
 _REPORTED = 0.8
@@ -100,7 +103,9 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ranked = _caused_by(suspects(seen, times), first)
     if memories and all(memory.others <= figures.OTHERS_GIB for memory in memories):
         ranked = tuple(suspect for suspect in ranked if suspect.pitfall.id != figures.FULL_DEVICE)
-    answer = _answer(ranked, memories, seen, first, times)
+    limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
+    ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
+    answer = _answer(ranked, memories, seen, first, times, limit)
     return Diagnosis(
         suspects=tuple(one for one in ranked if answer is None or one.pitfall.severity == "error"),
         codes=_codes(seen, scanner),
@@ -154,6 +159,7 @@ def _answer(
     seen: Sequence[Sighting],
     first: FirstFailure | None,
     times: Times,
+    limit: Sighting | None,
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
     exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
@@ -168,7 +174,15 @@ def _answer(
         exceptions = [first.sighting, *exceptions]
     elif any(one.pitfall.consequence for one in ranked):
         exceptions = []
+    if limit is not None:
+        return answers.of_limit(limit)
     return answers.of_program(exceptions, seen) or (None if ranked else answers.of_sentence(seen))
+
+
+def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
+    """Whether an issue only repeats that a kernel failed, beside the limit that says why."""
+    near = suspect.evidence[0].file == limit.file and abs(suspect.evidence[0].line - limit.line) <= _NEIGHBOURS
+    return near and suspect.pitfall.id in _OF_KERNELS
 
 
 def _echoes_of(suspect: Suspect, first: FirstFailure, began: float, times: Times) -> bool:

@@ -62,7 +62,7 @@ _PREFIX = (
 )
 """What precedes an exception: brackets with rank, time or place, a time stamp, a level."""
 
-_EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): (?P<said>.*)")
+_EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: (?P<said>.*)|$)")
 _WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
 _BLAME = (
     re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
@@ -87,6 +87,9 @@ _MEMORY = (
     ),
     re.compile(r"Free memory on device[^(]{0,40}\((?P<free>[\d.]{1,20})/(?P<total>[\d.]{1,20}) GiB\) on startup"),
 )
+MEMORY_PATTERNS = frozenset(pattern.pattern for pattern in _MEMORY)
+"""The expressions of the messages that say in numbers who holds the memory of a device."""
+
 _NEEDED = (
     re.compile(r"NEEDED_(?P<variable>HCCL_BUFFSIZE).{0,400}?= ?(?P<needed>\d{1,6}) ?MB"),
     re.compile(
@@ -96,6 +99,63 @@ _NEEDED = (
 )
 """The size in MB that a message asks for: moe_distribute_dispatch tiling of the operator library."""
 
+_LIMITS = (
+    (
+        re.compile(r"\b(?:ub|UB|cbuf|cc|l1|L1|l0[abc]|L0[ABC]) overflow,? requires \d"),
+        "a kernel needs more memory on the chip than there is",
+    ),
+    (
+        re.compile(
+            r"grid should be less than \d|(?:coreDim|blockDim|block_?num)\b.{0,60}(?:invalid|exceed|greater than"
+            r"|should be less|can't be)"
+        ),
+        "a kernel is started with a number of blocks that the runtime does not allow",
+    ),
+    (re.compile(r"op converter is not implemented"), "the graph mode has no converter for an operator of the model"),
+    (
+        re.compile(
+            r"Cannot run aclop operators during NPU graph capture|Not allow to synchronize captured stream"
+            r"|reason=\[stream is captured\]|capture mode does not support this operation"
+        ),
+        "the program does during the capture of a graph what a capture does not allow",
+    ),
+    (
+        re.compile(
+            r"ops? (?:is|are) not supported on 'nnadapter'"
+            r"|kernel (?:with key \(.{1,80}\) of kernel )?`\w{1,60}` is not registered"
+        ),
+        "the framework has no kernel of this operator for this device",
+    ),
+    (
+        re.compile(r"Expected all tensors to be on the same device, but (?:found|got).{0,80}\bcpu\b"),
+        "the program mixes tensors of the NPU and of the CPU",
+    ),
+    (
+        re.compile(r"(?:Out|In)put size mismatch\. index"),
+        "an operator is given a buffer of another size than it expects",
+    ),
+    (
+        re.compile(
+            r"cannot import name '\w{1,80}' from 'torch\.(?:cuda|backends\.cud)|module 'torch\.(?:cuda|backends\.cud)"
+            r"[\w.]{0,60}' has no attribute"
+        ),
+        "the program uses a part of torch that exists with CUDA only",
+    ),
+)
+"""Limits of a program, a framework or a compiler, and what each says: no fault of the node."""
+
+_LIMIT_WORDS = (
+    *(" overflow", "grid should be less than", "coreDim", "blockDim", "block_num", "blocknum"),
+    *("op converter is not", "graph capture", "captured stream", "stream is captured", "capture mode does not"),
+    *(
+        "on 'nnadapter'",
+        "` is not registered",
+        "put size mismatch",
+        "to be on the same device",
+        "from 'torch.",
+        "module 'torch.",
+    ),
+)
 _MEMORY_WORDS = ("total capacity", "Free memory on device")
 _BLAME_WORDS = ("Cluster Exception Location", "Failed to connect agent", "fails to connect to dstRank")
 _ROOT_CAUSE = "Root Cause (first observed failure)"
@@ -110,6 +170,7 @@ class Kind(str, Enum):
     MESSAGE = "message"
     EXCEPTION = "exception"
     MEMORY = "memory"
+    LIMIT = "limit"
     BLAME = "blame"
     ROOT_CAUSE = "root-cause"
 
@@ -149,8 +210,10 @@ class Sought:
             *_CODE_WORDS,
             *_BLAME_WORDS,
             *_MEMORY_WORDS,
+            *_LIMIT_WORDS,
             "Error: ",
             "Exception: ",
+            "AssertionError",
             _ROOT_CAUSE,
         }
         self._whole = Sieve(self._words, _CODE_FORMS)
@@ -162,7 +225,16 @@ class Sought:
     def find(self, line: str) -> list[Found]:
         """All matches in a line."""
         return list(
-            dict.fromkeys([*_codes(line), *self._matches(line), *_raised(line), *_culprits(line), *_memory(line)])
+            dict.fromkeys(
+                [
+                    *_codes(line),
+                    *self._matches(line),
+                    *_raised(line),
+                    *_culprits(line),
+                    *_memory(line),
+                    *_limits(line),
+                ]
+            )
         )
 
     def _matches(self, line: str) -> Iterator[Found]:
@@ -209,11 +281,12 @@ def _codes(line: str) -> Iterator[Found]:
 
 
 def _raised(line: str) -> Iterator[Found]:
-    if "rror: " in line or "xception: " in line:
+    if "rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError"):
         raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
         if raised and not _WRAPPERS.search(raised["name"]):
             name = raised["name"].rpartition(".")[2]
-            yield Found(Kind.EXCEPTION, f"{name}: {raised['said'][:120]}".strip(), name, raised.start("name"))
+            what = f"{name}: {raised['said'][:120]}".strip() if raised["said"] else name
+            yield Found(Kind.EXCEPTION, what, name, raised.start("name"))
 
 
 def _culprits(line: str) -> Iterator[Found]:
@@ -229,6 +302,13 @@ def _memory(line: str) -> Iterator[Found]:
         match = next(filter(None, (pattern.search(line) for pattern in _MEMORY)), None)
         if match:
             yield Found(Kind.MEMORY, "out of device memory", match.re.pattern, match.start(), _values(match))
+
+
+def _limits(line: str) -> Iterator[Found]:
+    if any(word in line for word in _LIMIT_WORDS):
+        for pattern, said in _LIMITS:
+            if match := pattern.search(line):
+                yield Found(Kind.LIMIT, said, pattern.pattern, match.start())
 
 
 def _needed(line: str) -> tuple[tuple[str, str], ...]:
