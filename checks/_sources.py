@@ -25,9 +25,11 @@ EQUAL: Mapping[str, tuple[str, ...]] = {
     ),
     "board": ("board_id", "slot_id", "pcie_bus", "software_version", "firmware_version", "compatibility", "chip_count"),
     "memory": ("hbm_capacity_mb",),
+    "common": ("aicore_freq_mhz", "aicore_count"),
     "phyid-remap": ("phy_id", "logic_id"),
     "ip": ("ipaddr", "netmask"),
     "net_health": ("status",),
+    "gateway": ("default_gateway",),
 }
 """Identity, counts, versions and states by page: these must be the same."""
 
@@ -38,6 +40,7 @@ WITHIN: Mapping[str, float] = {
     "mem_used_mb": 2048,
     "hbm_temp_c": 8,
     "hbm_clock_mhz": 100,
+    "aicore_cur_freq_mhz": 1200,  # from idle to work
 }
 """Values that change between two readings, and by how much they may differ: °C, W, MiB, MHz."""
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,6 +120,23 @@ def test_an_initialisation_that_fails_ends_the_reading(
     assert done.returncode == 1
     assert len(_lost(done)) == 1
     assert not [row for row in _rows(done) if "npu" in row]
+
+
+def test_a_slow_initialisation_takes_no_time_from_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On servers it asks the controller of every board; one that does not answer costs two seconds."""
+    monkeypatch.setattr(library, "INIT_S", 20.0)
+    monkeypatch.setattr(library, "CALL_S", 2.0)
+    now = [100.0]
+    monkeypatch.setattr(library, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    reading = library._Reading(library.Library(""), None, "", (), "", pages=False, timeout=10.0)
+    loading, starting, asking = b'{"asks": "load"}\n', b'{"asks": "init"}\n', b'{"asks": "npus"}\n'
+    assert reading._until_then(bytearray(loading)) == 120.0
+    now[0] = 116.0
+    assert reading._until_then(bytearray(loading + starting)) == 136.0
+    assert reading._until_then(bytearray(loading + starting + asking)) == 118.0
+    now[0] = 125.0
+    assert reading._until_then(bytearray(asking)) == 126.0
+    assert reading._until_then(bytearray(starting)) == 126.0  # a process that is started again
 
 
 def test_what_the_library_starts_ends_with_it(

@@ -307,6 +307,7 @@ OTHERWISE: dict[str, tuple[dict[str, Any], str]] = {
     "a count of bit errors": ({"card": [{"id": 2, "ecc_single": 7}]}, "hbm single"),
     "a version of the firmware": ({"firmware": {"version": "7.5.0.1.129"}}, "firmware version"),
     "an address": ({"card": [{"id": 2, "address": "29.40.8.99"}]}, "ipaddr"),
+    "a gateway": ({"card": [{"id": 2, "gateway": "29.40.8.99"}]}, "default gateway"),
     "the state of a port": ({"card": [{"id": 2, "net_health": "Fault"}]}, "status"),
     "fault codes": ({"card": [{"id": 2, "health": "Warning", "codes": ["80E01801"]}]}, "health"),
 }
@@ -322,3 +323,14 @@ def test_profile_full_compares_the_pages_of_chips_and_ports(ask: Ask, name: str)
     assert field in found[0].summary
     standard = {result.check: result.findings for result in run(host, "npu.count").results}["npu.count"]
     assert not standard
+
+
+def test_profile_full_compares_rated_clocks_and_lets_the_present_one_move(ask: Ask) -> None:
+    usual = {"product": "atlas-800t-a2-910b3"}
+    rated, now = ("dcmi_get_device_frequency", 2, 0, 9), ("dcmi_get_device_frequency", 3, 0, 7)
+    said = answers.of_scenario(usual).saying(*rated, frequency=1500).saying(*now, frequency=1700)
+    host = WithLibrary(machine.build(scenario.parse(dict(usual), "clocks"), "clocks"), ask(said))
+    (found,) = {result.check: result.findings for result in run(host, "npu.count", profile="full").results}["npu.count"]
+    assert found.subject == "npu:2"
+    assert "aicore freq mhz" in found.summary and "cur freq" not in found.summary
+    assert found.evidence[0].actual == "1500"

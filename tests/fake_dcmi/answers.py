@@ -29,7 +29,7 @@ NET_HEALTH = (
     "Detect ip set",
 )
 HEALTH = ("OK", "Warning", "Alarm", "Critical", "UNKNOWN")
-_WITH_HBM = ("910", "A2", "A3")
+_WITH_HBM = ("910", "A2", "A3", "950")
 _SIZES = {"char": 1, "short": 2, "int": 4, "float": 4, "long": 8, "double": 8}
 _TABLE = interface.load()
 
@@ -91,7 +91,8 @@ def of_scenario(said: Mapping[str, Any], **changes: Any) -> Answers:
 
 def _of_host(host: SimulatedHost, changes: Mapping[str, Any]) -> Answers:
     node: Node = host._machine._node  # type: ignore[attr-defined]
-    return of_node(node, host.commands.get("npu-smi info"), **changes)
+    found = of_node(node, host.commands.get("npu-smi info"), **changes)
+    return as_950(found) if node.product.family == "950" else found
 
 
 def of_node(node: Node, npu_smi: Completed | None, *, cpus: bool = False, more_processes: int = 0) -> Answers:

@@ -132,9 +132,9 @@ def test_hccn_tool_is_asked_only_what_the_library_does_not_tell(
 
 
 ONE_SOURCE = {
+    "npu-smi-is-a-directory": "the library answers where npu-smi is missing",
+    "npu-smi-not-installed": "the library answers where npu-smi is missing",
     "npu-smi-not-mounted": "the library answers where npu-smi is missing",
-    "pod-started-in-the-home-directory": "the library tells the firmware to root alone",
-    "pod-started-in-the-root-directory": "the library tells the firmware to root alone",
 }
 
 
@@ -158,7 +158,10 @@ def test_every_labelled_node_is_judged_the_same(label: labels.Label, fake_dcmi: 
     nodes.put(fake_dcmi, tmp_path, answers.of_scenario(said))
     tools = machine.build(scenario.parse(dict(said), label.name), label.name)
     library = nodes.WithLibrary(machine.build(scenario.parse(dict(said), label.name), label.name), tmp_path)
-    assert nodes.judgements(nodes.known(library, **options)[0]) == nodes.judgements(nodes.known(tools, **options)[0])
+    by_library, by_tools = (nodes.judgements(nodes.known(host, **options)[0]) for host in (library, tools))
+    if library.user.uid != 0:  # the library tells the firmware to root alone
+        assert by_library.pop("driver.firmware")[0] in ("skipped", by_tools.pop("driver.firmware")[0])
+    assert by_library == by_tools
 
 
 SLICES = (

@@ -37,15 +37,15 @@ NAME = "libdcmi.so"
 OWN_FOLDER = "/usr/local/dcmi"
 CALL_S = 2.0
 """How long one question may take; most take milliseconds, and a chip that hangs holds its caller a minute."""
-INIT_S = 5.0
-"""The same for dcmi_init, which asks every chip and starts programs."""
+INIT_S = 20.0
+"""The same for dcmi_init, which starts programs and asks every chip, then the controller of every board: one that does
+not answer takes two seconds, and eight of them sixteen. At most twice the time that a tool has."""
 MOST_BYTES = 8 << 20
 MOST_STARTS = 40
 _END = b'{"tells": "end"}\n'
 _DEAD: dict[str, Any] = {"lost": "nothing"}
 """A kept reader had died before it was asked."""
-STARTING_LINES = 6
-"""Lines of loading and initialising, in both families."""
+_STARTING = (b'{"asks": "load"', b'{"asks": "init"')
 _DOUBTFUL = (-8001, -8005, -8012)
 _DOUBTFUL_LINES = (*(b'"rc": %d,' % code for code in _DOUBTFUL), *(b'"rc": %d}' % code for code in _DOUBTFUL), b"-1")
 """Codes after which a chip may come back, or another be gone: the next reading initialises the library anew."""
@@ -207,7 +207,10 @@ class _Reading:
         self._is_doubtful = False
         self._began = time.monotonic()
         self._until = self._began + timeout
-        self._call_s = min(CALL_S, timeout)
+        self._timeout, self._call_s = timeout, min(CALL_S, timeout)
+        self._init_s = min(INIT_S, 2 * timeout)
+        self._limit_s = self._init_s
+        self._is_initialised = False
         table = _table()
         of_chip = table["of_chip"] + (table["pages_of_chip"] if pages else [])
         self._request = {
@@ -293,7 +296,7 @@ class _Reading:
         }
         lost |= {key: asked[key] for key in ("npu", "chip") if asked and key in asked}
         if how == "hang":
-            lost["limit_s"] = self._call_s
+            lost["limit_s"] = self._limit_s
         self._lost.append(lost)
         return lost
 
@@ -328,13 +331,25 @@ class _Reading:
                     self._is_doubtful = self._is_doubtful or lost or row.get("rc") in _DOUBTFUL
         return asked
 
+    def _until_then(self, said: bytearray) -> float:
+        """Until when the next word is awaited; initialising does not count for the time of the questions."""
+        now = time.monotonic()
+        last = said[said.rfind(b"\n", 0, -1) + 1 :]
+        if not last or last.startswith(_STARTING):
+            self._limit_s = self._init_s
+            until = now + self._init_s
+            return min(until, self._until) if self._is_initialised else until
+        if not self._is_initialised:
+            self._is_initialised, self._until = True, now + self._timeout
+        self._limit_s = self._call_s
+        return min(self._until, now + self._call_s)
+
     def _collect(self, answers: int, said: bytearray) -> str:
         """Read until the reader is done, dies, or is silent for too long; "hang" in the last case."""
         told = select.poll()  # select(2) takes no descriptor above 1023
         told.register(answers, select.POLLIN)
         while len(said) < MOST_BYTES:
-            starting = said.count(b"\n") < STARTING_LINES
-            until = min(self._until, time.monotonic() + (INIT_S if starting else self._call_s))
+            until = self._until_then(said)
             while not told.poll(max(0.0, min(until - time.monotonic(), WATCH_S)) * 1000):
                 must_be_absent(self._library.hands_off)
                 if time.monotonic() >= until:
