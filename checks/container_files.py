@@ -213,13 +213,22 @@ def _offer(nodes: DeviceNodes | None) -> FixOffer:
     return FixOffer(id="container.run-command", params={"devices": _devices(nodes)})
 
 
+SPECS = "ASCEND_VNPU_SPECS"
+
+
 @check("container.runtime", after=("container.devices",))
-def visible_devices_match(container: Container, nodes: DeviceNodes, environment: JobEnvironment) -> Iterator[Finding]:
+def visible_devices_match(
+    container: Container, nodes: DeviceNodes, environment: JobEnvironment, cards: Chips | None
+) -> Iterator[Finding]:
     """ASCEND_VISIBLE_DEVICES matches the devices of this container.
 
     Only the ascend runtime reads this variable, when the container is created. With another runtime it has no effect:
     the job uses other NPUs than it was given, those of another job.
     """
+    divided = _divided_otherwise(nodes, environment, cards)
+    if divided is not None:
+        yield divided
+        return
     asked = environment.filled(VISIBLE)
     if asked is None or asked.strip().lower() in _NOTHING or nodes.slices or not nodes.cards:
         return
@@ -249,6 +258,28 @@ def visible_devices_match(container: Container, nodes: DeviceNodes, environment:
             *([Evidence(source="only in /dev", actual=", ".join(map(str, more)))] if more else []),
             *([Evidence(source=f"only in {VISIBLE}", actual=", ".join(map(str, less)))] if less else []),
         ),
+    )
+
+
+def _divided_otherwise(nodes: DeviceNodes, environment: JobEnvironment, cards: Chips | None) -> Finding | None:
+    """A container that was to have vNPUs of a template, and has others or whole NPUs."""
+    specs = (environment.filled(SPECS) or "").strip().lower()
+    here = sorted({chip.template.lower() for chip in cards.chips if chip.template}) if cards is not None else []
+    if not specs or any(one.startswith(specs) or specs.startswith(one) for one in here):
+        return None
+    if here:
+        found = messages.OF_TEMPLATES.text(templates=here)
+    elif nodes.cards and not nodes.slices:
+        found = messages.WHOLE_NPUS.text()
+    else:
+        return None
+    return messages.DIVIDED_OTHERWISE.finding(
+        subject="container",
+        variable=SPECS,
+        value=specs,
+        found=found,
+        commands=("npu-smi info -t template-info",),
+        evidence=(Evidence(source="/dev/davinci*", expected=specs, actual=found),),
     )
 
 

@@ -19,6 +19,7 @@ from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DRIVER_ONLY, CardPresence, Role
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.holders import CardHolders
+from npudoctor.facts.node.slices import template_of
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
@@ -320,16 +321,15 @@ def _hot(message: Message, hot: Heat, info: NpuSmiInfo, expected: str, **params:
 
 
 @check("npu.uniform", after=BEHIND_NPU_SMI)
-def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None, cards: Chips | None) -> Iterator[Finding]:
+def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
     """Same model, memory, firmware and board on all NPUs.
 
     Collectives run at the pace of the slowest NPU, and an NPU of another kind may lack what the job uses. A vNPU is
     compared with those of the same template, a whole NPU with whole NPUs.
     """
-    kinds = {chip.subject: chip.template for chip in cards.chips} if cards else {}
     groups: dict[str | None, list[Chip]] = {}
     for chip in info.npus:
-        groups.setdefault(kinds.get(subject_of(chip, info.npus)), []).append(chip)
+        groups.setdefault(template_of(chip.name), []).append(chip)
     for template, chips in groups.items():
         yield from _alike(chips, info.npus, boards if template is None else None)
 

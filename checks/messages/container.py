@@ -102,6 +102,17 @@ DEVICES_MISMATCH = Message(
     severity=Severity.WARNING,
     pitfall="P061",
 )
+DIVIDED_OTHERWISE = Message(
+    "container.runtime/template",
+    summary="{variable}={value}, but this container has {found}",
+    detail="Only the ascend runtime reads this variable, when it creates the container. A job has the AI Cores and the "
+    "memory of what is in the container.",
+    hint="Create the container with the ascend runtime and a template of this product, or remove the variable.",
+    severity=Severity.WARNING,
+    pitfall="P061",
+)
+WHOLE_NPUS = Sentence("whole NPUs")
+OF_TEMPLATES = Sentence("vNPUs of {templates}")
 CHANGED_LATER = Sentence(
     "The variable was changed after the container was created, or further devices were mapped into the container."
 )

@@ -208,6 +208,16 @@ def test_a_card_without_a_number_is_a_finding_where_nothing_else_shows_it(ask: A
     assert [one.code for one in found] == ["npu.count/no-answer-at-start"]
 
 
+def test_npus_that_are_listed_more_than_once_are_left_to_npu_smi(ask: Ask) -> None:
+    """Two vNPUs of one chip have the same numbers, and the library would answer for the first alone."""
+    told = ask(answers.of("healthy-a3")).stdout
+    found = parse(told.replace('"value": [0, 1, 2, 3, 4, 5, 6, 7]', '"value": [5, 5]'))
+    assert {one.npu_id for one in found.chips} == {0, 1, 2, 3, 4, 6, 7}
+    assert found.problem is not None and "npu:5 more than once" in found.problem
+    with pytest.raises(Unavailable):
+        pages.table(found)
+
+
 @pytest.mark.parametrize("name", WITH_CHIPS)
 def test_profile_full_finds_no_difference_between_the_sources_of_one_node(ask: Ask, name: str) -> None:
     report = run(WithLibrary(sim.simulate(name), ask(answers.of(name))), "npu.count", profile="full")

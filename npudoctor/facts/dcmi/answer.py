@@ -150,7 +150,10 @@ def parse(text: str) -> LibraryAnswer:
             problem = f"{LIBRARY}: {call} failed: {why}"
     for npu, code in uncounted.items():
         problem = problem or f"{LIBRARY}: npu:{npu} does not tell its chips: {meaning(code)}"
-    npus = node.get("npus") or ()
+    npus = (node.get("npus") or ()) if codes.get("npus") == 0 else ()
+    twice = {npu for npu in npus if isinstance(npu, int) and npu >= 0 and npus.count(npu) > 1}
+    for npu in sorted(twice):
+        problem = problem or f"{LIBRARY} lists npu:{npu} more than once, and cannot be asked for each of its vNPUs"
     return LibraryAnswer(
         path=path,
         api=api,
@@ -158,9 +161,9 @@ def parse(text: str) -> LibraryAnswer:
         chips=tuple(
             LibraryChip(npu_id=npu, chip_id=chip, silent=silent.get((npu, chip)), **said)
             for (npu, chip), said in chips.items()
-            if said["told"].get("unit") not in (MCU, CPU)
+            if said["told"].get("unit") not in (MCU, CPU) and npu not in twice
         ),
-        lost_npus=sum(1 for npu in npus if isinstance(npu, int) and npu < 0) if codes.get("npus") == 0 else 0,
+        lost_npus=sum(1 for npu in npus if isinstance(npu, int) and npu < 0),
         problem=problem,
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.dcmi.answer import NPU_SMI, LibraryAnswer
 from npudoctor.facts.hccn import per_port
-from npudoctor.facts.hccn.per_port import PerPort
 from npudoctor.facts.hccn.probes import NetworkDevices
 from npudoctor.facts.npu_smi import NpuSmiInfo, per_chip
 from npudoctor.facts.npu_smi.chip_pages import Common

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import LibraryAnswer
@@ -102,7 +102,7 @@ class Chips:
 
 def subject_of(chip: Chip, chips: Iterable[Chip]) -> str:
     """How findings name a chip: by npu-smi's id, and by the chip's number only where its NPU has several."""
-    several = sum(other.npu_id == chip.npu_id for other in chips) > 1
+    several = any(other.npu_id == chip.npu_id and other.chip_id != chip.chip_id for other in chips)
     return f"npu:{chip.npu_id}/chip:{chip.chip_id}" if several and chip.chip_id is not None else f"npu:{chip.npu_id}"
 
 
@@ -128,7 +128,9 @@ def chips(
     only = next(iter(families)) if len(families) == 1 else None
     if info is not None and info.npus:
         devices = _devices(info, nodes)
-        listed = tuple(_of_table(chip, info, on_bus, only, devices) for chip in info.npus)
+        listed = tuple(
+            _of_table(chip, info, on_bus, only, number) for chip, number in zip(info.npus, devices, strict=True)
+        )
         there = tuple(_with_mode(chip, nodes, library) for chip in listed)
         return Chips(there, info.source, _slices(there, nodes, container, host))
     if nodes is not None and (nodes.cards or nodes.slices):
@@ -198,7 +200,7 @@ def _slices(
 
 
 def _of_table(
-    chip: Chip, info: NpuSmiInfo, on_bus: Mapping[str, PciCard], only: str | None, devices: Mapping[str, int]
+    chip: Chip, info: NpuSmiInfo, on_bus: Mapping[str, PciCard], only: str | None, number: int | None
 ) -> NodeChip:
     """A row of npu-smi's table, with what the PCI bus knows of it; `only` is the family where the bus has one."""
     slot = on_bus.get(normal_address(chip.bus_id)) if chip.bus_id else None
@@ -211,7 +213,7 @@ def _of_table(
         subject=subject,
         npu_id=chip.npu_id,
         chip_id=chip.chip_id,
-        device=devices.get(subject),
+        device=number,
         bus_id=chip.bus_id,
         name=chip.name,
         family=slot.family if slot else named.id if named else only,
@@ -225,25 +227,24 @@ def _of_table(
     )
 
 
-def _devices(info: NpuSmiInfo, nodes: DeviceNodes | None) -> dict[str, int]:
-    """The N of /dev/davinciN by subject; empty where rows and device nodes cannot be matched one to one."""
+def _devices(info: NpuSmiInfo, nodes: DeviceNodes | None) -> Sequence[int | None]:
+    """The N of /dev/davinciN of each row; None where rows and device nodes cannot be matched one to one."""
+    unknown = [None] * len(info.npus)
     if nodes is None:
-        return {}
+        return unknown
+    there = nodes.numbers
     if nodes.slices and not nodes.cards:
-        there = sorted(node.number for node in nodes.slices if node.number is not None)
-        rows = sorted(info.npus, key=lambda chip: (chip.npu_id, chip.chip_id or 0))
-        if len(rows) != len(there):
-            return {}
-        return {subject_of(chip, info.npus): number for chip, number in zip(rows, there, strict=True)}
-    for number_of in (_own_number, lambda chip: chip.npu_id):
-        numbers = {subject_of(chip, info.npus): number_of(chip) for chip in info.npus}
-        known = {subject: number for subject, number in numbers.items() if number is not None}
-        if len(set(known.values())) == len(numbers) and set(known.values()) <= set(nodes.numbers):
-            return known
-    order = sorted(info.npus, key=lambda chip: (chip.npu_id, chip.chip_id or 0))
-    if len(order) != len(nodes.numbers):
-        return {}
-    return {subject_of(chip, info.npus): number for chip, number in zip(order, sorted(nodes.numbers), strict=True)}
+        there = tuple(node.number for node in nodes.slices if node.number is not None)
+    else:
+        for number_of in (_own_number, lambda chip: chip.npu_id):
+            known = [number_of(chip) for chip in info.npus]
+            if len(set(known) - {None}) == len(known) and set(known) <= set(there):
+                return known
+    if len(there) != len(info.npus):
+        return unknown
+    order = sorted(range(len(info.npus)), key=lambda row: (info.npus[row].npu_id, info.npus[row].chip_id or 0))
+    numbers = dict(zip(order, sorted(there), strict=True))
+    return [numbers[row] for row in range(len(info.npus))]
 
 
 def _own_number(chip: Chip) -> int | None:

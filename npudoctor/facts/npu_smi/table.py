@@ -7,6 +7,7 @@ known by the words of the headers; widths, borders and blanks differ from driver
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -110,6 +111,10 @@ def parse_info(text: str) -> NpuSmiInfo:
     return table.result(lines)
 
 
+_OF_A_SLICE = "vir"
+"""What the name of a vNPU contains, the beginning of its template."""
+
+
 class _Table:
     """Reads line by line. `_waiting` is the upper half of a chip whose lower half is still to come."""
 
@@ -121,7 +126,8 @@ class _Table:
         self._foreign = False
         self._unread: int | None = None
         self._waiting: Mapping[str, str] | None = None
-        self._chips: dict[tuple[int, int | None, bool], Chip] = {}
+        self._chips: dict[tuple[int, int | None, bool, int], Chip] = {}
+        self._slices: Counter[tuple[int, int | None, bool]] = Counter()
         self._processes: dict[tuple[int, int | None, int], NpuProcess] = {}
         self._idle: dict[int, None] | None = None
 
@@ -134,8 +140,8 @@ class _Table:
 
     def result(self, lines: Sequence[str]) -> NpuSmiInfo:
         self._close()
-        whole = {npu_id for npu_id, _, complete in self._chips if complete}
-        chips = tuple(chip for (npu_id, _, complete), chip in self._chips.items() if complete or npu_id not in whole)
+        whole = {npu_id for npu_id, _, complete, _ in self._chips if complete}
+        chips = tuple(chip for (npu_id, _, complete, _), chip in self._chips.items() if complete or npu_id not in whole)
         if not chips and (self._unread or not self._upper):
             if self._unread:
                 raise refusal("no row of a chip is understood", lines, self._unread)
@@ -168,6 +174,7 @@ class _Table:
             self._process, self._idle = layout, self._idle or {}
         elif ("health",) in layout and any("npu_id" in columns for columns in layout):
             self._upper = layout
+            self._slices.clear()
         elif ("bus_id",) in layout:
             self._lower = layout
         elif len(layout) > 1:
@@ -222,7 +229,9 @@ class _Table:
 
     def _keep(self, values: Mapping[str, str], *, complete: bool) -> None:
         chip = Chip(**{column: read(values.get(column)) for column, read in _READ.items()})
-        self._chips[chip.npu_id, chip.chip_id, complete] = chip
+        place = (chip.npu_id, chip.chip_id, complete)
+        self._chips[(chip.npu_id, chip.chip_id, complete, self._slices[place])] = chip
+        self._slices[place] += _OF_A_SLICE in (chip.name or "").lower()  # two of one chip have the same numbers
 
 
 _READ: Mapping[str, Callable[[str | None], Any]] = {
