@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             sim.write_tools(host, args.folder)
             write(f"npudoctor check --root {args.folder}\n")
-    except (sim.ScenarioError, OSError) as problem:
+    except sim.ScenarioError as problem:
         raise UsageError(str(problem)) from problem
+    except OSError as problem:
+        raise UsageError(f"{args.folder}: {problem.strerror}" if problem.strerror else str(problem)) from problem
     return 0

@@ -83,6 +83,7 @@ BAD = {
     ("parse", "npu-smi-info", "/no/such/file"): "/no/such/file: No such file or directory",
     ("sim", "tools", "/proc/nowhere", "seed-910b1"): "/proc/nowhere",
     ("sim", "tools", "/proc/nowhere", "no-such-node"): "no-such-node",
+    ("sim", "bundle", "/etc/passwd/folder", "seed-910b1"): "/etc/passwd/folder: Not a directory\n",
     ("sim",): "the following arguments are required",
     ("completion", "ksh"): "invalid choice: 'ksh'",
     ("--versio",): "did you mean --version?",
@@ -100,6 +101,7 @@ def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, .
     assert said in ran.err
     assert ran.err.count("\n") == 1, ran.err
     assert "Traceback" not in ran.err
+    assert "[Errno" not in ran.err
 
 
 def test_a_bundle_of_a_newer_schema_is_refused(npudoctor: Command, tmp_path: Path) -> None:
