@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from npudoctor.explain.diagnosis import Diagnosis
 
 NOTHING_KNOWN = 1
+_NAMED = 3
+"""So many files of one kind are named in one line."""
+
 WIDTH = 24
 
 
@@ -103,12 +106,20 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
     for file in found.files:
         if file.stopped:
             yield f"{file.name} was read in part, to line {file.lines}: {file.stopped}"
+    unread: dict[str, list[str]] = {}
     for file in found.files:
-        if file.problem == "empty":
-            yield f"{file.name} is empty"
-        elif file.problem:
-            unpack = "; unpack it and pipe it into --log -" if file.problem.startswith("compressed") else ""
-            yield f"{file.name} was not read: {file.problem}{unpack}"
+        if file.problem:
+            unread.setdefault(file.problem, []).append(file.name)
+    for problem, names in unread.items():
+        which = (
+            ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
+        )
+        if problem == "empty":
+            yield f"{which} {'is' if len(names) == 1 else 'are'} empty"
+        else:
+            how = "unpack it and pipe it into --log -" if len(names) == 1 else "unpack them first"
+            unpack = f"; {how}" if problem.startswith("compressed") else ""
+            yield f"{which} {'was' if len(names) == 1 else 'were'} not read: {problem}{unpack}"
     if moved := sum(1 for shift in found.shifts if shift):
         yield f"the clocks of {moved} of {len(found.files)} files show another time zone; their stamps were aligned"
     if found.knows or found.answer or not read:

@@ -143,6 +143,16 @@ def test_a_log_that_shows_nothing_known_is_one_line_and_exit_1(
     assert document["pitfalls"] == []
 
 
+def test_files_that_are_not_read_for_one_reason_are_one_line(npudoctor: Command, tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.log").write_bytes(b"\x7fELF\0\0\0" if number < 5 else bz2.compress(b"x"))
+    said = npudoctor("explain", "--log", str(tmp_path)).err.replace(f"{tmp_path}/", "").splitlines()
+    assert said == [
+        "npudoctor explain: 0.log, 1.log, 2.log and 2 more were not read: binary",
+        "npudoctor explain: 5.log, 6.log, 7.log and 1 more were not read: compressed (bzip2); unpack them first",
+    ]
+
+
 def test_a_failure_of_the_program_itself_is_said_clearly_and_is_no_known_error(
     npudoctor: Command, tmp_path: Path
 ) -> None:
