@@ -11,7 +11,9 @@ from typing import Any
 
 from rich.text import Text
 
-from npudoctor.report.text import look_of
+from npudoctor.explain.lines import in_short
+from npudoctor.records import replace
+from npudoctor.report.look import look_of, wrapped
 
 LABEL = 13
 """Columns that a label takes."""
@@ -44,16 +46,17 @@ def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
     return page.text()
 
 
-def log(document: Mapping[str, Any], *, no_color: bool = False) -> str:
-    """The diagnosis of a log."""
-    page = _Page(no_color)
+def log(document: Mapping[str, Any], *, no_color: bool = False, width: int | None = None) -> str:
+    """The diagnosis of a log, for `width` columns or those of the terminal."""
+    page = _Page(no_color, width)
     page.log(document)
     return page.text()
 
 
 class _Page:
-    def __init__(self, no_color: bool) -> None:
+    def __init__(self, no_color: bool, width: int | None = None) -> None:
         look = look_of(sys.stdout, no_color=no_color)
+        look = look if width is None else replace(look, width=width)
         self._width = look.width
         self._names: Mapping[str, str] = {}
         self._out = io.StringIO()
@@ -82,14 +85,14 @@ class _Page:
             else Text(" ".join(line.strip() for line in text.splitlines() if line.strip()))
         )
         lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan")
-        for number, piece in enumerate(body.wrap(self._console, max(self._width - indent - LABEL, 20))):
+        for number, piece in enumerate(wrapped(body, max(self._width - indent - LABEL, 20), whole=True)):
             piece.rstrip()
             self._console.print((lead if number == 0 else Text(" " * (indent + LABEL))) + piece, soft_wrap=True)
 
     def _quote(self, label: str, text: str, *, indent: int = 2) -> None:
         """A line of a log, cut to a few lines of the terminal."""
         room = _QUOTED * max(self._width - indent - LABEL, 20)
-        self._item(label, Text(text if len(text) <= room else text[: room - 3] + "...", style="dim"), indent=indent)
+        self._item(label, Text(in_short(text, room), style="dim"), indent=indent)
 
     def _fix_steps(self, steps: Iterable[Mapping[str, Any]], *, root: str | None, indent: int = 2) -> None:
         label = "do"

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from npudoctor import clock, engine, inventory, plugins
 from npudoctor.cli import fixing, node
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 MOST_CHANGES = 20
 """So many changes and events are in the page, the newest."""
 
+
+LOG_WIDTH = 100
+"""Columns of the explained log, whatever terminal wrote the page."""
 
 LARGEST_PAGE = 64 << 20
 DAY_S = 86_400
@@ -84,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
         progressed = Progressed(host, catalog, state=args.state, at_login=bool(node.simulated_folder(args)) or None)
         report = progressed.report(judged(catalog, recorder, selection, no_color=args.no_color))
         changes, folder = changes_of(host, args.state), getattr(args, "simulated_state", None) or args.state
-        made = of(report, recorder, log=explained, changes=changes, state=folder, redacted=args.redact)
+        made = of(report, recorder, changes=changes, state=folder, redacted=args.redact)
+    files = bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]) if args.redact else {}
+    made = whole(made, explained, files, redacted=args.redact)
     text = (case.html if args.html else case.markdown)(made)
-    if args.redact:
-        text = without_names(text, bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]))
     if args.html:
         _write_file(args.html, text)
         say(f"npudoctor: wrote {args.html}")
@@ -101,11 +105,19 @@ def run(args: argparse.Namespace) -> int:
 give_up = node.give_up
 
 
-def without_names(text: str, files: Mapping[str, bytes]) -> str:
-    """A page with pseudonyms for what the files of the node's recording, or addresses in the page, tell."""
-    found = identifying_fields.Found(files)
-    found.in_prose(text)
-    return redaction.Pseudonyms(found).apply(text)
+def whole(made: case.Case, log: Mapping[str, Any] | None, files: Mapping[str, bytes], *, redacted: bool) -> case.Case:
+    """The page with the explained log.
+
+    With pseudonyms, if wanted, for what the files of the node's recording, the page or the log tell. They are put in
+    before anything is wrapped or cut, so that no part of a name is left.
+    """
+    said = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    if redacted:
+        found = identifying_fields.Found(files)
+        found.in_prose("\n".join(identifying_fields.texts([made.report.model_dump(mode="json"), said, log])))
+        apply = redaction.Pseudonyms(found).apply
+        said, log = redaction.applied([said, log], apply)
+    return case.Case(**{**said, "log": _explanation(log) if log is not None else None})
 
 
 def judged(catalog: Catalog, host: Host, selection: Selection, *, no_color: bool) -> Report:
@@ -124,7 +136,6 @@ def of(
     report: Report,
     recorder: RecordingHost,
     *,
-    log: str | None = None,
     changes: Sequence[str] = (),
     state: str | None = None,
     redacted: bool = True,
@@ -143,7 +154,6 @@ def of(
         timeline=list(timeline(state))[-MOST_CHANGES:] if live or state else (),
         series=series(state) if live or state else (),
         npu_smi=visible_lines(told.stdout) if told and told.stdout.strip() else None,
-        log=log,
         notes=(note,),
     )
 
@@ -192,9 +202,9 @@ def _extent(known: Sequence[float]) -> str:
     return f"{known[0]:.0f}–{known[-1]:.0f}" if known else "unknown"
 
 
-def _explained(names: Sequence[str]) -> str:
-    """What `npudoctor explain --log` says of these logs."""
-    from npudoctor.cli import explained, logfiles
+def _explained(names: Sequence[str]) -> Mapping[str, Any]:
+    """What `npudoctor explain --log` says of these logs; empty where it knows nothing in them."""
+    from npudoctor.cli import logfiles
     from npudoctor.explain import diagnosis, documents, scan
 
     logs = logfiles.Logs(names)
@@ -202,9 +212,13 @@ def _explained(names: Sequence[str]) -> str:
     for name, blocks in logs.read(scan.BLOCK):
         scanner.read(visible(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in names if os.path.isdir(name)])
-    if not (found.knows or found.answer):
-        return "no known error in the log"
-    return explained.log(documents.of_log(found, plugins.load().checks), no_color=True)
+    return documents.of_log(found, plugins.load().checks) if found.knows or found.answer else {}
+
+
+def _explanation(document: Mapping[str, Any]) -> str:
+    from npudoctor.cli import explained
+
+    return explained.log(document, no_color=True, width=LOG_WIDTH) if document else "no known error in the log"
 
 
 def _must_be_replaceable(path: str, *, force: bool) -> None:

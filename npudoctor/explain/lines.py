@@ -249,4 +249,12 @@ def sentence_of(line: str) -> str | None:
     """What a line of CANN says in plain words, without codes, times and places in the source; None for a mere frame."""
     text = _DETAIL.split(line)[-1]
     text = " ".join(_ASIDE.sub(" ", text).split()).strip(" :,.")
-    return text[:300] if text.count(" ") >= 2 and not _WRAPPING.search(text) else None
+    return in_short(text, 300) if text.count(" ") >= 2 and not _WRAPPING.search(text) else None
+
+
+def in_short(text: str, most: int) -> str:
+    """At most so many characters of a text, cut between two words, so that no name or code is cut in the middle."""
+    if len(text) <= most:
+        return text
+    cut = text.rfind(" ", 0, most - 3)
+    return f"{text[: cut if cut > 0 else most - 3]} ..."[:most]

@@ -9,7 +9,7 @@ from functools import cache
 
 from npudoctor import knowledge
 from npudoctor.explain import code_forms
-from npudoctor.explain.lines import message_of
+from npudoctor.explain.lines import in_short, message_of
 from npudoctor.explain.prefilter import Sieve, words_of
 from npudoctor.knowledge.tables.errors import normalised, spelled_in
 from npudoctor.records import record
@@ -285,7 +285,7 @@ def _raised(line: str) -> Iterator[Found]:
         raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
         if raised and not _WRAPPERS.search(raised["name"]):
             name = raised["name"].rpartition(".")[2]
-            what = f"{name}: {raised['said'][:120]}".strip() if raised["said"] else name
+            what = f"{name}: {in_short(raised['said'], 120)}".strip() if raised["said"] else name
             yield Found(Kind.EXCEPTION, what, name, raised.start("name"))
 
 

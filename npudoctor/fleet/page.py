@@ -11,6 +11,7 @@ from rich.text import Text
 from npudoctor.findings import Finding, Result, Severity, Status, Verdict
 from npudoctor.fleet.targets import brief, fold
 from npudoctor.fleet.verdict import FleetReport, NodeRow
+from npudoctor.report.look import wrapped
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look, evidence_line
 
 MOST_FINDINGS = 12
@@ -68,7 +69,7 @@ def render(report: FleetReport, *, look: Look | None = None, verbose: bool = Fal
     glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
 
     def line(lead: str, text: str, style: str = "") -> None:
-        for place, piece in enumerate(Text(text, style=style).wrap(console, max(look.width - len(lead), 20))):
+        for place, piece in enumerate(wrapped(Text(text, style=style), max(look.width - len(lead), 20))):
             piece.rstrip()
             console.print(Text(lead if place == 0 else " " * len(lead)) + piece, soft_wrap=True)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from npudoctor.host.recording.recorded_node import SLASH
-from npudoctor.privacy import recorded_sources
+from npudoctor.privacy import names_in_logs, recorded_sources
 
 KEPT_USERS = frozenset(
     {
@@ -117,6 +117,7 @@ class Found:
         self.users: dict[str, None] = {}
         self.addresses: set[str] = set()
         self.serials: dict[str, None] = {}
+        self.within_words = False
         for name, content in files.items():
             if name.endswith(".json") and name.count("/") == 0:
                 self._document(name, json.loads(content))
@@ -125,7 +126,13 @@ class Found:
             self._homes(name.replace(SLASH, "/"))
 
     def in_prose(self, text: str) -> None:
-        """Collect what a log names: addresses, and users by their home, a variable, an id or a login elsewhere."""
+        """Collect what a log names: addresses, hosts, and users by their home, a variable, an id or a login elsewhere.
+
+        Names of hosts are then also found within other words, such as the name of a log file.
+        """
+        self.within_words = True
+        for name in names_in_logs.hosts(text):
+            self._host(name)
         self.addresses |= set(re.findall(IPV4, text))
         self._homes(text)
         for found in re.finditer(_NAMED_USER, text):
@@ -149,7 +156,7 @@ class Found:
                 self._user(said.get(variable, ""))
             self._user(said.get("HOME", "").rstrip("/").rpartition("/")[2])
             self._host(said.get("MASTER_ADDR", ""))
-        for text in _texts(said):
+        for text in texts(said):
             self._homes(text)
         if name == "host.json":
             self._addresses(json.dumps([said.get(key) for key in ("interfaces", "sockets")]))
@@ -231,17 +238,17 @@ class Found:
         self.addresses |= {one for one in found if not private or ipaddress.ip_address(one).is_private}
 
 
-def _texts(said: Any) -> Iterator[str]:
+def texts(said: Any) -> Iterator[str]:
     """All strings of a JSON document, keys included."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, dict):
         for key, value in said.items():
             yield key
-            yield from _texts(value)
-    elif isinstance(said, list):
+            yield from texts(value)
+    elif isinstance(said, (list, tuple)):
         for one in said:
-            yield from _texts(one)
+            yield from texts(one)
 
 
 def is_address(text: str) -> bool:

@@ -16,8 +16,11 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import cached_property
 from typing import Any
+
+from pydantic import BaseModel
 
 from npudoctor.facts.cann import elf
 from npudoctor.host.recording.recorded_node import SLASH
@@ -59,6 +62,7 @@ class Pseudonyms:
         self.hosts |= {name: f"{self.hosts[name]}.example.com" for name in by_length if "." in name}
         self.users = {name: f"user-{number}" for number, name in enumerate(sorted(found.users), 1)}
         self.serials = {value: _same_form(value, number) for number, value in enumerate(sorted(found.serials), 1)}
+        self._within_words = found.within_words
         self._old = {address for address in found.addresses if _is_named(address)}
         self._moved: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
@@ -117,14 +121,17 @@ class Pseudonyms:
     def _tokens(self) -> re.Pattern[str]:
         names = sorted({*self.hosts, *self.users, *self.serials}, key=len, reverse=True)
         literal = "|".join(map(re.escape, names)) or "(?!)"
+        parts = [name for name in names if self._within_words and name in self.hosts and _is_distinctive(name)]
+        part = "|".join(map(re.escape, parts)) or "(?!)"
         return re.compile(
             rf"(?P<uuid>{_UUID})|(?P<mac>{_MAC})"
-            rf"|(?P<six>{_IPV6})|(?P<four>{identifying_fields.IPV4})|(?P<name>(?<![\w.-])(?:{literal})(?![\w-]|\.\w))"
+            rf"|(?P<six>{_IPV6})|(?P<four>{identifying_fields.IPV4})"
+            rf"|(?P<name>(?<![\w.-])(?:{literal})(?![\w-]|\.\w))|(?P<part>(?<![A-Za-z0-9])(?:{part})(?![A-Za-z0-9]))"
         )
 
     def _token(self, match: re.Match[str]) -> str:
         text, kind = match[0], match.lastgroup
-        if match["name"]:
+        if match["name"] or match["part"]:
             return self.hosts.get(text) or self.users.get(text) or self.serials[text]
         if match["uuid"]:
             return self._numbered(text.lower(), text)
@@ -196,6 +203,11 @@ class Pseudonyms:
         return _same_form(text, number)
 
 
+def _is_distinctive(name: str) -> bool:
+    """Whether a name is no word that others contain."""
+    return len(name) > 4 and re.search(r"\d|-|\.", name) is not None
+
+
 def _is_named(address: str) -> bool:
     """Whether an address names somebody: not the loopback, no mask, nothing that means all or none."""
     try:
@@ -233,6 +245,21 @@ def _same_form(value: str, number: int) -> str:
     for place, digit in zip(places, digits, strict=True):
         shown[place] = digit
     return "".join(shown)
+
+
+def applied(value: Any, apply: Callable[[str], str]) -> Any:
+    """A record, a model or what it consists of, with every text replaced; enumerations stay."""
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return apply(value)
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: applied(one, apply) for name, one in value})
+    if isinstance(value, Mapping):
+        return {key: applied(one, apply) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(applied(one, apply) for one in value)
+    return value
 
 
 def _mapped(said: Any, apply: Callable[[str], str]) -> Any:

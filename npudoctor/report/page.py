@@ -15,6 +15,7 @@ from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
 from npudoctor.report import cause
+from npudoctor.report.look import wrapped
 from npudoctor.report.text import (
     LONG_COMMAND,
     NARROW,
@@ -179,7 +180,7 @@ class _Page(Printer):
         self._line(Text(f"  {label.ljust(_LABEL)}", style="cyan"), text)
 
     def _rows(self, text: str) -> int:
-        return len(Text(text).wrap(self._console, max(self._look.width - 2 - _LABEL, 12)))
+        return len(wrapped(Text(text), max(self._look.width - 2 - _LABEL, 12)))
 
     def _shortest(self, evidence: Sequence[Evidence], summary: str) -> str:
         """The first piece of evidence that takes few rows, if need be without what was expected or the summary says."""

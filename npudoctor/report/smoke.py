@@ -9,6 +9,7 @@ from itertools import groupby
 from rich.text import Text
 
 from npudoctor.findings import Finding, Result, Severity, Status
+from npudoctor.report.look import wrapped
 from npudoctor.report.text import ASCII_GLYPHS, GLYPHS, STYLES, Look
 from npudoctor.smoke.coverage import coverage
 from npudoctor.smoke.events import Bandwidth, Cause, Excluded, RankReport, SmokeReport
@@ -155,7 +156,7 @@ class _Page:
 
     def _line(self, lead: str, text: str | Text) -> None:
         body = text if isinstance(text, Text) else Text(text)
-        for number, piece in enumerate(body.wrap(self._console, max(self._look.width - len(lead), 12))):
+        for number, piece in enumerate(wrapped(body, max(self._look.width - len(lead), 12))):
             piece.rstrip()
             self._console.print(Text(lead if number == 0 else " " * len(lead)) + piece, soft_wrap=True)
 
@@ -224,7 +225,7 @@ class _Page:
         more = f" and {len(results) - 1} more" if len(results) > 1 else ""
         mark = Text(f"  {self._glyphs[result.status.value]} ", style=STYLES[result.status.value])
         name = Text(f"{f'{result.check}{more}':<18}  ", style="dim" if skipped else "")
-        lines = Text(about or "", style="dim").wrap(self._console, max(self._look.width - 4 - name.cell_len, 20))
+        lines = wrapped(Text(about or "", style="dim"), max(self._look.width - 4 - name.cell_len, 20))
         for number, line in enumerate(lines or [Text("")]):
             line.rstrip()
             self._console.print(

@@ -15,6 +15,7 @@ from npudoctor.report.look import GLYPHS as GLYPHS
 from npudoctor.report.look import STYLES as STYLES
 from npudoctor.report.look import Look as Look
 from npudoctor.report.look import look_of as look_of
+from npudoctor.report.look import wrapped
 
 _QUIET = frozenset({Status.SKIPPED, Status.SILENCED})
 
@@ -60,7 +61,7 @@ class Printer:
         hang = len(lead) if hang is None else hang
         if len(body) > LONGEST_PARAGRAPH:
             body = body[:LONGEST_PARAGRAPH] + Text("…" if self._look.unicode else "...")
-        pieces = body.wrap(self._console, max(self._look.width - hang, 12))
+        pieces = wrapped(body, max(self._look.width - hang, 12))
         for number, piece in enumerate(pieces):
             piece.rstrip()
             start = lead if number == 0 else " " * hang
@@ -243,7 +244,7 @@ class _List(Printer):
             self._line("    ", about)
         else:
             name.pad_right(width - len(result.check) + 2)
-            pieces = about.wrap(self._console, max(self._look.width - width - 6, 12))
+            pieces = wrapped(about, max(self._look.width - width - 6, 12))
             for number, piece in enumerate(pieces):
                 piece.rstrip()
                 self._console.print((head + name if number == 0 else Text(" " * (width + 6))) + piece, soft_wrap=True)

@@ -12,13 +12,14 @@ from npudoctor import inventory
 from npudoctor.cli import case_page, report
 from npudoctor.daemon.store import Store
 from npudoctor.facts.system.machine import machine
-from npudoctor.findings import Inventory, Report
+from npudoctor.findings import Inventory, Report, Verdict
 from npudoctor.host import Unavailable
 from npudoctor.host.live.local import LocalHost
-from npudoctor.report import markup
+from npudoctor.report import case, markup
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
 from tests.plain_user import ALICE, as_root
+from tests.security.test_names_in_logs import TOLD
 
 from .conftest import Command
 
@@ -157,6 +158,30 @@ def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path)
     assert [one for one in told if one in page] == []
     page = npudoctor("report", "--no-redact", "--simulate", "new-node", "--log", str(log)).out
     assert "peggy" in page
+
+
+@pytest.mark.parametrize("shape", [[], ["--html"]])
+def test_a_report_with_a_log_has_no_name_of_it(npudoctor: Command, tmp_path: Path, shape: list[str]) -> None:
+    lines = [f"[rank{number}] EI0006: Getting socket times out. {line}" for number, line in enumerate(TOLD)]
+    long = "the peer did not answer within the time and " * 5
+    lines += [
+        f"[ERROR] EI0006: Getting socket times out. {long[:cut]} host(name)=cutname{cut}" for cut in (60, 61, 150, 151)
+    ]
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(lines), encoding="utf-8")
+    target = tmp_path / "page.html"
+    ran = npudoctor("report", "--simulate", "new-node", *shape, *([str(target)] if shape else []), "--log", str(log))
+    page = target.read_text(encoding="utf-8") if shape else ran.out
+    assert "EI0006" in page
+    assert [name for name in (*TOLD.values(), "cutname") if name in page] == []
+
+
+def test_what_a_log_names_like_a_word_of_the_report_leaves_the_report_readable(npudoctor: Command) -> None:
+    document = npudoctor("check", "--simulate", "new-node", "--json").json
+    made = case.Case(report=Report.model_validate(document), timeline=("host=error", "host=ok", "host=checked"))
+    shown = report.whole(made, None, {}, redacted=True)
+    assert shown.report.verdict is Verdict.ERROR
+    assert case.markdown(shown)
 
 
 @pytest.mark.parametrize("redact", [True, False])

@@ -16,6 +16,7 @@ from npudoctor.daemon import kept, stored
 from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.store import Store
 from npudoctor.findings import Inventory, InventoryNpu
+from npudoctor.privacy import identifying_fields, redaction
 from npudoctor.report import case
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.series import MEASURES, Series
@@ -118,8 +119,9 @@ def test_the_inventory_keeps_its_history_by_serial_number(tmp_path: Path) -> Non
         "driver changed: 25.2 → 25.5",
     ]
     assert any("inventory: NPU with serial number S-C is new" in line for line in command.timeline(str(tmp_path)))
-    page = command.without_names("serial number S1023C3X is gone", {})
-    assert "S1023C3X" not in page
+    found = identifying_fields.Found({})
+    found.in_prose("serial number S1023C3X is gone")
+    assert "S1023C3X" not in redaction.Pseudonyms(found).apply("serial number S1023C3X is gone")
 
 
 def test_the_npus_screen_begins_with_the_readings_of_the_daemon(

@@ -12,7 +12,7 @@ import pytest
 from npudoctor import control_characters, knowledge
 from npudoctor.explain.patterns import Sought
 from npudoctor.packages import names
-from npudoctor.privacy import credentials, recorded_sources
+from npudoctor.privacy import credentials, names_in_logs, recorded_sources
 from npudoctor.privacy.command_lines import reduced
 from npudoctor.privacy.credentials import masked
 from tests.security import adversarial
@@ -38,6 +38,7 @@ ELSEWHERE = {
     "npudoctor/facts/python/requirements.py": "a literal name of its callers, without a repetition",
     "npudoctor/host/live/python_owner.py": "one of two classes of characters",
     "npudoctor/privacy/recorded_sources.py": "its tables, below",
+    "npudoctor/privacy/names_in_logs.py": "its tables, below",
     "npudoctor/privacy/redaction.py": "escaped names beside expressions of the module",
     "fixes/_installing.py": "an escaped path before literals",
     "npudoctor/packages/headers.py": "a literal name of its callers before a bounded repetition",
@@ -57,6 +58,8 @@ def from_data() -> list[Expression]:
     found += [Expression("kernel log", kind.pattern, 0, "search") for kind in kinds]
     rows = (*recorded_sources.COMMANDS, *recorded_sources.FILES)
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
+    told = (*names_in_logs._EXPRESSIONS, names_in_logs._LIST)
+    found += [Expression("names in logs", one.pattern, one.flags, "search") for one in told]
     found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
     for name in ("environment", "hardware", "hccl"):
         text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text(encoding="utf-8")
