@@ -33,7 +33,7 @@ def of(values: Mapping[Any, Any]) -> Inventory:
     info, firmware, cann = known(NpuSmiInfo), known(FirmwareInstall), known(Cann)
     python = known(PythonEnvironment)
     boards = values.get(PerChip[Board])
-    active = cann.active if cann else None
+    toolkit = cann.chosen if cann else None
     told = driver.file.version if driver and driver.file else None
     return Inventory(
         vendor=machine.vendor if machine else None,
@@ -45,7 +45,7 @@ def of(values: Mapping[Any, Any]) -> Inventory:
         kernel=platform.kernel if platform else None,
         driver=told or (info.driver_version if info else None),
         firmware=firmware.file.version if firmware else None,
-        cann=(str(active.version) if active.version else active.stated) if active else None,
+        cann=(str(toolkit.version) if toolkit.version else toolkit.stated) if toolkit else None,
         python=python.version if python else None,
         torch=_version(python, "torch"),
         torch_npu=_version(python, "torch-npu"),

@@ -29,7 +29,7 @@ def numbers(text: str) -> frozenset[int]:
 def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Report:
     """The report without findings on other NPUs; findings on the node, or on an unknown NPU, stay.
 
-    Raises UsageError where nothing is found and a device is not on the node: that is no healthy device.
+    Raises UsageError for a device that the node does not have, unless a finding reports it as missing.
     """
     devices = _devices(facts)
     blocking = {result.blocked_by for result in report.results}
@@ -39,7 +39,14 @@ def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Re
     verdict, code = judge(results, fail_on=report.fail_on)
     if report.exit_code == 3 and code == 0:
         verdict, code = report.verdict, report.exit_code
-    if code == 0 and devices and (absent := sorted(wanted - set(devices.values()))):
+    missing = {
+        int(card[1])
+        for result in results
+        for one in result.findings
+        for subject in one.subjects or (one.subject,)
+        if subject not in devices and (card := re.fullmatch(r"npu:(\d+)", subject))
+    }
+    if devices and (absent := sorted(wanted - set(devices.values()) - missing)):
         known = ", ".join(map(str, sorted(devices.values())))
         raise UsageError(f"--cards {','.join(map(str, absent))}: not on this node, which has the devices {known}")
     update = {"results": results, "summary": count(results), "verdict": verdict, "exit_code": code}

@@ -57,8 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N,N-N",
         help="report only on these devices, N of /dev/davinciN",
     )
-    parser.add_argument("--state", metavar="DIR", help="with --simulate: the node as `fix --state DIR` has left it")
-    parser.set_defaults(keeps_changes=True)
+    node.add_simulated_state(parser)
     node.add_frameworks(parser)
     shape = parser.add_argument_group("output")
     shape.add_argument(
@@ -143,7 +142,7 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
             raise UsageError(str(problem)) from problem
         if not chosen:
             raise UsageError("no checks to run: the requested ones are skipped, or are not in this profile")
-        progressed = Progressed(host, catalog, at_login=bool(node.simulated_folder(args)) or None)
+        progressed = Progressed(host, catalog, state=args.state, at_login=bool(node.simulated_folder(args)) or None)
         return _follow(events, args, len(chosen), progressed)
 
 

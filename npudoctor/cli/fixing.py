@@ -6,6 +6,7 @@ Exit codes: 0 applied and verified, or nothing to do · 5 some applied · 6 roll
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shlex
 import shutil
@@ -25,15 +26,15 @@ PARTLY, ROLLED_BACK, REFUSED = 5, 6, 7
 GOOD = (Outcome.APPLIED, Outcome.NOTHING, Outcome.UNDONE)
 
 
-def add_state(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the journal's folder."""
+def add_state(parser: argparse.ArgumentParser, *, only_read: bool = False) -> None:
+    """Add the option for the journal's folder, which a command that changes the node makes where it is not there."""
     parser.add_argument(
         "--state",
         metavar="DIR",
         help="journal folder (default: /var/lib/npudoctor for root, else ~/.local/state/npudoctor); with --simulate "
         "a folder that keeps the node's changes between commands",
     )
-    parser.set_defaults(keeps_changes=True)
+    parser.set_defaults(keeps_changes=True, only_reads_state=only_read)
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
@@ -161,12 +162,12 @@ def _tell(event: Event) -> None:
     if isinstance(event, Begun):
         say(f"{event.fix}: {event.steps} step{'s' * (event.steps != 1)}, journalled as {event.run}")
     elif isinstance(event, StepBegun):
-        say(f"  {event.number}. {_first_line(event.preview)}")
+        say(f"  {event.number}. {in_one_line(event.preview)}")
     elif isinstance(event, Proving):
         where = "in a fresh login shell" if event.effect is Effect.NEW_LOGIN else "again"
         say(f"  running {', '.join(event.checks[:4])}{' …' * (len(event.checks) > 4)} {where}")
     elif isinstance(event, Undoing):
-        say(f"  undoing step {event.number}" + (f": {_first_line(event.preview)}" if event.preview else ""))
+        say(f"  undoing step {event.number}" + (f": {in_one_line(event.preview)}" if event.preview else ""))
 
 
 def tell_end(ended: Ended, words: Sequence[str]) -> None:
@@ -196,15 +197,15 @@ def command_for(instead: str, words: Sequence[str]) -> str:
     return f"npudoctor {shlex.join(words)} {instead}" if instead.startswith("--") else instead
 
 
-def _first_line(preview: str) -> str:
+def in_one_line(preview: str) -> str:
+    """What a step changes: the file that it writes or removes, each value from → to, or its command."""
     lines = [line for line in preview.splitlines() if line] or ["nothing"]
     if lines[1:] and lines[1] == "+++ /dev/null":
         return lines[0][4:].removesuffix(" (now)") + " is removed"
-    return (
-        lines[1][4:].removesuffix(" (then)") + " is written"
-        if lines[0].startswith("--- ") and len(lines) > 1
-        else lines[0]
-    )
+    if lines[0].startswith("--- ") and len(lines) > 1:
+        return lines[1][4:].removesuffix(" (then)") + " is written"
+    values = list(itertools.takewhile(lambda line: not line.startswith("$ "), lines))
+    return "; ".join(values) or lines[0]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

@@ -7,7 +7,7 @@ import argparse
 from npudoctor import plugins
 from npudoctor.cli import fixing, node
 from npudoctor.cli.output import say, write, write_json
-from npudoctor.control_characters import all_visible, visible_lines
+from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.fixer import progress, runner
 from npudoctor.host import Refused
 
@@ -15,7 +15,7 @@ from npudoctor.host import Refused
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor history`."""
     parser.add_argument("--json", action="store_true", help="print JSON with previews")
-    fixing.add_state(parser)
+    fixing.add_state(parser, only_read=True)
     node.add_arguments(parser)
 
 
@@ -33,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(all_visible([dict(one) for one in runs], show=visible_lines))
         return 0
-    for one in all_visible(runs):
+    for raw, one in zip(runs, all_visible(runs), strict=True):
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
+        for preview in raw["preview"]:
+            write(f"    {visible(fixing.in_one_line(preview))}\n")
         if said := progress.said(one) or one["reason"]:
             write(f"    {said}\n")
     if not runs:

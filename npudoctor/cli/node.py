@@ -79,6 +79,12 @@ def give_up(_: argparse.Namespace, reason: str) -> int:
     return 3
 
 
+def add_simulated_state(parser: argparse.ArgumentParser, *, only_read: bool = True) -> None:
+    """Add the option for the folder of a simulated node's changes."""
+    parser.add_argument("--state", metavar="DIR", help="with --simulate: the node as `fix --state DIR` has left it")
+    parser.set_defaults(keeps_changes=True, only_reads_state=only_read)
+
+
 def add_config(parser: argparse._ActionsContainer) -> None:
     """Add the option that names the site's configuration."""
     parser.add_argument(
@@ -208,6 +214,7 @@ def _change_control(args: argparse.Namespace, config: site.Config) -> ChangeCont
 def opened(args: argparse.Namespace, config: site.Config) -> Iterator[Host]:
     """The requested node; its running tools are ended on leaving."""
     kept_at = simulated_state(args)
+    _state_must_exist(args)
     host = _open(args, config) if kept_at is None else _redone(_open(args, config), kept_at)
     try:
         _must_be_a_python(host, options(args, config))
@@ -233,6 +240,17 @@ def simulated_state(args: argparse.Namespace) -> str | None:
     return os.path.join(folder, f"{name}.json")
 
 
+def _state_must_exist(args: argparse.Namespace) -> None:
+    """Raise UsageError for a folder that is not there, where the command would only read it."""
+    folder = simulated_folder(args) or getattr(args, "state", None)
+    if not (folder and getattr(args, "only_reads_state", False)):
+        return
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise UsageError(f"--state {folder}: no such folder") from problem
+
+
 def _redone(host: Host, path: str) -> Host:
     """The simulated node as the commands before have left it, after a new login."""
     from npudoctor.host.live.safe_files import Unreadable, read_bounded
@@ -241,8 +259,6 @@ def _redone(host: Host, path: str) -> Host:
 
     assert isinstance(host, SimulatedHost)
     if not os.path.lexists(path):
-        if not os.path.isdir(os.path.dirname(path)):
-            raise UsageError(f"--state {os.path.dirname(path)}: the folder does not exist")
         return host
     try:
         redo.redo(host, read_bounded(path))
@@ -262,6 +278,7 @@ def _keep(host: Host, path: str) -> None:
     if not isinstance(host, SimulatedHost) or not host.done:
         return
     try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with written(path) as file:
             file.write(redo.written(host))
     except Refused as problem:

@@ -25,7 +25,7 @@ from npudoctor.cli import fixing, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.cli.progressed import Progressed
-from npudoctor.control_characters import all_visible, visible, visible_lines
+from npudoctor.control_characters import visible, visible_lines
 from npudoctor.findings import Report
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=node.seconds, metavar="S", help="time limit of the checks in seconds (default: 300)"
     )
-    fixing.add_state(parser)
+    fixing.add_state(parser, only_read=True)
     node.add_arguments(parser)
 
 
@@ -168,7 +168,12 @@ def changes_of(host: Host, state: str | None) -> list[str]:
         runs = runner.history(cast("MutableHost", host), state=state)
     except (Refused, Unavailable, OSError) as why:
         return [f"not known: {why.reason if isinstance(why, (Refused, Unavailable)) else why.strerror}"]
-    return [f"{one['started_at']} {one['fix']}: {one['title']} ({one['status']})" for one in all_visible(runs)]
+    return [
+        visible(
+            f"{one['started_at']} {one['fix']}: {'; '.join(map(fixing.in_one_line, one['preview']))} ({one['status']})"
+        )
+        for one in runs
+    ]
 
 
 def timeline(state: str | None) -> Iterator[str]:

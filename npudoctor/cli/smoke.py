@@ -78,6 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     shape.add_argument("-v", "--verbose", action="store_true", help="print all evidence")
     shape.add_argument("--fail-on", choices=[one.value for one in Severity], help="exit 1 at this severity or above")
+    node.add_simulated_state(parser)
     node.add_arguments(parser)
 
 
@@ -114,6 +115,8 @@ def _deadline(text: str) -> tuple[str, float]:
 def run(args: argparse.Namespace) -> int:
     """Run it and print the report; return its exit code."""
 
+    if args.state and not args.simulate:
+        raise UsageError("--state requires --simulate; --keep-logs keeps the logs of a run")
     if args.root:
         raise UsageError("a smoke run requires NPUs; --root has none")
     request = _request(args)
@@ -218,4 +221,4 @@ def _print(report: SmokeReport, args: argparse.Namespace) -> None:
         from npudoctor.report import smoke, text
 
         look = text.look_of(sys.stdout, no_color=args.no_color)
-        write(smoke.render(report, look=look, verbose=args.verbose), colored=True)
+        write(smoke.render(report, look=look, verbose=args.verbose, node=node.words_of(args)), colored=True)

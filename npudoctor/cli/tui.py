@@ -35,6 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fleet", metavar="RUN", help="show a run of npudoctor fleet: a run folder, or answers")
     screens = f"the first screen: {', '.join(SCREENS)} (default: overview)"
     parser.add_argument("--screen", choices=SCREENS, metavar="SCREEN", help=screens)
+    from npudoctor.cli import node
+
+    node.add_simulated_state(parser, only_read=False)
     add_arguments(parser)
 
 
@@ -49,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open it; return the application's exit code."""
+    if args.state and not args.simulate:
+        from npudoctor.cli.output import UsageError
+
+        raise UsageError("--state requires --simulate")
     if args.fleet is not None:
         return _open_fleet(args)
     if not on_a_terminal():
@@ -172,4 +179,5 @@ def options_of(args: argparse.Namespace) -> list[tuple[str, str]]:
     """The options that have a value, and the value."""
     names = ("replay", "simulate", "root", "python", "environment", "role", "config", "profile")
     named = [(option, getattr(args, option, None)) for option in names]
+    named.append(("state", getattr(args, "simulated_state", None) or getattr(args, "state", None)))
     return [*((option, value) for option, value in named if value), *(("plugin", path) for path in args.plugin)]

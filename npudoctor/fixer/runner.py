@@ -293,12 +293,18 @@ def undo(
         yield Ended(outcome=Outcome.STUCK, fix=fix, run=run, reason=_reason(problem), instead="npudoctor fix --recover")
 
 
-def undo_preview(host: MutableHost, run: str, *, state: str | None = None) -> tuple[str, ...]:
+def to_undo(host: MutableHost, run: str | None, *, state: str | None = None) -> RunRecord:
+    """The record of the named run, or of the newest applied one; raises Refused where it is not applied."""
+    journal = Journal(host, state)
+    return journal.record(_applied(journal, run))
+
+
+def undo_preview(host: MutableHost, run: str, *, state: str | None = None, force: bool = False) -> tuple[str, ...]:
     """What undoing an applied run would change, in the order in which it is done; raises Refused where it cannot be."""
     journal = Journal(host, state)
     _applied(journal, run)
     inverses = [entry.inverse for entry in reversed(journal.entries(run)) if entry.inverse is not None]
-    _must_be_undoable(journal, run, force=False)
+    _must_be_undoable(journal, run, force=force)
     fresh = host.fresh()
     return tuple(one.preview(fresh) for one in inverses if not one.holds(fresh))
 

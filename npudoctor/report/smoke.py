@@ -18,9 +18,9 @@ BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.,-~=*#"
 
 
-def render(report: SmokeReport, *, look: Look | None = None, verbose: bool = False) -> str:
-    """The whole report."""
-    return _Page(look or Look(), verbose).render(report)
+def render(report: SmokeReport, *, look: Look | None = None, verbose: bool = False, node: str = "") -> str:
+    """The whole report; `node` are the options that name the node, for the commands that are shown."""
+    return _Page(look or Look(), verbose, node).render(report)
 
 
 def sparkline(values: Sequence[float | None], *, unicode: bool = True, width: int = 60) -> str:
@@ -112,7 +112,8 @@ def _why_skipped(result: Result) -> str:
 
 
 class _Page:
-    def __init__(self, look: Look, verbose: bool) -> None:
+    def __init__(self, look: Look, verbose: bool, node: str) -> None:
+        self._node = node
         self._look = look
         self._verbose = verbose
         self._glyphs = GLYPHS if look.unicode else ASCII_GLYPHS
@@ -144,11 +145,12 @@ class _Page:
             self._result(results)
         for note in report.notes:
             self._line("  i ", note)
+        on_node = f" {self._node}" if self._node else ""
         named = (*(report.plan.excluded if report.plan else ()), *report.unhealthy)
         if checks := sorted({one.check for one in named if one.check}):
-            self._line("  i ", f"what is wrong with these NPUs: npudoctor check {' '.join(checks)}")
+            self._line("  i ", f"what is wrong with these NPUs: npudoctor check {' '.join(checks)}{on_node}")
         elif report.exit_code == 3:
-            self._line("  i ", "what kept this node from being tested: npudoctor check")
+            self._line("  i ", f"what kept this node from being tested: npudoctor check{on_node}")
         if report.logs:
             self._line("  i ", f"logs and stacks: {report.logs}")
         text = self._out.getvalue()
@@ -234,6 +236,12 @@ class _Page:
         for finding in result.findings:
             self._finding(finding)
 
+    def _on_node(self, command: str) -> str | None:
+        """The command for this node; None where it requires a live one."""
+        if not (self._node and command.startswith("npudoctor ")):
+            return command
+        return None if "--keep-logs" in command else f"{command} {self._node}"
+
     def _finding(self, finding: Finding) -> None:
         kind = finding.severity.value
         where = "" if finding.subject == "host" else f"{finding.subject}: "
@@ -244,7 +252,7 @@ class _Page:
             self._line("      ", finding.detail)
         if finding.hint:
             self._line("      do        ", finding.hint)
-        for command in finding.commands:
+        for command in filter(None, map(self._on_node, finding.commands)):
             self._console.print(Text("                $ ", style="dim") + Text(command, style="green"), soft_wrap=True)
         for evidence in finding.evidence:
             expected = f", expected {evidence.expected}" if evidence.expected else ""

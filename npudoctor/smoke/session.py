@@ -26,7 +26,7 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
 from npudoctor.sdk import Options, Probe
 from npudoctor.selection import Selection
-from npudoctor.smoke import coverage, history, plan, runner
+from npudoctor.smoke import blame, coverage, history, plan, runner
 from npudoctor.smoke.events import (
     Bandwidth,
     Done,
@@ -119,6 +119,7 @@ class Session:
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
             raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}")
+        seen = list(_explained(seen))
         known = self.look()
         planned = coverage.completed(seen[0], known.cards, known.health, known.holders)
         seen[0] = planned
@@ -297,3 +298,16 @@ def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -
             local_step_s=outcome.measured.get((one.rank, "local_step_s")),
             memory_mb=outcome.measured.get((one.rank, "memory_mb")),
         )
+
+
+def _explained(events: Sequence[Event]) -> Iterator[Event]:
+    """The events of a simulated run, with what is known of its errors."""
+    known: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for event in events:
+        if isinstance(event, RankFailed) and event.message and not (event.codes or event.pitfalls):
+            if event.message not in known:
+                known[event.message] = blame.known_of("", event.message)
+            codes, pitfalls = known[event.message]
+            yield event.model_copy(update={"codes": codes, "pitfalls": pitfalls})
+        else:
+            yield event

@@ -53,7 +53,10 @@ def test_a_device_that_is_not_on_the_node_is_no_healthy_one(npudoctor: Command) 
     ran = npudoctor(*HEALTH, "--simulate", "sick-cards", "--cards", "0,8,11")
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert "--cards 8,11" in ran.err and "0, 1, 2, 3, 4, 5, 6, 7" in ran.err
-    assert npudoctor(*HEALTH, "--simulate", "sick-cards", "--cards", "2,8").code == 1
+    for node in ("healthy-910a", "sick-cards", "new-node"):
+        for chosen in ("2,8", "99"):
+            ran = npudoctor("check", "--simulate", node, "--cards", chosen)
+            assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), (node, chosen)
 
 
 def test_nothing_else_is_a_list_of_cards(npudoctor: Command) -> None:

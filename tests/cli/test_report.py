@@ -160,6 +160,11 @@ def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path)
     assert "peggy" in page
 
 
+def test_a_toolkit_that_is_not_sourced_is_in_the_inventory(npudoctor: Command) -> None:
+    assert npudoctor("check", "--json", "--simulate", "new-node").json["inventory"]["cann"] == "8.2.RC1"
+    assert "| CANN | 8.2.RC1 |" in npudoctor("report", "--simulate", "new-node").out
+
+
 @pytest.mark.parametrize("shape", [[], ["--html"]])
 def test_a_report_with_a_log_has_no_name_of_it(npudoctor: Command, tmp_path: Path, shape: list[str]) -> None:
     lines = [f"[rank{number}] EI0006: Getting socket times out. {line}" for number, line in enumerate(TOLD)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -46,9 +47,60 @@ def test_another_file_is_refused_in_one_line(npudoctor: Command, tmp_path: Path,
     assert str(tmp_path) in ran.err
 
 
-def test_a_folder_that_is_not_there_is_named(npudoctor: Command, tmp_path: Path) -> None:
-    ran = npudoctor("fix", "hccl.reserve-ports", "--simulate", "new-node", "--state", str(tmp_path / "no"), "--yes")
-    assert (ran.code, ran.err.count("\n")) == (2, 1)
+@pytest.mark.parametrize("command", ["check", "history", "report", "smoke"])
+def test_a_folder_that_is_not_there_is_named_by_what_only_reads(
+    npudoctor: Command, tmp_path: Path, command: str
+) -> None:
+    for node in (["--simulate", "new-node"], []) if command != "smoke" else (["--simulate", "new-node"],):
+        ran = npudoctor(command, *node, "--state", str(tmp_path / "no"))
+        assert (ran.code, ran.out, ran.err) == (2, "", f"npudoctor: --state {tmp_path / 'no'}: no such folder\n")
+
+
+def test_a_folder_that_is_not_there_is_made_by_what_changes_the_node(npudoctor: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "state"
+    node = ("--simulate", "new-node", "--state", str(folder))
+    assert npudoctor("fix", "hccl.reserve-ports", *node, "--dry-run").code == 0
+    assert not folder.exists()
+    assert npudoctor("fix", "hccl.reserve-ports", *node, "--yes").code == 0
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert npudoctor("check", "hccl.ports-reserved", *node).code == 0
+
+
+def test_a_smoke_run_is_of_the_node_as_fixes_have_left_it(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path))
+    ran = npudoctor("smoke", *node)
+    assert ran.code == 1 and "cann.environment" in ran.out and "--keep-logs" not in ran.out
+    assert [line for line in ran.out.splitlines() if "$ npudoctor" in line and not line.endswith(" ".join(node))] == []
+    for fix in ("env.profile", "python.install-pair"):
+        assert npudoctor("fix", fix, *node, "--yes").code == 0
+    assert npudoctor("smoke", *node).code == 0
+
+
+def test_an_undo_says_what_it_changes_before_it_does(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path))
+    changed = "torch: 2.5.1 → 2.7.1; torch-npu: 2.6.0 → 2.7.1"
+    ran = npudoctor("fix", "python.install-pair", "--set", "torch=2.7.1", "torch_npu=2.7.1", *node, "--yes")
+    assert ran.code == 0 and changed in ran.err
+    assert changed in npudoctor("history", *node).out
+    assert changed in npudoctor("report", *node).out
+    for words in (["--dry-run"], ["--yes"]):
+        ran = npudoctor("undo", *words, *node)
+        assert ran.code == 0 and {"  torch: 2.7.1 → 2.5.1", "  torch-npu: 2.7.1 → 2.6.0"} <= set(ran.out.splitlines())
+    assert "torch: 2.7.1 → 2.5.1; torch-npu: 2.7.1 → 2.6.0" in ran.err
+    assert npudoctor("undo", "--dry-run", *node).code == 7
+
+
+@pytest.mark.parametrize(("answer", "code", "status"), [("n\n", 7, "applied"), ("y\n", 0, "undone")])
+def test_an_undo_asks_on_a_terminal(
+    npudoctor: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, status: str
+) -> None:
+    node = ("--simulate", "new-node", "--state", str(tmp_path))
+    assert npudoctor("fix", "hccl.reserve-ports", *node, "--yes").code == 0
+    typed = io.StringIO(answer)
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", typed)
+    assert npudoctor("undo", *node).code == code
+    assert [one["status"] for one in npudoctor("history", "--json", *node).json] == [status]
 
 
 def test_what_was_done_is_done_again(tmp_path: Path) -> None:
