@@ -5,6 +5,7 @@ The checks `smoke.*` of the catalogue judge it, as they do in `npudoctor check -
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
@@ -119,10 +120,9 @@ class Session:
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
             raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}")
-        seen = list(_explained(seen))
         known = self.look()
         planned = coverage.completed(seen[0], known.cards, known.health, known.holders)
-        seen[0] = planned
+        seen = [planned, *(_explained(one) if isinstance(one, RankFailed) else one for one in seen[1:])]
         yield from seen
         sick = coverage.unhealthy(planned, known.health)
         report = yield from self._judging(self.host.about.recorded_at or "", seen, sick)
@@ -300,14 +300,14 @@ def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -
         )
 
 
-def _explained(events: Sequence[Event]) -> Iterator[Event]:
-    """The events of a simulated run, with what is known of its errors."""
-    known: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-    for event in events:
-        if isinstance(event, RankFailed) and event.message and not (event.codes or event.pitfalls):
-            if event.message not in known:
-                known[event.message] = blame.known_of("", event.message)
-            codes, pitfalls = known[event.message]
-            yield event.model_copy(update={"codes": codes, "pitfalls": pitfalls})
-        else:
-            yield event
+def _explained(failed: RankFailed) -> RankFailed:
+    """The failure of a rank with what is known of its message, which a simulated run does not say."""
+    if not failed.message or failed.codes or failed.pitfalls:
+        return failed
+    codes, pitfalls = _known_of(failed.message)
+    return failed.model_copy(update={"codes": codes, "pitfalls": pitfalls})
+
+
+@functools.lru_cache(maxsize=16)
+def _known_of(message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return blame.known_of("", message)
