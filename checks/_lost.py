@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from npudoctor import knowledge
 from npudoctor.facts.dcmi.answer import LIBRARY, LibraryAnswer
 from npudoctor.facts.node.chips import Chips, subject_of
+from npudoctor.facts.node.context import CardPresence
 from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.slices import on_the_host
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
@@ -18,6 +19,20 @@ from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
+
+
+def chips_expected(cards: Chips | None, found: CardPresence | None) -> int:
+    """How many chips there should be, 0 where not known: one that some source has lost is the finding of npu.count.
+
+    Of an NPU with two chips (A3) no half is built in, so that an odd number is one too few.
+    """
+    known = [cards.count if cards else 0]
+    known += [count or 0 for count in (found.pci, found.nodes, found.npu_smi)] if found else []
+    family = knowledge.hardware().family((cards.family if cards else None) or "")
+    each = family.chips_per_card[0] if family is not None else 1
+    if found is not None and found.in_container:  # which may have one of the two
+        each = 1
+    return -(-max(known) // each) * each
 
 
 def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCards | None) -> Iterator[Finding]:

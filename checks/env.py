@@ -23,6 +23,7 @@ from npudoctor.knowledge.tables.environment import Conflict, Variable
 from npudoctor.knowledge.values import Kind, Rule
 from npudoctor.sdk import PREFLIGHT, Evidence, FileStat, Finding, FixOffer, Message, Options, Severity, check
 
+from ._lost import chips_expected
 from ._owners import Owner, owners, tell_of_the_rest
 from ._setting_lines import PROFILE, evidence_of, is_below, lines_that_set, naming_lines
 from .messages import env as messages
@@ -169,7 +170,7 @@ def visible_devices_exist(
     value = environment.filled(VISIBLE)
     if value is None:
         return
-    count = _count(cards, found)
+    count = chips_expected(cards, found)
     wrong = _list_problem(value, count)
     if wrong is None:
         return
@@ -191,13 +192,6 @@ def visible_devices_exist(
         ),
         fix=FixOffer(id="env.visible-devices", params={"value": right}),
     )
-
-
-def _count(cards: Chips | None, found: CardPresence | None) -> int:
-    """How many chips there should be: one that some source has lost is another check's finding; 0 where not known."""
-    known = [cards.count if cards else 0]
-    known += [count or 0 for count in (found.pci, found.nodes, found.npu_smi)] if found else []
-    return max(known)
 
 
 def _list_problem(value: str, count: int) -> tuple[Message, dict[str, Any]] | None:

@@ -9,11 +9,12 @@ from npudoctor import knowledge
 from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Orchestrator
-from npudoctor.facts.node.context import SoftwareStack
+from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.records import record
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Message, NotApplicable, Severity, check
 
+from ._lost import chips_expected
 from ._setting_lines import naming_lines
 from .messages import env as messages
 
@@ -38,6 +39,7 @@ def no_launcher_has_left_its_variables(
     environment: JobEnvironment,
     orchestrator: Orchestrator | None,
     cards: Chips | None,
+    found: CardPresence | None,
     startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """No stale or contradictory launcher variables.
@@ -49,7 +51,7 @@ def no_launcher_has_left_its_variables(
         raise NotApplicable(messages.SET_BY_ORCHESTRATOR.text(orchestrator=orchestrator.name))
     there = [name for name in OF_A_RANK if environment.filled(name) is not None]
     at_work = environment.whose.startswith("pid:") or environment.filled(WORKER_MARK) is not None
-    wrong = next(_inconsistent(environment, cards), None)
+    wrong = next(_inconsistent(environment, chips_expected(cards, found)), None)
     if wrong is not None:
         found = _inconsistency(wrong, environment, there, Severity.ERROR if at_work else Severity.WARNING)
         yield naming_lines(found, startup, environment, *(there or [wrong.name]))
@@ -63,7 +65,7 @@ def no_launcher_has_left_its_variables(
         yield naming_lines(found, startup, environment, *there)
 
 
-def _inconsistent(environment: JobEnvironment, cards: Chips | None) -> Iterator[_Wrong]:
+def _inconsistent(environment: JobEnvironment, chips: int) -> Iterator[_Wrong]:
     """The values that contradict each other or this node."""
     numbers: dict[str, int] = {}
     for variable in knowledge.environment().judged_by("env.launcher-leftovers"):
@@ -84,7 +86,6 @@ def _inconsistent(environment: JobEnvironment, cards: Chips | None) -> Iterator[
         params = {"value": local, "other": "WORLD_SIZE", "limit": world}
         expected = messages.AT_MOST.text(most=world)
         yield _Wrong(messages.LOCAL_WORLD_TOO_LARGE, "LOCAL_WORLD_SIZE", expected, params)
-    chips = cards.count if cards is not None else 0
     visible = environment.filled("ASCEND_RT_VISIBLE_DEVICES")
     if chips and visible is not None and all(part.isdecimal() for part in visible.split(",")):
         chips = min(chips, len(visible.split(",")))

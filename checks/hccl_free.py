@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.network.hccl import BASE_PORT, HcclPorts
-from npudoctor.facts.network.ports import KernelPorts, Sockets
+from npudoctor.facts.network.ports import KernelPorts, PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import DriverStack
@@ -50,20 +50,20 @@ def ports_are_free(
     taken = owners(sockets.holding(ports.certain), processes, holders, sight, launched)
     for owner in taken:
         if not owner.perhaps_of_job:
-            yield _taken(owner, ports, base, Severity.ERROR, asker)
+            yield _taken(owner, ports.certain, base, Severity.ERROR, asker)
     for owner in owners(sockets.holding(ports.possible - ports.certain), processes, holders):
-        yield _taken(owner, ports, base, Severity.INFO, asker)
+        yield _taken(owner, ports.possible, base, Severity.INFO, asker)
     tell_of_the_rest([owner for owner in taken if owner.perhaps_of_job], sight)
 
 
-def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity, asker: Asker | None) -> Finding:
+def _taken(owner: Owner, ports: PortRanges, base: int | None, severity: Severity, asker: Asker | None) -> Finding:
     count = len(owner.ports)
     detail = None
     if owner.of_live_job:
         detail = messages.TAKEN_BY_LIVE_JOB.text()
     elif not owner.listens:
         detail = messages.TAKEN_BY_CONNECTION.text(count=count)
-    first, last = min(ports.possible), max(ports.possible)
+    first, last = min(ports), max(ports)
     move = (f"export {BASE_PORT}={base}  # or move HCCL to free ports",) if base is not None else ()
     orphan = owner.process is not None and owner.process.ppid == 1 and owner.process.name.startswith("python")
     return messages.PORT_TAKEN.finding(
@@ -76,7 +76,7 @@ def _taken(owner: Owner, ports: HcclPorts, base: int | None, severity: Severity,
         evidence=(
             Evidence(
                 source="sockets",
-                expected=messages.FREE_PORTS.text(ports=ports.possible),
+                expected=messages.FREE_PORTS.text(ports=ports),
                 actual=messages.HELD_PORTS.text(ports=owner.ports, owner=owner),
             ),
             *owner.evidence,

@@ -66,9 +66,16 @@ def ports_work_alike(fabric: CardFabric, options: Options) -> Iterator[Finding]:
 
 
 def _odd_fec(fabric: CardFabric) -> dict[int, str]:
-    """The ports without error correction, or with another than most; their packets are lost for this reason."""
-    counts = Counter(fabric.fec.values())
-    return {device: mode for device, mode in fabric.fec.items() if _is_off(mode) or 2 * counts[mode] < len(fabric.fec)}
+    """The ports without error correction, or with another than most that have one; their packets are lost for this."""
+    usual = _usual_fec(fabric)
+    return {device: mode for device, mode in fabric.fec.items() if _is_off(mode) or (usual and mode != usual)}
+
+
+def _usual_fec(fabric: CardFabric) -> str | None:
+    """The mode of more than half of the ports that correct errors."""
+    counts = Counter(mode for mode in fabric.fec.values() if not _is_off(mode))
+    mode, count = counts.most_common(1)[0] if counts else (None, 0)
+    return mode if 2 * count > sum(counts.values()) else None
 
 
 def _is_off(mode: str) -> bool:
@@ -77,15 +84,13 @@ def _is_off(mode: str) -> bool:
 
 def _fec(group: Sequence[tuple[int, str]], fabric: CardFabric) -> Finding:
     devices, mode = [device for device, _ in group], group[0][1]
-    counts = Counter(fabric.fec.values())
-    usual = counts.most_common(1)[0][0]
-    odd = 2 * counts[mode] < len(fabric.fec)
+    usual = _usual_fec(fabric) or "rs FEC mode"
+    command = "-fec -s encoding rs  # as root" if usual.lower().startswith("rs") else "-fec -g"  # only rs is published
     rest: dict[str, Any] = {
         **on([fabric.subjects[device] for device in devices]),
-        "commands": tuple(f"hccn_tool -i {device} -fec -s encoding rs  # as root" for device in devices[:8]),
+        "commands": tuple(f"hccn_tool -i {device} {command}" for device in devices[:8]),
         "evidence": tuple(
-            Evidence(source=f"hccn_tool -i {device} -fec -g", expected=usual if odd else "rs FEC mode", actual=mode)
-            for device in devices[:8]
+            Evidence(source=f"hccn_tool -i {device} -fec -g", expected=usual, actual=mode) for device in devices[:8]
         ),
     }
     if _is_off(mode):

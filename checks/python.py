@@ -141,6 +141,16 @@ def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann
             commands=("cd ~",),
             evidence=(Evidence(source=hidden, expected="_C*.so", actual=messages.NOT_COMPILED.text()),),
         )
+    else:
+        for name, copies in python.copies.items():
+            first, *others = (messages.COPY.text(version=version, folder=folder) for version, folder in copies)
+            yield messages.COPIES.finding(
+                subject="python",
+                package=name.replace("-", "_"),
+                first=first,
+                others=others,
+                commands=tuple(f"ls -d {folder}/{name.replace('-', '_')}*" for _, folder in copies),
+            )
 
 
 def _offer_of(release: TorchNpuRelease | None, change: Solution | None) -> FixOffer:
@@ -196,7 +206,8 @@ def torch_and_torch_npu_match(
 def _not_a_pair(
     pair: TorchPair, python: PythonEnvironment, needed: Needed, cann: str | None, imported: TorchNpuImport | None
 ) -> Finding:
-    change = smallest_change(python, cann)
+    hidden = _matching_copy(pair, python, needed)
+    change = smallest_change(python, cann) if hidden is None else None
     hint = messages.SMALLEST_CHANGE.text(change=change.text, grounds=change.rests_on) if change else None
     return messages.PAIR_MISMATCH.finding(
         subject="python",
@@ -204,15 +215,30 @@ def _not_a_pair(
         required=needed.version,
         torch=pair.torch.version,
         reason=needed.reason,
-        hint=hint,
-        commands=tuple(commands(change, python)) if change else (),
+        hint=hidden[0] if hidden else hint,
+        commands=(hidden[1],) if hidden else tuple(commands(change, python)) if change else (),
         evidence=(
             Evidence(source="torch_npu", expected=f"torch {needed.version}", actual=f"torch {pair.torch.version}"),
             *((Evidence(source="CANN", actual=cann),) if cann else ()),
             *as_evidence(imported.attempt if imported is not None else None, "python.pairing"),
         ),
-        fix=offer(change),
+        fix=offer(change) if hidden is None else None,  # pip leaves the copy that is found first as it is
     )
+
+
+def _matching_copy(pair: TorchPair, python: PythonEnvironment, needed: Needed) -> tuple[str, str] | None:
+    """What to do, and the command, where a copy that another hides would match."""
+    wanted = {"torch": needed.version, "torch-npu": pair.torch.base_version}
+    for name, copies in python.copies.items():
+        first = copies[0][1]
+        for version, folder in copies[1:]:
+            if version.partition("+")[0] == wanted[name] or version.startswith(f"{wanted[name]}.post"):
+                hint = messages.HIDDEN_COPY.text(
+                    package=name.replace("-", "_"), version=version, folder=folder, first=first
+                )
+                note = messages.REMOVES_COPY.text(folder=first)
+                return hint, f"{python.executable} -m pip uninstall -y {name}  # {note}"
+    return None
 
 
 @check("python.cann-pairing", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-pair")

@@ -15,7 +15,7 @@ from npudoctor.facts.node.current_user import Asker
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.limits import UNLIMITED, Limit, Limits
 from npudoctor.facts.system.memory import HugePages, Memory
-from npudoctor.facts.system.storage import SHARED_MEMORY, Disk, Disks, LogFolder, SharedMemory, log_path
+from npudoctor.facts.system.storage import SHARED_MEMORY, Disk, Disks, LogFolder, Mounts, SharedMemory, log_path
 from npudoctor.sdk import (
     Because,
     Evidence,
@@ -35,6 +35,7 @@ from .messages import places
 from .messages import system as messages
 
 GIB = 1 << 30
+READ_ONLY_SINCE = "dmesg -T | grep -i -e 'remounting filesystem read-only' -e 'I/O error' -e 'aborted journal'"
 OUR_LIMITS = "/etc/security/limits.d/99-npudoctor.conf"
 _MANY_HUGE_PAGES = 0.25
 """The share of the memory from which unused huge pages are worth a finding."""
@@ -260,7 +261,12 @@ def _low(
 
 @check("system.disk", fix="system.clean-logs", thresholds=(DISK_FULL, DISK_LOW, DISK_SHARE, MANY_LOGS, TOO_MANY_LOGS))
 def disks_have_room(
-    disks: Disks, environment: JobEnvironment | None, logs: LogFolder | None, options: Options
+    disks: Disks,
+    mounts: Mounts | None,
+    environment: JobEnvironment | None,
+    logs: LogFolder | None,
+    container: Container | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Free space on the file systems that jobs write to.
 
@@ -275,9 +281,29 @@ def disks_have_room(
     if not by_mount:
         raise Unavailable(messages.DISKS_NOT_RECORDED.text(), because=Because.NOT_RECORDED)
     for disk, uses in by_mount.values():
+        if finding := _read_only(disk, uses, mounts, container):
+            yield finding
+            continue
         yield from _room(disk, uses, logs if logs and disks.holding(logs.path) == disk else None, options)
     if logs is not None and logs.size_bytes >= MANY_LOGS.of(options) * GIB:
         yield from _large_logs(logs, disks.holding(logs.path), TOO_MANY_LOGS.of(options) * GIB)
+
+
+def _read_only(disk: Disk, uses: list[str], mounts: Mounts | None, container: Container | None) -> Finding | None:
+    """What jobs write to and may not; a system may be read-only as it was built."""
+    mount = mounts.at(disk.mount) if mounts is not None else None
+    written = [use for use in uses if use != messages.SYSTEM_FILES.text()]
+    if mount is None or "ro" not in mount.options or not written:
+        return None
+    inside = container is not None
+    return messages.DISK_READ_ONLY.finding(
+        path=disk.mount,
+        uses=written,
+        severity=Severity.WARNING if inside else None,
+        hint=messages.READ_ONLY_IN_CONTAINER.text() if inside else None,
+        commands=(f"findmnt {disk.mount}",) if inside else (f"findmnt {disk.mount}", READ_ONLY_SINCE),
+        evidence=(Evidence(source=disk.mount, expected="rw", actual=",".join(mount.options[:4])),),
+    )
 
 
 def _places(environment: JobEnvironment | None) -> dict[str, str]:

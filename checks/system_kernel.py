@@ -147,7 +147,8 @@ def the_table_of_connections_has_room(conntrack: Conntrack, options: Options) ->
     """
     if conntrack.used_pct >= FULL_TABLE.of(options):
         larger = 1 << max(20, (conntrack.count * 4).bit_length() - 1)
-        expected = messages.LESS_THAN_PERCENT.text(most=FULL_TABLE.of(options))
+        most = FULL_TABLE.of(options)
+        expected = messages.BELOW_SHARE.text(count=int(conntrack.maximum * most / 100), share=most)
         yield messages.CONNTRACK_FULL.finding(
             used=conntrack.used_pct,
             commands=(

@@ -95,6 +95,14 @@ HIDDEN = Message(
     hint="Start jobs in another directory, or remove this one from PYTHONPATH.",
     pitfall="P070",
 )
+COPIES = Message(
+    "python.torch-npu/copies",
+    summary="{package} installed more than once: Python imports {first}",
+    detail="Also installed: {others}. pip changes the copy of its own folder, and the import may stay as it was.",
+    hint="Remove the copies that jobs do not use.",
+    severity=Severity.INFO,
+)
+COPY = Sentence("{version} in {folder}")
 NOT_COMPILED = Sentence("no compiled part")
 NEITHER_INSTALLED = Sentence("torch and torch_npu not installed in this Python")
 
@@ -107,6 +115,10 @@ PAIR_MISMATCH = Message(
     hint="Install torch {required}.",
     pitfall="P002",
 )
+HIDDEN_COPY = Sentence(
+    "{package} {version} in {folder} would match, but the copy in {first} is found before it. Remove that copy."
+)
+REMOVES_COPY = Sentence("removes the copy in {folder}")
 SMALLEST_CHANGE = Sentence("Smallest change: {change} ({grounds}).")
 REQUIRED_BY_WHEEL = Sentence("Required by the wheel's metadata ({requirement}).")
 REQUIRED_BY_TABLE = Sentence("Required by the torch_npu table as of {as_of}.")

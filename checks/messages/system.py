@@ -108,6 +108,16 @@ INODES_LOW = Message(
     hint="Remove files that are not needed.",
     pitfall="P065",
 )
+DISK_READ_ONLY = Message(
+    "system.disk/read-only",
+    summary="{path} is mounted read-only",
+    detail="Used for {uses}. Jobs end with `Read-only file system` as soon as they write there.",
+    hint="Check the kernel log for an error of the disk, after which the kernel makes a file system read-only; repair "
+    "it (fsck, xfs_repair) before it is mounted writable again.",
+)
+READ_ONLY_IN_CONTAINER = Sentence(
+    "Mount a writable volume there, or name another folder: HOME, ASCEND_PROCESS_LOG_PATH, ASCEND_CACHE_PATH."
+)
 REMOVE_LOGS_FIRST = Sentence("Free some space; remove old logs of CANN first.")
 SPACE_WANTED = Sentence("at least {size} free, and {percent:g} % of bytes and inodes")
 FREE_OF = Sentence("{free} of {total} free")
@@ -183,7 +193,7 @@ CONNTRACK_FULL = Message(
     severity=Severity.WARNING,
     pitfall="P079",
 )
-LESS_THAN_PERCENT = Sentence("less than {most:g} %")
+BELOW_SHARE = Sentence("below {count} ({share:g} % of the maximum)")
 
 # system.clock
 

@@ -293,6 +293,8 @@ def _python(python: Any) -> Views:
     yield "Python", (python.version,)
     for name, distribution in python.distributions.items():
         yield f"package {name}", (distribution.version,)
+    for name, copies in python.copies.items():
+        yield f"copies of package {name}", tuple(f"{version} in {folder}" for version, folder in copies)
     for name, place in python.shadows.items():
         yield f"package {name} is hidden by", (place,)
 

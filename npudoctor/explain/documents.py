@@ -105,7 +105,14 @@ def _code(code: ErrorCode, catalog: Catalog) -> Document:
         "newer_code": code.same_as,
         "confidence": code.confidence,
         "pitfalls": [_pitfall(pitfall, catalog) for pitfall in found],
-        "foreseen_by": [check.id for check in topics.foreseeing(found, catalog.checks)],
+        "foreseen_by": list(
+            dict.fromkeys(
+                [
+                    *(["npu.health"] if code.kind == "chip" else []),  # npu-smi shows the codes of a chip there
+                    *(check.id for check in topics.foreseeing(found, catalog.checks)),
+                ]
+            )
+        ),
         "sources": list(dict.fromkeys([*code.sources, *(row.sources if row else ())])),
         "as_of": knowledge.errors().as_of,
         **_more(row),

@@ -10,6 +10,7 @@ import re
 import sys
 
 _HEADER_LIMIT_BYTES = 1 << 20
+_PAIR = ("torch", "torch-npu")
 _KINDS = (".dist-info", ".egg-info")
 _NAMES = {"cpython": "CPython", "pypy": "PyPy", "graalpy": "GraalVM"}
 
@@ -84,9 +85,13 @@ def _distribution(folder: str, entry: str) -> "tuple[str, dict[str, object], flo
     return _normalised(name), {"version": version, "requires": requires}, installed
 
 
-def _distributions() -> "dict[str, dict[str, object]]":
-    """Every distribution that an import could find: the first on sys.path wins, in one folder the last installed."""
+def _distributions() -> "tuple[dict[str, dict[str, object]], dict[str, list[dict[str, object]]]]":
+    """Every distribution that an import could find: the first on sys.path wins, in one folder the last installed.
+
+    The second are all copies of torch and torch_npu, in the order of sys.path.
+    """
     found = {}  # type: dict[str, dict[str, object]]
+    copies = {}  # type: dict[str, list[dict[str, object]]]
     for folder in sys.path:
         try:
             entries = sorted(os.listdir(folder or "."))
@@ -108,7 +113,10 @@ def _distributions() -> "dict[str, dict[str, object]]":
             here.setdefault(egg[0], (egg[2], egg[1]))
         for name, (_, described) in here.items():
             found.setdefault(name, described)
-    return found
+            place = os.path.realpath(folder or ".")
+            if name in _PAIR and place not in [copy["folder"] for copy in copies.get(name, [])]:
+                copies.setdefault(name, []).append({"version": described["version"], "folder": place})
+    return found, copies
 
 
 def _first_on_path(package: str) -> "str | None":
@@ -160,6 +168,7 @@ def _main() -> None:
     own = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != own]
     implementation = sys.implementation.name
+    distributions, copies = _distributions()
     print(
         json.dumps(
             {
@@ -170,7 +179,8 @@ def _main() -> None:
                 "base_prefix": sys.base_prefix,
                 "machine": os.uname()[4],
                 "glibc": _glibc(),
-                "distributions": _distributions(),
+                "distributions": distributions,
+                "copies": {name: places for name, places in copies.items() if len(places) > 1},
                 "shadows": _attempt(_shadows) or {},
                 "torch_build": _attempt(_torch_build),
             },

@@ -78,9 +78,9 @@ def _headline(report: Report) -> str:
 def _about(report: Report) -> str:
     host = report.host
     parts = (host.hostname, host.container and f"{host.container} container", host.python_line)
-    counts = ", ".join(f"{number} {status}" for status, number in report.summary.items() if number)
     told = " · ".join(prose(part) for part in parts if part)
-    return f"{told}\n\n{counts}; npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
+    by = f"npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
+    return f"{told}\n\n{cause.counted(report)}; {by}"
 
 
 def _findings(report: Report) -> list[tuple[Result, Finding]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from npudoctor.findings import Finding, Report, Result, Severity, Status, Verdict
+from npudoctor.findings import Finding, Report, Result, Severity, Skip, Status, Verdict
 
 
 def primary(report: Report) -> tuple[Result, str] | None:
@@ -24,6 +24,8 @@ def primary(report: Report) -> tuple[Result, str] | None:
         skipped = [result for result in report.results if result.status is Status.SKIPPED]
         behind = [result for result in skipped if result.blocked_by and result.blocked_by not in shown]
         one = (behind or skipped)[0]
+        if one.skip is Skip.NOT_APPLICABLE:
+            return one, f"nothing to check: {one.reason}"
         why = f"{one.blocked_by} has an error" if one.blocked_by else one.reason
         return one, f"could not determine: {why}"
     return None
@@ -83,3 +85,11 @@ def truncate(text: str, room: int) -> str:
     if len(text.encode()) <= room:
         return text
     return text.encode()[: room - 3].decode(errors="ignore").rstrip() + "…"
+
+
+def counted(report: Report) -> str:
+    """How the checks ended: "60 ok, 1 warning, 2 errors, 19 skipped"."""
+    numbers = {key: report.summary[key] for key in ("warning", "error", "skipped", "silenced", "crashed")}
+    plural = {key: "s" if number > 1 and key in ("warning", "error") else "" for key, number in numbers.items()}
+    rest = [f"{number} {key}{plural[key]}" for key, number in numbers.items() if number]
+    return ", ".join([f"{report.summary['ok']} ok", *rest])

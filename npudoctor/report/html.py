@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from npudoctor.findings import Finding, Report, Result, Severity
-from npudoctor.report import inventory
+from npudoctor.report import cause, inventory
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1d242c; --muted: #5a656f; --line: #d5dad6; --paper: #fbfbf9; --box: #f1f2ef;
@@ -30,8 +30,7 @@ def render(report: Report) -> str:
     host, verdict = report.host, report.verdict.value
     facts = (host.hostname, host.os, host.kernel, host.machine, host.python_line)
     name = escape(host.hostname or "this node")
-    counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
-    about = f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."
+    about = f"{cause.counted(report)}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."
     lines = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.findings import Finding, Report, Severity
-from npudoctor.report import inventory
+from npudoctor.report import cause, inventory
 from npudoctor.report.markup import cell, code, linked, prose
 
 
@@ -29,8 +29,8 @@ def render(report: Report) -> str:
         )
         lines.append(f"| `{result.check}` | {result.status.value} | {cell(remark)} |")
     lines += inventory.markdown(report.inventory)
-    counts = ", ".join(f"{number} {status}" for status, number in report.summary.items())
-    lines += ["", f"{counts}. npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}."]
+    by = f"npudoctor {report.tool_version}, profile {report.profile}, {report.started_at}"
+    lines += ["", f"{cause.counted(report)}. {by}."]
     return "\n".join(lines) + "\n"
 
 

@@ -235,7 +235,7 @@ class _Page(Printer):
     # The end
 
     def _closing(self, report: Report) -> None:
-        text = f"{self._counted(report)} in {report.duration_s:.1f} s."
+        text = f"{cause.counted(report)} in {report.duration_s:.1f} s."
         if left := unchecked(report):
             text += f" Not checked: {left}."
         first = cause.primary(report)

@@ -76,27 +76,13 @@ class Printer:
 
     def _closing(self, report: Report) -> None:
         """How the checks ended, and what to do first."""
-        text = f"{self._counted(report)} in {report.duration_s:.1f} s."
+        text = f"{cause.counted(report)} in {report.duration_s:.1f} s."
         if left := unchecked(report):
             text += f" Not checked: {left}."
         advice, command = self._next_step(report)
         self._line("", f"{text} {advice}")
         if command:
             self._command("  ", command)
-
-    def _counted(self, report: Report) -> str:
-        counted = report.summary
-        words = [f"{counted['ok']} ok"]
-        for key, plural in (
-            ("warning", "warnings"),
-            ("error", "errors"),
-            ("skipped", "skipped"),
-            ("silenced", "silenced"),
-            ("crashed", "crashed"),
-        ):
-            if counted[key]:
-                words.append(f"{counted[key]} {key if counted[key] == 1 else plural}")
-        return ", ".join(words)
 
     def _next_step(self, report: Report) -> tuple[str, str | None]:
         """What to do first, and the command for it, on a line of its own so that it can be copied."""

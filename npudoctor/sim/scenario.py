@@ -82,7 +82,8 @@ class Cann:
 class Python:
     """The target Python. `kind` is whose it is (plain: its own prefix); an empty torch or torch_npu is not installed.
 
-    `packages` adds, replaces or (by an empty version) removes distributions.
+    `packages` adds, replaces or (by an empty version) removes distributions; `user_packages` are copies in the user's
+    own folder, which Python finds first.
     """
 
     version: str = "3.10.16"
@@ -92,6 +93,7 @@ class Python:
     torch_npu: str = "2.5.1.post1"
     cxx11_abi: bool = True
     packages: dict[str, str] = field(default_factory=dict)
+    user_packages: dict[str, str] = field(default_factory=dict)
 
 
 @record(frozen=True, kw_only=True)

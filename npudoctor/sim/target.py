@@ -85,7 +85,14 @@ class Target:
         packages = {**USUAL, **(OF_TORCH if said.torch else {}), "torch": said.torch, "torch-npu": said.torch_npu}
         if said.kind == "system":
             packages = {"pip": "24.0", "setuptools": "69.5.1", "torch": said.torch, "torch-npu": said.torch_npu}
-        self.packages = {name: version for name, version in {**packages, **said.packages}.items() if version}
+        own = {name: version for name, version in {**packages, **said.packages}.items() if version}
+        user_site = f"{node.home}/.local/lib/python{self.series}/site-packages"
+        self.copies = {
+            name: [{"version": version, "folder": user_site}, {"version": own[name], "folder": self.site}]
+            for name, version in said.user_packages.items()
+            if name in own
+        }
+        self.packages = {**own, **said.user_packages}
 
     def links(self) -> dict[str, str]:
         """The other names of the interpreter."""
@@ -144,6 +151,7 @@ class Target:
         base = f"/usr/local/python{said.version}" if said.kind == "venv" else self.prefix
         return {
             "base_prefix": base,
+            **({"copies": self.copies} if self.copies else {}),
             "distributions": {
                 name: {"requires": self.requires(name), "version": version} for name, version in self.packages.items()
             },

@@ -48,6 +48,23 @@ def test_while_a_job_runs_it_is_info(node: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("product", "lost", "local", "chips"),
+    [
+        ("atlas-800t-a3", {"id": 2, "chip": 1}, 16, None),
+        ("atlas-800t-a3", {"id": 2, "chip": 1}, 17, 16),
+        ("atlas-800t-a2-910b2", {"id": 2}, 8, 7),
+    ],
+)
+def test_a_lost_half_of_an_npu_makes_no_rank_too_many(
+    node: Nodes, product: str, lost: dict[str, Any], local: int, chips: int | None
+) -> None:
+    environ = {"LOCAL_WORLD_SIZE": str(local), "TORCHELASTIC_RUN_ID": "a1"}
+    gone = {**lost, "missing": ["pci", "npu-smi", "device-node"]}
+    found = node(product=product, card=[gone], environ=environ).check(ID).findings
+    assert [one.params["chips"] for one in found] == ([] if chips is None else [chips])
+
+
+@pytest.mark.parametrize(
     ("environ", "summary"),
     [
         ({"RANK": "8", "WORLD_SIZE": "8"}, "RANK=8 is not below WORLD_SIZE=8"),

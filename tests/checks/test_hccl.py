@@ -308,6 +308,8 @@ def test_a_stranger_in_the_range_is_an_error_that_names_him() -> None:
     assert finding.code == "hccl.ports-free/taken"
     assert finding.params["ports"] == "60003-60004"
     assert finding.evidence[1].actual == "redis-server *:60003"
+    assert finding.evidence[0].expected is not None and "60000-60015" in finding.evidence[0].expected
+    assert "<= :60015" in finding.commands[0]
     assert "export HCCL_IF_BASE_PORT=61000" in finding.commands[-1]
 
 

@@ -192,6 +192,20 @@ def test_one_node_alone_is_not_asked_so_much(node: Nodes) -> None:
     assert result.reason is not None and result.reason.startswith("a single node does not use the NPU network")
 
 
+def test_ports_that_correct_errors_are_not_odd_beside_most_that_do_not(node: Nodes) -> None:
+    off = [{"id": number, "fec": "no FEC mode"} for number in range(6)]
+    finding = only(node(card=off).check("npu.fabric", profile="full"))
+    assert (finding.code, len(finding.subjects)) == ("npu.fabric/fec-off", 6)
+    assert {one.expected for one in finding.evidence} == {"rs FEC mode"}
+    base = [*off[:2], *({"id": number, "fec": "base FEC mode"} for number in range(2, 7))]
+    found = node(card=base).check("npu.fabric", profile="full").findings
+    assert {(one.code, one.subject) for one in found} == {
+        ("npu.fabric/fec-off", "host"),
+        ("npu.fabric/fec-mismatch", "npu:7"),
+    }
+    assert not any("encoding rs" in command for one in found for command in one.commands)
+
+
 @pytest.mark.parametrize(
     ("fault", "pitfall", "code", "summary"),
     [

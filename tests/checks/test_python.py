@@ -152,6 +152,25 @@ def test_an_installed_torch_npu_is_enough_unless_a_source_tree_hides_it() -> Non
     assert hidden.summary == "directory /work/pytorch/torch_npu hides the installed torch_npu"
 
 
+COPIES = {"torch-npu": [{"version": "2.6.0", "folder": "/a"}, {"version": "2.5.1.post1", "folder": "/b"}]}
+
+
+def test_a_copy_in_another_folder_is_told_and_is_the_cause_where_it_would_match() -> None:
+    told = only(python("python.torch-npu", torch_npu="2.6.0", copies=COPIES))
+    assert (told.code, told.severity) == ("python.torch-npu/copies", Severity.INFO)
+    wrong = only(python("python.pairing", torch_npu="2.6.0", requires=["torch==2.6.0"], copies=COPIES))
+    assert (wrong.code, wrong.fix) == ("python.pairing/mismatch", None)
+    assert wrong.commands == ("/env/bin/python -m pip uninstall -y torch-npu  # removes the copy in /a",)
+    other = python("python.pairing", "2.4.0", "2.6.0", requires=["torch==2.6.0"], copies=COPIES)
+    assert only(other).fix is not None
+    assert python("python.pairing", copies=COPIES).findings == ()
+
+
+@pytest.mark.parametrize("copies", [[], "text", {"torch": "text"}, {"torch": [1, {"version": "2"}]}])
+def test_copies_that_are_no_list_of_copies_are_none(copies: object) -> None:
+    assert python("python.torch-npu", copies=copies).findings == ()
+
+
 def test_without_an_interpreter_it_is_skipped(node: Nodes) -> None:
     result = node(remove=["/opt/miniforge3"], commands={"python environment": {"returncode": 1}}).check("python.torch")
     assert result.skip is Skip.COULD_NOT_LOOK

@@ -238,6 +238,27 @@ def test_a_network_file_system_hides_the_disk_below_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "home", "expected"),
+    [
+        ("ro,relatime,errors=remount-ro", "/home/dev", [Severity.ERROR]),
+        ("rw,relatime", "/home/dev", []),
+        ("rw,errors=remount-ro", "/home/dev", []),
+        ("ro,relatime", "/data/dev", []),
+    ],
+)
+def test_a_read_only_file_system_that_jobs_write_to_is_an_error(
+    options: str, home: str, expected: list[Severity]
+) -> None:
+    mounts = [{"mount": "/", "fstype": "xfs", "options": "ro"}, {"mount": "/home", "fstype": "xfs", "options": options}]
+    disks = [disk("/", 500, 100), disk("/home", 500, 100), disk("/data", 500, 100)]
+    result = run("system.disk", disks=disks, mounts=mounts, environ={"HOME": home})
+    assert severities(result) == expected
+    assert [(one.code, one.params["path"]) for one in result.findings] == [
+        ("system.disk/read-only", "/home") for _ in expected
+    ]
+
+
+@pytest.mark.parametrize(
     ("log_gib", "total_gib", "expected"), [(4, 100, []), (6, 1000, [Severity.INFO]), (20, 100, [Severity.WARNING])]
 )
 def test_large_logs_are_told_and_weigh_by_their_share(

@@ -90,6 +90,21 @@ def test_a_cause_that_was_not_selected_is_named(npudoctor: Command) -> None:
     assert whole.rstrip().endswith("Start with cann.environment.")
 
 
+@pytest.mark.parametrize(("name", "node"), [("containers.complete", "healthy-a3"), ("npu.throttled", "seed-910b1")])
+def test_a_check_that_does_not_apply_is_not_called_undetermined(npudoctor: Command, name: str, node: str) -> None:
+    ran = npudoctor("check", name, "--simulate", node)
+    assert ran.code == 3
+    assert ran.out.startswith("? nothing to check: ")
+
+
+def test_numbers_of_findings_are_plural_in_every_format(npudoctor: Command) -> None:
+    counted = "60 ok, 2 warnings, 2 errors, 19 skipped"
+    for shape in ("markdown", "html"):
+        assert counted in npudoctor("check", "--simulate", "sick-cards", "--format", shape).out
+    for command in (("check",), ("report", "--markdown")):
+        assert counted in npudoctor(*command, "--simulate", "sick-cards").out
+
+
 def test_what_is_broken_stands_before_everything_else_on_the_first_screen(npudoctor: Command) -> None:
     lines = npudoctor("check", "-v", "--simulate", "sick-cards").out.splitlines()[:24]
     assert any(line.startswith("✖ npu.count") for line in lines)

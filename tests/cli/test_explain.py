@@ -37,6 +37,13 @@ def test_a_code_is_explained(npudoctor: Command, code: str) -> None:
     assert "means " in ran.out and "source " in ran.out and "as of " in ran.out
 
 
+@pytest.mark.parametrize("code", ["80C98009", "80CB8009", "80E01801", "81078603", "80E3A203"])
+def test_a_code_of_a_chip_is_detected_by_its_health(npudoctor: Command, code: str) -> None:
+    ran = npudoctor("explain", code)
+    assert "detected by  npudoctor check npu.health" in ran.out
+    assert "ASCEND_LAUNCH_BLOCKING" not in ran.out
+
+
 def test_several_are_explained_one_after_the_other_and_two_words_may_be_one_code(npudoctor: Command) -> None:
     assert npudoctor("explain", "EI0006", "P003").out.count("as of") == 2
     assert npudoctor("explain", "HCCL", "7").out.startswith("HCCL 7  HCCL_E_UNAVAIL\n")

@@ -114,6 +114,21 @@ def test_broken_metadata_is_survived(tmp_path: Path) -> None:
     assert not {"orch", "left", "folder", "dangling"} & set(said)
 
 
+def test_copies_of_torch_and_torch_npu_are_told_the_one_that_is_imported_first(tmp_path: Path) -> None:
+    for folder, version in (("first", "2.6.0"), ("second", "2.5.1.post1")):
+        wheel(tmp_path / folder, f"torch_npu-{version}", f"Name: torch-npu\nVersion: {version}\n\n")
+        wheel(tmp_path / folder, "other-1.0", "Name: other\nVersion: 1.0\n\n")
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    said = ask(sys.executable, PYTHONPATH=f"{first}:{second}:{first}")
+    assert said["distributions"]["torch-npu"]["version"] == "2.6.0"
+    assert said["copies"]["torch-npu"] == [
+        {"version": "2.6.0", "folder": os.path.realpath(first)},
+        {"version": "2.5.1.post1", "folder": os.path.realpath(second)},
+    ]
+    assert "other" not in said["copies"]
+    assert "torch-npu" not in ask(sys.executable, PYTHONPATH=first)["copies"]
+
+
 def test_a_source_tree_that_hides_torch_npu_is_named(tmp_path: Path) -> None:
     (tmp_path / "torch_npu").mkdir()
     (tmp_path / "torch_npu" / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")

@@ -47,9 +47,10 @@ class Distribution:
 class PythonEnvironment:
     """What the target Python says of itself. Names of distributions are normalised (`torch-npu`).
 
-    `shadows` maps a package to the source tree that hides it; `torch_build` is what torch's version file says
-    (`version`, `cuda`), None where it is not known. `run_as` names the user that it ran as, where that is another one
-    than npudoctor's own.
+    `copies` are the version and the folder of each torch and torch_npu that is installed more than once, the one that
+    Python finds first in front. `shadows` maps a package to the source tree that hides it; `torch_build` is what
+    torch's version file says (`version`, `cuda`), None where it is not known. `run_as` names the user that it ran as,
+    where that is another one than npudoctor's own.
     """
 
     executable: str
@@ -60,6 +61,7 @@ class PythonEnvironment:
     machine: str | None = None
     glibc: str | None = None
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
+    copies: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     shadows: Mapping[str, str] = field(default_factory=dict)
     torch_build: Mapping[str, str | None] | None = None
     run_as: str | None = None
@@ -101,6 +103,7 @@ def parse_environment(text: str) -> PythonEnvironment:
         machine=_text(said.get("machine")),
         glibc=_text(said.get("glibc")),
         distributions=dict(_distributions(distributions if isinstance(distributions, dict) else {})),
+        copies={str(name): _copies(places) for name, places in _mapping(said.get("copies")).items()},
         shadows={str(key): str(value) for key, value in _mapping(said.get("shadows")).items()},
         torch_build={key: _text(value) for key, value in _mapping(said.get("torch_build")).items()} or None,
     )
@@ -112,6 +115,11 @@ def _text(value: object) -> str | None:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _copies(said: object) -> tuple[tuple[str, str], ...]:
+    rows = [_mapping(one) for one in said] if isinstance(said, list) else []
+    return tuple((str(row["version"]), str(row["folder"])) for row in rows if {"version", "folder"} <= row.keys())
 
 
 def _distributions(said: Mapping[str, Any]) -> Iterator[tuple[str, Distribution]]:

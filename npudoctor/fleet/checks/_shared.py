@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from npudoctor.facts.versions import is_older
@@ -40,8 +40,13 @@ def shown(value: Any) -> str:
     return (text if len(text) <= 80 else f"{text[:79]}…") or "nothing"
 
 
-def differing(message: Message, tie: Message, splits: Iterable[Split]) -> Iterator[Finding]:
-    """One finding for all that the same nodes have otherwise; what else they have is its evidence."""
+def differing(
+    message: Message, tie: Message, splits: Iterable[Split], hints: Mapping[str, str] | None = None
+) -> Iterator[Finding]:
+    """One finding for all that the same nodes have otherwise; what else they have is its evidence.
+
+    `hints` is what to do where one of the titles begins with a word.
+    """
     alike = by(splits, lambda one: (one.group, one.norm is None, tuple(names(having) for _, having in one.others)))
     for same in alike.values():
         first = same[0]
@@ -56,9 +61,13 @@ def differing(message: Message, tie: Message, splits: Iterable[Split]) -> Iterat
                 Evidence(source=one.title, actual=shown(one.others[place][0]), expected=shown(one.norm))
                 for one in same[1:]
             )
+            hint = next(
+                (text for word, text in (hints or {}).items() for one in same if one.title.startswith(word)), None
+            )
             yield on(
                 message,
                 names(having),
+                hint=hint,
                 title=first.title,
                 value=_difference(value, first.norm),
                 norm=_difference(first.norm, value),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npudoctor.findings import Severity
-from npudoctor.messages import Message
+from npudoctor.messages import Message, Sentence
 
 W, INFO = Severity.WARNING, Severity.INFO
 
@@ -47,14 +47,17 @@ SKEW = Message(
 
 # Values that differ: one message for each check that compares them
 
-_DIFFERS = "{title}: {value} on {count} {count:node|nodes}, {norm} on {peers}{newer}"
+_DIFFERS = "{title}: {value}{newer} on {count} {count:node|nodes}, {norm} on {peers}"
 _TIE = "{title}: no majority among {peers} nodes: {values}"
 _TIE_HINT = "Decide which is right: --golden NODE names a correct node."
 
 VERSION = Message(
     "fleet.versions/differs",
     summary=_DIFFERS,
-    hint="Install one version on all nodes of a job. HCCL refuses ranks with different CANN versions (EI0008).",
+    hint="Install one version on all nodes of a job.",
+)
+SAME_CANN = Sentence(
+    "Install one version on all nodes of a job. HCCL refuses ranks with different CANN versions (EI0008)."
 )
 VERSION_TIE = Message("fleet.versions/tie", summary=_TIE, hint=_TIE_HINT)
 UPGRADE = Message("fleet.versions/upgrade", summary="Upgrade of {group}: {done} of {all} nodes done", severity=INFO)
@@ -136,7 +139,7 @@ LINK_SETTING = Message(
 LINK_SETTING_TIE = Message("fleet.link-settings/tie", summary=_TIE, severity=W)
 LINKS_DOWN = Message(
     "fleet.link-settings/down",
-    summary="{number} NPU links down on {count} nodes",
+    summary="{number} NPU {number:link|links} down on {count} {count:node|nodes}",
     hint="Check the switch or the cables that these NPUs share.",
 )
 SYSCTL = Message(

@@ -57,7 +57,7 @@ def versions(fleet: Fleet) -> Iterator[Finding]:
         if wanted:
             yield from _upgrade(group, members, wanted)
     found = feature_splits(fleet, lambda one: kind_of(one) == "versions" and one.title not in titles)
-    yield from differing(say.VERSION, say.VERSION_TIE, found)
+    yield from differing(say.VERSION, say.VERSION_TIE, found, {"CANN": say.SAME_CANN.text()})
 
 
 def _upgrade(group: str, members: list[Member], wanted: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
