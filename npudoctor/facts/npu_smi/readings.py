@@ -74,9 +74,9 @@ class Sensors:
 
 @record(frozen=True)
 class SystemTime:
-    """A page of `-t sys-time`: the clock of the chip in the host's time zone, as printed."""
+    """A page of `-t sys-time`: the clock of the chip in the host's time zone, as printed; None where it is not told."""
 
-    time: str
+    time: str | None
 
 
 @record(frozen=True, kw_only=True)
@@ -205,10 +205,11 @@ def parse_sensors(text: str) -> Sensors:
 
 def parse_system_time(text: str) -> SystemTime:
     """Read a page of `npu-smi info -t sys-time`."""
-    time = word(_first(text).get(normal("System Time(local)")))
-    if time is None:
+    page = _first(text)
+    if (title := normal("System Time(local)")) not in page:
         raise not_a_page("this is not a page of npu-smi info -t sys-time", text)
-    return SystemTime(" ".join(time.split()))
+    time = word(page[title])
+    return SystemTime(None if time is None else " ".join(time.split()))
 
 
 def parse_sio_errors(text: str) -> SioErrors:

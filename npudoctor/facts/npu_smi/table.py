@@ -207,7 +207,7 @@ class _Table:
     def _half(self, number: int, cells: list[str]) -> None:
         upper, lower = self._upper or implied_upper(cells), self._lower or implied_lower(cells)
         health, bus = cell_of(upper, "health", cells), cell_of(lower, "bus_id", cells)
-        is_lower = ":" in bus or (self._waiting is not None and word(health) is None)
+        is_lower = ":" in bus or (self._waiting is not None and not _is_upper(word(health), upper, cells))
         layout = lower if is_lower else upper
         values = values_of(layout, cells)
         if len(cells) > len(layout) or not (is_lower or _tells_of_a_chip(values)):
@@ -238,6 +238,16 @@ _READ: Mapping[str, Callable[[str | None], Any]] = {
     field.name: word if field.name in ("name", "health", "bus_id") else decimal if field.name == "power_w" else integer
     for field in fields(Chip)
 }
+
+
+def _is_upper(health: str | None, upper: Layout, cells: list[str]) -> bool:
+    """Whether a row after an upper half is one too; where both halves have a word in the same cell (UNKNOWN, as health
+    or for an address), the upper one names its chip, and the lower one has numbers below a hundred there."""
+    if health is None or health.upper() in ("OK", "WARNING", "ALARM", "CRITICAL"):
+        return health is not None
+    name = word(values_of(upper, cells).get("name"))
+    number = integer(name)
+    return name is not None and (number is None or number >= 100)
 
 
 def _tells_of_a_chip(upper: Mapping[str, str]) -> bool:
