@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.cann.settings import (
@@ -333,6 +334,7 @@ def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles |
         sources = startup.lines[:6] if startup is not None else ()
         yield messages.MIXED.finding(
             count=len(roots),
+            **_without_effect(roots, known),
             commands=("grep -n set_env ~/.bashrc ~/.profile /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc",),
             evidence=(
                 *(
@@ -357,6 +359,14 @@ def variables_name_one_cann(cann: Cann, paths: JobPaths, startup: StartupFiles |
                 default=usual.stated or usual.root,
                 evidence=(Evidence(source=usual.names[0], actual=usual.root),),
             )
+
+
+def _without_effect(roots: Mapping[str, list[str]], known: Collection[str]) -> dict[str, Any]:
+    """How little it matters where all but one are folders in lists that were removed: the loader passes them over."""
+    removed = [set(names) for root, names in roots.items() if root not in known]
+    if len(removed) < len(roots) - 1 or not set().union(*removed) <= {"LD_LIBRARY_PATH", "PYTHONPATH"}:
+        return {}
+    return {"severity": Severity.INFO, "detail": messages.REMOVED_PASSED_OVER.text()}
 
 
 def _without_the_others(cann: Cann, sources: tuple[SourcingLine, ...]) -> FixOffer | None:

@@ -42,6 +42,7 @@ def driver_files_are_mounted(
     image.
     """
     works = answer is not None and answer.info is not None
+    several = plan is not None and plan.several
     bad: list[tuple[Mounted, str]] = []
     lacking: list[Mounted] = []
     for mounted in mounts.by_path.values():
@@ -56,11 +57,11 @@ def driver_files_are_mounted(
             lacking.append(mounted)
     if bad:
         fatal = not works or any(mounted.mount.container == LIBRARIES for mounted, _ in bad)
-        yield _wrong_files(bad, container, nodes, Severity.ERROR if fatal else Severity.WARNING)
+        yield _wrong_files(bad, container, nodes, Severity.ERROR if fatal else Severity.WARNING, several=several)
     elif (other := _other_driver(driver, modules)) is not None:
-        yield _of_another_driver(*other, driver, container, nodes)
+        yield _of_another_driver(*other, driver, container, nodes, several=several)
     for_several = [mounted for mounted in lacking if mounted.mount.several_nodes]
-    if for_several and plan is not None and plan.several:
+    if for_several and plan is not None and several:
         paths = [mounted.mount.container for mounted in for_several]
         change = _recreate(container, nodes, paths, several_nodes=True)
         yield messages.NETWORK_FILES.finding(
@@ -102,7 +103,12 @@ def _problem(mounted: Mounted) -> str | None:
 
 
 def _wrong_files(
-    bad: list[tuple[Mounted, str]], container: Container, nodes: DeviceNodes | None, severity: Severity
+    bad: list[tuple[Mounted, str]],
+    container: Container,
+    nodes: DeviceNodes | None,
+    severity: Severity,
+    *,
+    several: bool,
 ) -> Finding:
     evidence = tuple(
         Evidence(
@@ -115,7 +121,7 @@ def _wrong_files(
     detail = messages.ONLY_DCMI.text(count=len(bad)) if severity is not Severity.ERROR else None
     pitfall = "P060" if bad[0][0].is_misplaced else None
     fix = _offer(nodes)
-    change = _recreate(container, nodes, [mounted.mount.host for mounted, _ in bad])
+    change = _recreate(container, nodes, [mounted.mount.host for mounted, _ in bad], several_nodes=several)
     hint, commands = change.hint, change.commands
     misplaced = [mounted.mount.host for mounted, _ in bad if mounted.is_misplaced]
     if misplaced and hint is None:
@@ -183,8 +189,10 @@ def _of_another_driver(
     driver: DriverInstall | None,
     container: Container,
     nodes: DeviceNodes | None,
+    *,
+    several: bool,
 ) -> Finding:
-    change = _recreate(container, nodes)
+    change = _recreate(container, nodes, several_nodes=several)
     return messages.OTHER_DRIVER.finding(
         subject="container",
         container=own,

@@ -333,6 +333,7 @@ def _taken(owner: Owner, port: int, default: bool, free: int) -> Finding:
         port=port,
         how=owner.how,
         detail=messages.TAKEN_BY_LIVE_JOB.text() if owner.of_live_job else None,
+        hint=messages.ANOTHER_PORT.text() if owner.of_live_job else None,
         commands=(
             f"ss -tanp 'sport = :{port}'",
             *owner.look,

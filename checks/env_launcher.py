@@ -39,7 +39,7 @@ def no_launcher_has_left_its_variables(
     environment: JobEnvironment,
     orchestrator: Orchestrator | None,
     cards: Chips | None,
-    found: CardPresence | None,
+    presence: CardPresence | None,
     startup: StartupFiles | None,
 ) -> Iterator[Finding]:
     """No stale or contradictory launcher variables.
@@ -51,7 +51,7 @@ def no_launcher_has_left_its_variables(
         raise NotApplicable(messages.SET_BY_ORCHESTRATOR.text(orchestrator=orchestrator.name))
     there = [name for name in OF_A_RANK if environment.filled(name) is not None]
     at_work = environment.whose.startswith("pid:") or environment.filled(WORKER_MARK) is not None
-    wrong = next(_inconsistent(environment, chips_expected(cards, found)), None)
+    wrong = next(_inconsistent(environment, chips_expected(cards, presence)), None)
     if wrong is not None:
         found = _inconsistency(wrong, environment, there, Severity.ERROR if at_work else Severity.WARNING)
         yield naming_lines(found, startup, environment, *(there or [wrong.name]))

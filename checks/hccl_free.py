@@ -72,6 +72,7 @@ def _taken(owner: Owner, ports: PortRanges, base: int | None, severity: Severity
         how=owner.how,
         severity=severity,
         detail=detail,
+        hint=messages.ANOTHER_BASE.text() if owner.of_live_job else None,
         commands=(f"ss -tanp '( sport >= :{first} and sport <= :{last} )'", *owner.look, *move),
         evidence=(
             Evidence(

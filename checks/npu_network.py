@@ -63,6 +63,13 @@ def network_ports_are_up(links: CardLinks, plan: NetworkPlan) -> Iterator[Findin
     tell_unanswered(links.why)
 
 
+def _of_port(message: Message, plan: NetworkPlan) -> str | None:
+    """What to check: cables only where the port is one of Ethernet."""
+    if not plan.is_roce and (plan.several or message is messages.PORT_DOWN):
+        return messages.CHECK_FABRIC.text()
+    return messages.CHECK_PORTS.text() if plan.several else None
+
+
 def _down(
     message: Message,
     down: Sequence[int],
@@ -76,7 +83,7 @@ def _down(
         **about,
         severity=Severity.ERROR if plan.several else None,
         detail=messages.JOB_NEEDS_PORTS.text() if plan.several else None,
-        hint=messages.CHECK_PORTS.text() if plan.several else None,
+        hint=_of_port(message, plan),
         commands=(
             links.command.format(first),
             *((f"hccn_tool -i {first} -optical -g", RECOVER.format(first)) if plan.is_roce else ()),

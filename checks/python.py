@@ -149,7 +149,7 @@ def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann
                 package=name.replace("-", "_"),
                 first=first,
                 others=others,
-                commands=tuple(f"ls -d {folder}/{name.replace('-', '_')}*" for _, folder in copies),
+                commands=(f"{python.executable} -m pip show {name}",),
             )
 
 

@@ -114,6 +114,10 @@ MIXED = Message(
     severity=Severity.WARNING,
     pitfall="P022",
 )
+REMOVED_PASSED_OVER = Sentence(
+    "All but one were removed, and their folders in a list are passed over. An installation there would be mixed into "
+    "the job."
+)
 NOT_INSTALLED_CANN = Sentence("{root} (not an installed CANN)")
 NOT_DEFAULT = Message(
     "cann.single/not-default",

@@ -108,6 +108,7 @@ PORT_TAKEN = Message(
     hint="End the process if it is left over from a job, or give the next job another port.",
     pitfall="P018",
 )
+ANOTHER_PORT = Sentence("Give the next job another port.")
 DEFAULT_PORT_TAKEN = Message(
     "env.master-port/default-taken",
     summary="Port {port} (default of {name}) in use {how}",

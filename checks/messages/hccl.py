@@ -142,6 +142,7 @@ OWNER_CHANGED = Message(
 
 # hccl.ports-free
 
+ANOTHER_BASE = Sentence("Give a second job its own base port.")
 PORT_TAKEN = Message(
     "hccl.ports-free/taken",
     summary="HCCL {count:port|ports} {ports} in use {how}",

@@ -168,6 +168,10 @@ ALL_PORTS_DOWN = Message(
 )
 JOB_NEEDS_PORTS = Sentence("The job of this environment spans several nodes: it waits for the port, then fails.")
 CHECK_PORTS = Sentence(_CHECK_PORT)
+CHECK_FABRIC = Sentence(
+    "The port leads to the fabric of the SuperPoD (HCCS): check the health of this chip, and the fabric in the "
+    "management of the SuperPoD."
+)
 
 # npu.network
 

@@ -231,7 +231,7 @@ class Target:
         said = self._torch_npu(tree)
         if not said["ok"]:
             return {"devices": {}, "error": said["error"], "ok": False}
-        chips = {chip.phy_id: chip for chip in self.node.chips}
+        chips = {chip.phy_id if chip.slice_number is None else chip.slice_number: chip for chip in self.node.chips}
         devices: dict[str, Any] = {}
         for index, number in enumerate(self.devices(tree)):
             busy = self.node.holders(chips[number])

@@ -116,8 +116,8 @@ def test_many_problems_of_one_kind_share_a_line() -> None:
     assert "and 15 more of this kind: npu:1, npu:2," in shown
 
 
-def test_a_group_of_which_nothing_was_judged_could_not_be_determined(npudoctor: Command) -> None:
+def test_a_group_of_which_nothing_was_judged_has_nothing_to_check(npudoctor: Command) -> None:
     ran = npudoctor("check", "containers", "--simulate", "new-node")
     assert ran.code == 3
-    assert ran.out.startswith("? could not determine: no running container uses an NPU (containers.complete)\n")
+    assert ran.out.startswith("? nothing to check: no running container uses an NPU (containers.complete)\n")
     assert npudoctor("check", "containers", "env", "--simulate", "new-node").code == 0

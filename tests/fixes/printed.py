@@ -213,7 +213,7 @@ def _docker(shell: Shell, command: str) -> None:
     inside = {volume.split(":")[1] for volume in volumes}
     if by_runtime is not None:
         devices = [f"/dev/davinci{number}" for number in by_runtime.split(",")] + list(MANAGERS)
-        inside = {"/usr/local/Ascend/driver/lib64", "/usr/local/bin/npu-smi"}
+        inside |= {"/usr/local/Ascend/driver/lib64", "/usr/local/bin/npu-smi"}
     numbers = tuple(int(path.removeprefix("/dev/davinci")) for path in devices if re.search(r"davinci\d", path))
     box = replace(
         said.container,
@@ -227,7 +227,9 @@ def _docker(shell: Shell, command: str) -> None:
     scenario = replace(
         said,
         container=box,
-        remove=tuple(path for path in said.remove if not path.startswith("/usr/local/Ascend/driver")),
+        remove=tuple(
+            path for path in said.remove if not path.startswith("/usr/local/Ascend/driver") and path not in inside
+        ),
         commands=kept,
         shm_gib=float(shm.rstrip("g")) if shm else said.shm_gib,
     )
@@ -266,12 +268,12 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"\S+/python\S* ": LOOKS,
     r"(ba)?sh \S+\.run|\./(Ascend|Atlas)-": "installers of the vendor are not simulated",
     r"(cat|df|dmesg|du|find|fuser|getent|grep|ip|journalctl|ls|lsmod|lspci|modinfo|ps|ss|uname|npu-smi) ": LOOKS,
-    r"npu-smi$|command -v ": LOOKS,
+    r"npu-smi$|command -v |findmnt ": LOOKS,
     r"timedatectl status": LOOKS,
     r"timedatectl ": "a simulated node has no service that keeps the time",
     r"conda create ": "the person has to move the job into the new environment",
     r"cpupower ": "the tool of the governor is not simulated",
     r"grubby |reboot|yum |apt ": "a simulated node does not boot",
-    r"iptables ": "the firewall of a simulated node is a text",
+    r"iptables |nft insert ": "the firewall of a simulated node is a text",
 }
 """Patterns of commands, tried in this order: what carries them out on a simulated node, or why nothing does."""
