@@ -60,6 +60,7 @@ LAYERS = {
     },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
     "npudoctor.packages": {"host", "facts", "knowledge", "packages"},
+    "npudoctor.installing": {"host", "facts", "knowledge", "fixer", "installing"},
     "npudoctor.in_target": set(),
 }
 """What each part may import of npudoctor; parts that are not named (cli, tui, daemon, testing) may import all."""
@@ -76,6 +77,7 @@ ONLY_IN = {
         *(
             "npudoctor/host/live/local.py",
             "npudoctor/host/live/processes.py",
+            "npudoctor/host/live/apart.py",
             "npudoctor/smoke/",
             "npudoctor/in_target/",
         ),

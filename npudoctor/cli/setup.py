@@ -11,7 +11,8 @@ Checks use the environment of a fresh login shell, because jobs will have that.
 --timeout limits each check of the node. A fix has no limit but those of the tools that it runs: an interrupted fix
 has to be undone first, which the next call does.
 
-With --packages only the plan is printed (docs/setup.md); this release installs no driver, firmware or CANN.
+With --packages driver and firmware are installed, one step at a time and without rollback (docs/setup.md); CANN and
+wheels are planned only.
 
 exit codes: 0 healthy (or a complete plan), 1 manual action required, 5 some applied, 6 rolled back, 7 refused.
 """
@@ -25,7 +26,7 @@ import shlex
 from typing import Any
 
 from npudoctor import engine, plugins
-from npudoctor.cli import fixing, node, setup_plan
+from npudoctor.cli import fixing, node, setup_install, setup_plan
 from npudoctor.cli.fix import safe
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progressed import Progressed
@@ -57,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fixing.add_reason(parser)
     fixing.add_state(parser)
     setup_plan.configure(parser)
+    setup_install.configure(parser)
     node.add_arguments(parser)
 
 
@@ -158,8 +160,14 @@ class Setup:
 
 def run(args: argparse.Namespace) -> int:
     """Set the node up; the exit code tells what remains."""
-    if setup_plan.asked(args):
-        return setup_plan.run(args)
+    if setup_plan.asked(args) or args.attach or args.resume:
+        try:
+            return setup_plan.run(args) if args.packages else setup_install.go_on(args)
+        except Refused as why:
+            say(f"npudoctor: refused: {why.reason}")
+            if why.instead and not why.instead.startswith("--"):
+                say(f"  $ {'sudo npudoctor setup …' if why.instead == 'sudo' else why.instead}")
+            return fixing.REFUSED
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if unknown := [id for id in args.allow if id not in catalog.fixes]:

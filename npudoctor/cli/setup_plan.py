@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from npudoctor import knowledge
-from npudoctor.cli import packages
-from npudoctor.cli.output import UsageError, say, write, write_json
+from npudoctor.cli import packages, setup_install
+from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
@@ -24,8 +24,6 @@ from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, planned, wanted
 from npudoctor.packages.sets import PackageSet, package_sets
 from npudoctor.records import record
 
-PLANS_ONLY = "setup --packages plans only in this release; add --dry-run. Nothing was changed"
-REFUSED = 7
 _PURPOSE = {
     CONTAINERS: "jobs in containers",
     BARE: "jobs on the node",
@@ -75,8 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; 0 where it is whole, 1 where a choice or a package is missing."""
     only, expected = _parts(args.only), _expected(args.expect)
     if not args.dry_run:
-        say(f"npudoctor: refused: {PLANS_ONLY}")
-        return REFUSED
+        setup_install.refuse_early(args, only, expected)
     purpose = args.purpose or BOTH
     staged = staged_in(args.packages)
     args.packages = []  # read once: the options of the run take `staged`
@@ -99,8 +96,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         lines = [*_lines(node, purpose, only, sets, plan, lacks, sums), *absent, *_tried(report)]
         lines += [f"not ready for this plan: {', '.join(blocked)}"] if blocked else []
-        lines += ["nothing was changed"]
+        lines += ["nothing was changed"] if args.dry_run or not whole else []
         write("\n".join(lines) + "\n")
+    if whole and plan is not None and not args.dry_run:
+        return setup_install.install(args, plan, {one.path: one.sha256 for one in sums}, report)
     return 0 if whole else 1
 
 

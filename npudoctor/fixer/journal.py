@@ -2,7 +2,8 @@
 
     /var/lib/npudoctor/runs/20261121T124155-hccl.reserve-ports/     (root; else ~/.local/state/npudoctor/runs/…)
         run.json       which fix, its parameters, the user, and the preview as shown
-        status.json    applying, applied, undoing, undone, or rolled-back
+        status.json    applying, applied, undoing, undone, or rolled-back; of an installation running,
+                       waiting-for-reboot, stopped, or done
         000.json …     each step with its inverse
 
 Every file is whole or absent. A run without status.json has changed nothing; one that is `applying` or `undoing` was
@@ -28,6 +29,9 @@ from npudoctor.steps.packages import KeepPackages
 
 SYSTEM = "/var/lib/npudoctor"
 APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
+RUNNING, WAITING, STOPPED, DONE = "running", "waiting-for-reboot", "stopped", "done"
+HELD = (RUNNING, WAITING, STOPPED)
+"""An installation of driver or firmware that is not done: no recovery and no undo touches it (npudoctor/installing)."""
 CUT_OFF = (APPLYING, UNDOING)
 """A run that was begun and not ended: a crash cut it off, or it is still running."""
 
@@ -148,11 +152,11 @@ class Journal:
         if problem := untrusted_writer(self.host, self._runs):
             raise Refused(messages.JOURNAL_NOT_SAFE.text(problem=problem))
 
-    def begin(self, record: RunRecord) -> None:
+    def begin(self, record: RunRecord, *, status: str = APPLYING) -> None:
         """Open a run; before this returns, nothing of it has been done."""
         self.host.make_folder(self._at(record.id), mode=0o700)
         self._write(record.id, "run.json", {"schema": "npudoctor.fix-run/1", **serialise.written(record)})
-        self.mark(record.id, APPLYING)
+        self.mark(record.id, status)
 
     def note(self, run: str, number: int, step: Step, inverse: Step | None) -> None:
         """Write down a step and its inverse; only then may it be taken."""
@@ -167,6 +171,18 @@ class Journal:
     def archive(self, run: str, name: str) -> str:
         """Where a run may keep files."""
         return f"{self._at(run)}/{name}"
+
+    def make(self, run: str, name: str) -> None:
+        """Make a folder of root's in the folder of a run."""
+        self.host.make_folder(self.archive(run, name), mode=0o700)
+
+    def keep(self, run: str, name: str, data: dict[str, Any]) -> None:
+        """Write a document of a run."""
+        self._write(run, name, data)
+
+    def kept(self, run: str, name: str) -> dict[str, Any] | None:
+        """A document of a run; None where there is none, Refused for data that is not ours."""
+        return self._read(run, name) if self.host.exists(self.archive(run, name)) else None
 
     def unused(self, fix: str) -> str:
         """A name for a new run, in the order of time."""

@@ -89,6 +89,9 @@ NOTHING_TO_UNDO = Sentence("no applied fix left to undo")
 UNDONE = Sentence("everything is as it was before")
 NO_SUCH_RUN = Sentence("there is no run {run!r}; `npudoctor history` lists them")
 RUN_IS = Sentence("{run} is already {status}")
+RUN_IS_HELD = Sentence(
+    "{run} is an installation ({status}); nothing undoes it, and only `npudoctor setup` goes on with it"
+)
 NOTHING_REVERSIBLE = Sentence("none of its steps can be undone")
 CHANGED_SINCE = Sentence("it was changed since; npudoctor left it like this:\n{change}")
 

@@ -29,6 +29,8 @@ from npudoctor.fixer.events import Verification as Verification
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
+    DONE,
+    HELD,
     ROLLED_BACK,
     UNDOING,
     UNDONE,
@@ -319,6 +321,8 @@ def _applied(journal: Journal, run: str | None) -> str:
     status = statuses.get(run)
     if status is None:
         raise Refused(messages.NO_SUCH_RUN.text(run=run))
+    if status.status in HELD or status.status == DONE:
+        raise Refused(messages.RUN_IS_HELD.text(run=run, status=status.status))
     if status.status != APPLIED:
         raise Refused(messages.RUN_IS.text(run=run, status=status.status))
     return run

@@ -42,7 +42,7 @@ def test_without_dry_run_it_refuses_in_one_line(npudoctor: Command, tmp_path: Pa
     ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", *more)
     assert (ran.code, ran.out) == (7, "")
     assert ran.err == (
-        "npudoctor: refused: setup --packages plans only in this release; add --dry-run. Nothing was changed\n"
+        "npudoctor: refused: packages are installed on the node itself only; add --dry-run. Nothing was changed\n"
     )
 
 

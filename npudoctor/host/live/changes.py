@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from npudoctor.host import FileStat, Refused
+from npudoctor.host.live.apart import Apart
 from npudoctor.host.live.opening import Place, opened, path_of
 from npudoctor.host.live.trust import entry_of
 from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, shown
@@ -24,7 +25,7 @@ from npudoctor.privacy.command_lines import LONGEST_LINE, reduced, shown
 _LEFTOVER = re.compile(r"\.npudoctor-\d+")
 
 
-class Changes:
+class Changes(Apart):
     """The changing half of `LocalHost`.
 
     `_locks` are the locks that are held now: commands that change the node inherit them, so that no fix begins or is

@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _PAUSE_S = 0.01
 
 
@@ -18,6 +18,21 @@ def adopt_orphans() -> None:
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def adopting_none() -> Iterator[None]:
+    """Meanwhile a process whose parent ends does not become a child of this one."""
+    import ctypes
+
+    was = ctypes.c_int(0)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
+    prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, was.value, 0, 0, 0)
 
 
 def children(pid: int | str = "self") -> list[int]:

@@ -1,0 +1,311 @@
+"""`npudoctor setup --packages` without --dry-run: driver and firmware are installed, after everything was checked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+
+from npudoctor import engine, plugins
+from npudoctor.cli import node
+from npudoctor.cli.output import write
+from npudoctor.control_characters import visible
+from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
+from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.npu_smi import Board
+from npudoctor.facts.system.pci import PciCards
+from npudoctor.findings import Report, Severity, Status
+from npudoctor.fixer import control
+from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
+from npudoctor.host import ApartHost, Refused, Unavailable
+from npudoctor.host.live import audit
+from npudoctor.installing import conditions, run, state
+from npudoctor.installing.state import Node, Step
+from npudoctor.knowledge.patterns import canonical
+from npudoctor.packages.plan import NO_WAY_BACK, Plan
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Options
+from npudoctor.selection import Selection
+
+INSTALLED = ("driver", "firmware")
+INTERRUPTED, NOT_READY = 6, 1
+_BOARDS = PerChip[Board]
+_FACTS: tuple[type, ...] = (DriverInstall, FirmwareInstall, PciCards, Chips, _BOARDS)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an installation."""
+    group = parser.add_argument_group("installing driver and firmware (docs/setup.md); each is asked for by name")
+    group.add_argument("--irreversible", action="store_true", help="allow steps without a way back")
+    group.add_argument("--expect-host", metavar="NAME", help="the name of this host, instead of typing it")
+    group.add_argument("--unmanaged", action="store_true", help="confirm that no scheduler manages this node")
+    group.add_argument("--attach", action="store_true", help="follow an installation that goes on, and prove it")
+    group.add_argument("--resume", action="store_true", help="prove an installation after the reboot")
+
+
+def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[str, str]) -> None:
+    """Raise Refused for what a person has not named; nothing was read before."""
+    if args.simulate or args.replay or args.root:
+        raise Refused("packages are installed on the node itself only; add --dry-run. Nothing was changed")
+    if not only or not set(only) <= set(INSTALLED):
+        raise Refused("setup installs driver and firmware only: add --only driver,firmware, or --dry-run for the plan")
+    for part in only:
+        if part not in expected:
+            raise Refused(f"the version is not named: add --expect {part}=VERSION, as in the plan of --dry-run")
+        if f"{part}.install" not in args.allow:
+            raise Refused(f"{part}.install is never applied by --yes: add --allow {part}.install")
+
+
+def install(args: argparse.Namespace, plan: Plan, sums: dict[str, str | None], report: Report) -> int:
+    """Install the steps of a plan that was shown and is complete; the exit code."""
+    with _opened(args) as (host, catalog, options):
+        _refuse_by_checks(report)
+        if (forbidden := control.forbidden_now(options)) is not None:
+            raise forbidden
+        steps = _steps(plan, sums, args)
+        journal = Journal(host, args.state)
+        journal.prepare()
+        with control.locked(journal):
+            _refuse_second(journal)
+            service = conditions.out_of_service(host, unmanaged=args.unmanaged)
+            conditions.free(host)
+            described = _described(host, catalog, options, unmanaged=args.unmanaged)
+            digest = run.plan_digest(described, steps)
+            write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
+            _confirm_host(args, host)
+            record = _record(host, journal, steps, options, digest)
+            for older in _stopped(journal):
+                journal.mark(older, DONE, f"given up for {record.id}")
+            run.open_run(
+                journal, record, described, steps, lambda step: host.read_bytes(step.source, limit=run.LARGEST_BYTES)
+            )
+            return _followed(host, journal, record.id, _judge(catalog, host, options, steps))
+
+
+def go_on(args: argparse.Namespace) -> int:
+    """`--attach` and `--resume`."""
+    with _opened(args) as (host, catalog, options):
+        journal = Journal(host, args.state)
+        found = state.held(journal)
+        if found is None:
+            raise Refused("no installation goes on, and none waits for a reboot")
+        status = journal.status(found)
+        assert status is not None
+        _, steps = state.plan_of(journal, found)
+        if status.status == STOPPED:
+            raise Refused(f"run {found}: {status.reason}; nothing goes on with it. Correct the cause and plan again")
+        judge = _judge(catalog, host, options, steps)
+        if args.attach:
+            if status.status != RUNNING:
+                raise Refused(f"run {found} waits for a reboot; after it: npudoctor setup --resume")
+            for number in range(1, len(steps) + 1):
+                if state.begun(journal, found, number) and not state.ended(journal, found, number):
+                    run.follow(host, journal.archive(found, f"step-{number}"), _tell)
+            with control.locked(journal):
+                return _followed(host, journal, found, judge)
+        if status.status != WAITING:
+            raise Refused(f"run {found} is {status.status}: npudoctor setup --attach")
+        with control.locked(journal):
+            again = _described(host, catalog, options, unmanaged=False)
+            ending = run.Installation(host, journal, found, _tell, judge).resume(again.cards, again.serials)
+        return _last(ending)
+
+
+def _followed(host: ApartHost, journal: Journal, id: str, judge: run.Judge) -> int:
+    try:
+        return _last(run.Installation(host, journal, id, _tell, judge).go_on())
+    except (KeyboardInterrupt, SystemExit) as problem:
+        _tell("npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach")
+        code = problem.code if isinstance(problem, SystemExit) else 130
+        return code if isinstance(code, int) else 130
+
+
+def _last(line: str) -> int:
+    write(f"{visible(line)}\n")
+    return 0 if line == run.READY else INTERRUPTED if line.startswith("INTERRUPTED") else NOT_READY
+
+
+def _tell(line: str) -> None:
+    write(f"{visible(line)}\n")
+    sys.stdout.flush()
+
+
+def _opened(args: argparse.Namespace) -> _Node:
+    return _Node(args)
+
+
+class _Node:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._config = node.load_config(args)
+        self._catalog = plugins.load(args.plugin)
+        self._opening = node.opened(args, self._config)
+
+    def __enter__(self) -> tuple[ApartHost, Catalog, Options]:
+        host = self._opening.__enter__()
+        try:
+            if host.about.source != "live" or not isinstance(host, ApartHost):
+                raise Refused("an installation is of the node itself only")
+            if host.user.uid != 0:
+                raise Refused("only root installs driver and firmware", instead="sudo")
+        except BaseException:
+            self._opening.__exit__(None, None, None)
+            raise
+        return host, self._catalog, node.options(self._args, self._config)
+
+    def __exit__(self, *problem: object) -> None:
+        self._opening.__exit__(None, None, None)
+
+
+def _refuse_by_checks(report: Report) -> None:
+    """Every finding of a check before an installation stands against it, and so does what is not known of holders."""
+    for result in report.results:
+        serious = [finding for finding in result.findings if finding.severity >= Severity.WARNING]
+        if serious or result.status is Status.CRASHED:
+            reason = serious[0].summary if serious else result.reason or "it crashed"
+            raise Refused(f"{reason} ({result.check}; npudoctor check install --packages FOLDER)")
+
+
+def _steps(plan: Plan, sums: dict[str, str | None], args: argparse.Namespace) -> tuple[Step, ...]:
+    found = []
+    for number, one in enumerate(plan.steps, 1):
+        path, words = one.paths[0], shlex.split(one.command)
+        digest = sums.get(path)
+        if one.component not in INSTALLED or len(one.paths) != 1 or not path.endswith(".run") or words[0] != "bash":
+            raise Refused(f"{one.title}: only a .run package is installed; {path} is none")
+        if digest is None:
+            raise Refused(f"the SHA-256 of {path} is not known")
+        if one.way_back == NO_WAY_BACK and not args.irreversible:
+            raise Refused(f"{one.title} {one.then} has no way back: add --irreversible", instead="--irreversible")
+        found.append(
+            Step(
+                id=one.id,
+                component=one.component,
+                title=one.title,
+                now=one.now or "",
+                then=one.then,
+                way_back=one.way_back,
+                source=path,
+                file=f"{number}-{one.component}.run",
+                sha256=digest,
+                options=tuple(words[2:]),
+            )
+        )
+    if not found:
+        raise Refused("nothing is to be installed")
+    return tuple(found)
+
+
+def _refuse_second(journal: Journal) -> None:
+    for id in journal.runs():
+        status = journal.status(id)
+        if status is None or journal.elsewhere(id):
+            continue
+        if status.status == RUNNING and journal.kept(id, state.PLAN) is None:
+            journal.mark(id, STOPPED, "INTERRUPTED before step 1: it was cut off")
+        elif status.status == RUNNING:
+            raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
+        elif status.status == WAITING:
+            raise Refused(f"installation {id} waits for a reboot", instead="npudoctor setup --resume")
+
+
+def _stopped(journal: Journal) -> list[str]:
+    """Installations that were stopped: a new one, confirmed anew, takes their place."""
+    statuses = {id: journal.status(id) for id in journal.runs()}
+    return [id for id, status in statuses.items() if status is not None and status.status == STOPPED]
+
+
+def _described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
+    facts = _gathered(host, catalog, options)
+    cards = facts.get(PciCards)
+    answers = facts.get(_BOARDS)
+    boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
+    if not isinstance(cards, PciCards) or not cards.cards:
+        raise Refused("the NPUs on the PCI bus are not known")
+    boot, machine = host.boot_id(), Journal(host).machine_id
+    if not boot or not machine:
+        raise Refused("the id of this boot or /etc/machine-id is not known")
+    return Node(
+        cards=tuple(f"{card.slot} {card.device}" for card in cards.cards),
+        serials=tuple(
+            f"{subject} {board.serial_number}" for subject, board in sorted(boards.items()) if board.serial_number
+        ),
+        machine_id=machine,
+        boot_id=boot,
+        unmanaged=unmanaged,
+    )
+
+
+def _gathered(host: ApartHost, catalog: Catalog, options: Options) -> dict[type, object]:
+    known = engine.gather(catalog, host.fresh(), options, facts=_FACTS)
+    return {probe.provides: value for probe, value in known.items()}
+
+
+def _confirm_host(args: argparse.Namespace, host: ApartHost) -> None:
+    """The name of the host, typed or named: nothing else starts an installation."""
+    name = host.about.hostname
+    if args.expect_host is not None:
+        if args.expect_host != name:
+            raise Refused(f"this host is {name}, not {args.expect_host}")
+        return
+    if not sys.stdin.isatty():
+        raise Refused("not a terminal: add --expect-host with the name of this host", instead=f"--expect-host {name}")
+    write("What is installed cannot be rolled back by npudoctor. Type the name of this host to begin: ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip() != name:
+        raise Refused("the name of this host was not typed; nothing was changed")
+
+
+def _record(host: ApartHost, journal: Journal, steps: Sequence[Step], options: Options, digest: str) -> RunRecord:
+    who = audit.asker()
+    preview = [
+        f"{step.title} {step.now or 'none'} → {step.then}: SHA-256 {step.sha256} {step.source}" for step in steps
+    ]
+    return RunRecord(
+        id=journal.unused("setup.packages"),
+        fix=",".join(step.id for step in steps),
+        title=" and ".join(f"{step.title} {step.then}" for step in steps),
+        params=json.dumps({"plan": digest}),
+        by=f"{host.user.name} (uid {host.user.uid})",
+        started_at=now(),
+        effect="reboot",
+        preview=tuple(preview),
+        reversible=False,
+        reason=options.reason,
+        login=who.login,
+        sudo_user=who.sudo_user,
+        origin=who.origin,
+        host=host.about.hostname,
+        machine_id=journal.machine_id,
+    )
+
+
+def _judge(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> Callable[[], list[str]]:
+    """What proves the whole: the versions on disk, and every check of driver and NPUs."""
+
+    def wrong() -> list[str]:
+        facts = _gathered(host, catalog, options)
+        found = []
+        for step in steps:
+            fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
+            file = getattr(fact, "file", None)
+            version = str(file.version) if file is not None else "not known"
+            if canonical(version) != canonical(step.then):
+                found.append(f"{step.component} is {version}, not {step.then}")
+        chips = facts.get(Chips)
+        if not isinstance(chips, Chips) or not chips.chips:
+            reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
+            found.append(f"the NPUs are not known to the driver: {reason}")
+        selection = Selection(names=("driver", "npu"), options=options)
+        for event in engine.run(catalog, host.fresh(), selection):
+            if isinstance(event, engine.Done):
+                for result in event.report.results:
+                    errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
+                    crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
+                    found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
+        return found
+
+    return wrong

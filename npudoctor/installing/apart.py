@@ -1,0 +1,93 @@
+"""A process that runs an installer and outlives npudoctor: a transient unit, or a session of its own without systemd.
+
+It writes its pid and start time before the installer begins, and its exit code afterwards, so that whoever comes later
+knows whether it runs, and how it ended. Nothing in npudoctor ends it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from npudoctor.host import ApartHost, Refused, Unavailable
+
+SCRIPT = r"""
+trap : HUP INT QUIT TERM
+umask 022
+folder=$1 hands_off=$2 package=$3
+shift 3
+cd / || exit 98
+start=$(sed 's/^.*) //' "/proc/$$/stat" | cut -d' ' -f20)
+printf '%s %s\n' "$$" "$start" >"$folder/pid.part" && sync "$folder/pid.part" || exit 98
+mv "$folder/pid.part" "$folder/pid" || exit 98
+env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
+SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@" >>"$folder/log" 2>&1 </dev/null
+code=$?
+printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
+rm -f "$hands_off"
+exit "$code"
+"""
+"""What is run by sh with the folder of the step, the hands-off file, the package and the installer's options."""
+TEMPORARY = "tmp"
+_PID = re.compile(r"(\d{1,10}) (\d{1,20})\n")
+_CODE = re.compile(r"(\d{1,3})\n")
+
+
+def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: str, options: Sequence[str]) -> list[str]:
+    """The command that runs a package apart from npudoctor."""
+    paths = [host.outside(path) for path in (folder, hands_off, package)]
+    inner = ["/bin/sh", "-c", SCRIPT, "npudoctor-install", *paths, *options]
+    if not host.exists("/run/systemd/system") or host.rooted:
+        return inner
+    for tool in ("systemd-run", "systemd-inhibit"):
+        if host.which(tool) is None:
+            raise Refused(f"{tool} is not installed, and this node runs systemd: the step could end with this session")
+    kept = ("TimeoutStartSec=infinity", "TimeoutStopSec=infinity", "SendSIGKILL=no", "KillMode=process")
+    inhibited = ["systemd-inhibit", "--what=shutdown:sleep", "--mode=block", "--who=npudoctor"]
+    return [
+        *("systemd-run", "--quiet", "--collect", f"--unit={unit}", f"--setenv={variable(host, folder)}"),
+        *(f"--property={one}" for one in kept),
+        *inhibited,
+        "--why=NPU driver or firmware is being installed",
+        *inner,
+    ]
+
+
+def variable(host: ApartHost, folder: str) -> str:
+    """What every process of a step has in its environment."""
+    return f"TMPDIR={host.outside(folder)}/{TEMPORARY}"
+
+
+def alive(host: ApartHost, folder: str) -> int | None:
+    """The process that runs the installer of a step, or the installer; None where both have ended."""
+    if exit_code(host, folder) is not None:
+        return None  # what the installer has started, such as the driver's services, may go on
+    found = _PID.fullmatch(_text(host, f"{folder}/pid"))
+    if found is not None and host.start_of(int(found[1])) == found[2]:
+        return int(found[1])
+    left = host.processes_with(variable(host, folder))  # before its pid is written, or without what started it
+    return left[0] if left else None
+
+
+def was_started(host: ApartHost, folder: str) -> bool:
+    """Whether the process of a step has begun: only then its installer may have."""
+    return host.exists(f"{folder}/pid")
+
+
+def exit_code(host: ApartHost, folder: str) -> int | None:
+    """The exit code of the installer; None where it was not written: it runs, or was ended with its process."""
+    found = _CODE.fullmatch(_text(host, f"{folder}/code"))
+    return int(found[1]) if found else None
+
+
+def log_of(host: ApartHost, folder: str) -> str:
+    """What the installer has printed."""
+    return _text(host, posixpath.join(folder, "log"))
+
+
+def _text(host: ApartHost, path: str) -> str:
+    try:
+        return host.read_bytes(path, limit=8 << 20).decode("utf-8", "replace")
+    except Unavailable:
+        return ""

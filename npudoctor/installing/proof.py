@@ -1,0 +1,62 @@
+"""What proves a step of driver or firmware: never the exit code alone (0 also follows a package that did nothing)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from npudoctor.facts.driver import version_files
+from npudoctor.host import ApartHost, ParseError, Unavailable
+from npudoctor.installing.state import Ended, Node, Step
+from npudoctor.knowledge.patterns import canonical
+
+PREFIX = "/usr/local/Ascend"
+DONE, DONE_AT_REBOOT = 0, 2
+_FLASHED = re.compile(r"The firmware of \[(\d{1,3})\] chips are successfully upgraded")
+_REBOOT = re.compile(r"[Rr]eboot (is )?needed|please check after reboot|Reboot now or after")
+_INSTALLED = re.compile(r"(Driver|Firmware) package (installed|upgraded) successfully")
+
+
+def of_step(host: ApartHost, step: Step, node: Node, code: int | None, log: str, at: str) -> Ended:
+    """How a step whose installer has ended is judged."""
+    proof, problem = _driver(host, step) if step.component == "driver" else _firmware(host, step, node, log)
+    if code is None:
+        problem = "its installer was ended, or the node went down: its exit code is not known"
+    elif code not in (DONE, DONE_AT_REBOOT):
+        problem = f"its installer ended with exit code {code}"
+    reboot = step.component == "firmware" or code == DONE_AT_REBOOT or bool(_REBOOT.search(log))
+    return Ended(at=at, exit_code=code, proof=proof, problem=problem, reboot=reboot)
+
+
+def _driver(host: ApartHost, step: Step) -> tuple[str, str]:
+    path = f"{PREFIX}/driver/version.info"
+    found = version_at(host, path, lambda text: version_files.parse_driver(text).version)
+    if found is None:
+        return "", f"{path} is not there: no driver is installed"
+    if canonical(str(found)) != canonical(step.then):
+        return "", f"{path} names {found}, not {step.then}"
+    if not host.exists(f"{PREFIX}/driver/tools/upgrade-tool"):
+        return "", f"{path} names {found}, and driver/tools/upgrade-tool is not there: the installation is not complete"
+    return f"{path} names {found}", ""
+
+
+def _firmware(host: ApartHost, step: Step, node: Node, log: str) -> tuple[str, str]:
+    path = f"{PREFIX}/firmware/version.info"
+    found = version_at(host, path, lambda text: version_files.parse_firmware(text).version)
+    counts = _FLASHED.findall(log)
+    if counts and int(counts[-1]) < len(node.cards):
+        return "", f"firmware of {counts[-1]} chips was flashed, of {len(node.cards)} NPUs on the PCI bus"
+    if found is None or canonical(str(found)) != canonical(step.then):
+        return "", f"{path} names {found or 'no version'}, not {step.then}"
+    if not counts and not _INSTALLED.search(log):
+        return "", "its log does not say that the firmware was flashed"
+    flashed = f"{counts[-1]} chips flashed" if counts else "number of flashed chips not known"
+    return f"{path} names {found}; {flashed}", ""
+
+
+def version_at(host: ApartHost, path: str, parse: Callable[[str], object]) -> object | None:
+    """The version in a version.info; None where there is none, or none that is understood."""
+    try:
+        return parse(host.fresh().read(path))
+    except (Unavailable, ParseError):
+        return None

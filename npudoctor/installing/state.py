@@ -1,0 +1,110 @@
+"""What the journal holds of an installation: its plan, which never changes, and a folder of each step.
+
+    RUN/installation.json   the plan: steps with the SHA-256 of their files, and the node that it is for
+    RUN/packages/           the copies that are executed
+    RUN/step-1/begun.json   written before the installer of step 1 is started
+    RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
+    RUN/step-1/ended.json   what was proved of it
+
+The run's status is running, waiting-for-reboot, stopped or done. Recovery and the undo of other runs leave it alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from npudoctor.fixer import serialise
+from npudoctor.fixer.journal import HELD, Journal
+from npudoctor.host import Refused
+from npudoctor.records import record
+
+T = TypeVar("T")
+PLAN = "installation.json"
+
+
+@record(frozen=True, kw_only=True)
+class Step:
+    """One package. `now` is empty where the part is not installed. `options` are the installer's, `file` the name of
+    the copy, `source` where it is copied from, `sha256` its digest."""
+
+    id: str
+    component: str
+    title: str
+    now: str
+    then: str
+    way_back: str
+    source: str
+    file: str
+    sha256: str
+    options: tuple[str, ...]
+
+
+@record(frozen=True, kw_only=True)
+class Node:
+    """The node that a plan is for. `cards` are the NPUs on the PCI bus as address and device id, `serials` the serial
+    numbers of NPUs where they are known, `unmanaged` that the person says that no scheduler manages it."""
+
+    cards: tuple[str, ...]
+    serials: tuple[str, ...]
+    machine_id: str
+    boot_id: str
+    unmanaged: bool
+
+
+@record(frozen=True, kw_only=True)
+class Begun:
+    """That the installer of a step is about to be started, on this boot. `service` says who took the node out of it."""
+
+    at: str
+    boot_id: str
+    command: tuple[str, ...]
+    service: str
+
+
+@record(frozen=True, kw_only=True)
+class Ended:
+    """How the installer of a step ended: `proof` is what was found, `problem` why it is none (empty: it is one).
+    `exit_code` is None where it is not known. `reboot`: it is in force after a reboot."""
+
+    at: str
+    exit_code: int | None
+    proof: str
+    problem: str
+    reboot: bool
+
+
+def held(journal: Journal) -> str | None:
+    """The newest installation on this node that is not done; None where there is none."""
+    for run in reversed(journal.runs()):
+        status = journal.status(run)
+        if status is not None and status.status in HELD and not journal.elsewhere(run):
+            return run
+    return None
+
+
+def plan_of(journal: Journal, run: str) -> tuple[Node, tuple[Step, ...]]:
+    """The plan of a run; raises Refused for data that is not ours."""
+    data = journal.kept(run, PLAN)
+    steps = data.get("steps") if data else None
+    if data is None or not isinstance(steps, list) or not steps:
+        raise Refused(f"run {run} has no plan: it was interrupted before its first step")
+    return _read(Node, run, data.get("node")), tuple(_read(Step, run, step) for step in steps)
+
+
+def begun(journal: Journal, run: str, number: int) -> Begun | None:
+    """That a step was about to be started; None where it was not."""
+    data = journal.kept(run, f"step-{number}/begun.json")
+    return None if data is None else _read(Begun, run, data)
+
+
+def ended(journal: Journal, run: str, number: int) -> Ended | None:
+    """How a step ended; None where that was not found out yet."""
+    data = journal.kept(run, f"step-{number}/ended.json")
+    return None if data is None else _read(Ended, run, data)
+
+
+def _read(kind: type[T], run: str, data: Any) -> T:
+    try:
+        return serialise.read(kind, data)
+    except serialise.InvalidData as problem:
+        raise Refused(f"the journal of run {run} is not what npudoctor writes: {problem}") from problem

@@ -1,0 +1,174 @@
+"""`npudoctor setup` that installs: what it asks for, what it refuses in one line, and the way to READY."""
+
+import argparse
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npudoctor import plugins
+from npudoctor.cli import main, setup_install
+from npudoctor.findings import Finding, Report, Result, Severity, Status
+from npudoctor.fixer.journal import Journal
+from npudoctor.host import Refused
+from npudoctor.installing import run
+from npudoctor.installing.state import Node
+from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
+from npudoctor.sdk import Options
+
+from .node import CARDS, MACHINE, Tree, package, times_run, tree
+
+ALL = ("--only", "driver,firmware", "--expect", "driver=1,firmware=2", "--allow", "driver.install")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--simulate", "new-node", *ALL), "installed on the node itself only"),
+        ((), "add --only driver,firmware"),
+        (("--yes", "--only", "cann"), "add --only driver,firmware"),
+        (("--yes", "--only", "driver"), "add --expect driver=VERSION"),
+        (("--yes", "--only", "driver", "--expect", "driver=1"), "add --allow driver.install"),
+        (("--yes", *ALL, "--irreversible"), "add --allow firmware.install"),
+    ],
+)
+def test_what_is_not_named_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert main(["setup", "--packages", str(tmp_path), *words]) == 7
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert len(told.err.splitlines()) == 1 and told.err.startswith("npudoctor: refused: ")
+    assert said in told.err
+
+
+@pytest.mark.parametrize("option", ["--attach", "--resume"])
+def test_where_nothing_is_installed_nothing_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main(["setup", option, "--state", str(tmp_path)]) == 7
+    assert len(capsys.readouterr().err.splitlines()) <= 2
+    assert list(tmp_path.iterdir()) == []
+
+
+class Given:
+    """A node below a folder, a plan for it, and what its checks find afterwards."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, does: str = "installs") -> None:
+        self.host, self.folder, self.wrong = tree(folder), folder, list[str]()
+        files = {"driver": package(folder, "driver", "25.5.2", does)}
+        files["firmware"] = package(folder, "firmware", "7.8.0.7.220")
+        self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
+        self.sums = {f"/repo/{path.name}": run.digest_of(self.host, f"/repo/{path.name}") for path in files.values()}
+        patch.setattr(setup_install, "_opened", self._opened)
+        patch.setattr(setup_install, "_described", self._described)
+        patch.setattr(setup_install, "_judge", lambda *_: lambda: self.wrong)
+
+    def _step(self, kind: str, path: Path) -> PlanStep:
+        file = f"/repo/{path.name}"
+        return PlanStep(
+            id=f"{kind}.install",
+            component=kind,
+            title=f"NPU {kind}",
+            now=None,
+            then=path.stem.partition("-")[2],
+            root=True,
+            reboot="",
+            way_back="uninstall.sh" if kind == "driver" else NO_WAY_BACK,
+            command=f"bash {file} --nox11 --full --quiet --install-for-all",
+            paths=(file,),
+        )
+
+    @contextlib.contextmanager
+    def _opened(self, _: argparse.Namespace) -> Iterator[tuple[Tree, plugins.Catalog, Options]]:
+        yield self.host, plugins.load(folder=""), Options()
+
+    def _described(self, *_: object, unmanaged: bool) -> Node:
+        return Node(cards=CARDS, serials=(), machine_id=MACHINE, boot_id=self.host.boot, unmanaged=unmanaged)
+
+    def install(self, *findings: Finding, **changed: object) -> int:
+        name = self.host.about.hostname
+        given = {"irreversible": True, "unmanaged": True, "expect_host": name, "state": "/var/lib/npudoctor", **changed}
+        result = Result(
+            check="install.su", title="su", status=Status.WARNING if findings else Status.OK, findings=tuple(findings)
+        )
+        report = Report.model_construct(results=(result,))
+        return setup_install.install(argparse.Namespace(**given), self.plan, self.sums, report)
+
+    def go_on(self, **how: bool) -> int:
+        given = {"attach": False, "resume": False, "state": "/var/lib/npudoctor", **how}
+        return setup_install.go_on(argparse.Namespace(**given))
+
+    def statuses(self) -> list[str]:
+        journal = Journal(self.host, "/var/lib/npudoctor")
+        return [found.status for run in journal.runs() if (found := journal.status(run)) is not None]
+
+
+def test_from_the_plan_over_the_reboot_to_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    assert given.install() == 1
+    told = capsys.readouterr().out
+    assert "out of service: no scheduler manages this node, as the person says\nplan: SHA-256 " in told
+    assert told.endswith("NOT READY: reboot the node, then npudoctor setup --resume\n")
+    with pytest.raises(Refused, match="waits for a reboot"):
+        given.install()
+    with pytest.raises(Refused, match="was not rebooted"):
+        given.go_on(resume=True)
+    given.host.boot = "33333333-3333-3333-3333-333333333333"
+    assert given.go_on(resume=True) == 0
+    assert capsys.readouterr().out.endswith("READY\n")
+    assert given.statuses() == ["done"]
+    assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"irreversible": False}, "has no way back: add --irreversible"),
+        ({"expect_host": "another"}, "not another"),
+        ({"expect_host": None}, "not a terminal: add --expect-host"),
+        ({"unmanaged": False}, "neither Slurm nor Kubernetes|runs here"),
+    ],
+)
+def test_without_one_of_the_words_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, object], said: str
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(Refused, match=said):
+        given.install(**changed)
+    assert given.statuses() == []
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_a_finding_before_the_installation_stands_against_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(tmp_path, monkeypatch)
+    with pytest.raises(Refused, match="su asks root"):
+        given.install(Finding(summary="su asks root for a password", severity=Severity.WARNING))
+    given.host.holders = ("python3 pid 9",)
+    with pytest.raises(Refused, match="NPUs are held by python3 pid 9"):
+        given.install()
+    assert given.statuses() == []
+
+
+def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch, "fails")
+    assert given.install() == 6
+    assert "INTERRUPTED at step 1: its installer ended with exit code 1\n" in capsys.readouterr().out
+    for how in ("resume", "attach"):
+        with pytest.raises(Refused, match="nothing goes on with it"):
+            given.go_on(**{how: True})
+    again = Given(tmp_path, monkeypatch)
+    assert again.install() == 1
+    assert again.statuses() == ["done", "waiting-for-reboot"]
+    again.host.boot = "33333333-3333-3333-3333-333333333333"
+    again.wrong = ["npu-smi does not answer"]
+    assert again.go_on(resume=True) == 1
+    assert capsys.readouterr().out.endswith("NOT READY: npu-smi does not answer\n")
+    assert again.statuses() == ["done", "stopped"]

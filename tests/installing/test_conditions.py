@@ -1,0 +1,103 @@
+"""A node that a scheduler has in service is not changed, and one that cannot be asked is none that answers."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from npudoctor.host import Completed, Refused
+from npudoctor.installing import conditions
+
+from .node import Tree, tree
+
+
+class Asked(Tree):
+    """A node with answers of scontrol and kubectl."""
+
+    answers: dict[str, Completed]
+
+    def which(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in self.answers else None
+
+    def run(self, argv: Sequence[str], *, timeout: float = 1.0) -> Completed:
+        return self.answers[argv[0]]
+
+
+def node(folder: Path, names: Sequence[str] = (), **answers: str | tuple[int, str]) -> Asked:
+    tree(folder)
+    host = Asked(root=str(folder))
+    given = {tool: (0, one) if isinstance(one, str) else one for tool, one in answers.items()}
+    host.answers = {tool: Completed(returncode=code, stdout=text) for tool, (code, text) in given.items()}
+    host.names = frozenset({"sh", *names})
+    return host
+
+
+NAME = os.uname().nodename.lower()
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"scontrol": "NodeName=a State=IDLE+DRAIN ThreadsPerCore=1"}, "Slurm: .* is IDLE.DRAIN"),
+        ({"scontrol": "   State=DOWN+DRAIN+NOT_RESPONDING"}, "Slurm: "),
+        ({"kubectl": f"{NAME} true"}, "Kubernetes: .* is cordoned"),
+        ({"scontrol": "State=IDLE+DRAIN", "kubectl": f"{NAME} true"}, "Slurm: .*, Kubernetes: "),
+    ],
+)
+def test_a_drained_node_is_out_of_service(tmp_path: Path, answers: dict[str, str], said: str) -> None:
+    assert re.match(said, conditions.out_of_service(node(tmp_path, **answers), unmanaged=False))
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"scontrol": "State=IDLE"}, "in service \\(IDLE\\)"),
+        ({"scontrol": "State=MIXED+DRAIN"}, "in service"),
+        ({"scontrol": "State=ALLOCATED+DRAIN"}, "in service"),
+        ({"scontrol": "State=DRAINING"}, "in service"),
+        ({"scontrol": "State=COMPLETING+DRAIN"}, "in service"),
+        ({"kubectl": f"{NAME} "}, "Kubernetes has"),
+        ({"scontrol": "State=IDLE+DRAIN", "kubectl": f"{NAME} false"}, "Kubernetes has"),
+    ],
+)
+def test_a_node_in_service_is_refused_whatever_the_person_says(
+    tmp_path: Path, answers: dict[str, str | tuple[int, str]], said: str
+) -> None:
+    with pytest.raises(Refused, match=said):
+        conditions.out_of_service(node(tmp_path, **answers), unmanaged=True)
+
+
+def test_without_a_scheduler_the_person_says_so(tmp_path: Path) -> None:
+    unknown = {"scontrol": (1, f"Node {NAME} not found"), "kubectl": (1, "The connection to the server was refused")}
+    for answers in ({}, unknown):
+        with pytest.raises(Refused, match="add --unmanaged"):
+            conditions.out_of_service(node(tmp_path, **answers), unmanaged=False)
+        assert "as the person says" in conditions.out_of_service(node(tmp_path, **answers), unmanaged=True)
+
+
+def test_slurm_that_does_not_answer_is_no_word_for_it(tmp_path: Path) -> None:
+    silent = {"scontrol": (1, "slurm_load_node error: Unable to contact slurm controller")}
+    with pytest.raises(Refused, match="does not say whether"):
+        conditions.out_of_service(node(tmp_path, **silent), unmanaged=False)
+    with pytest.raises(Refused, match="slurmd runs here"):
+        conditions.out_of_service(node(tmp_path, ["slurmd"], **silent), unmanaged=True)
+
+
+@pytest.mark.parametrize("name", ["slurmd", "kubelet"])
+def test_a_scheduler_that_runs_here_and_does_not_answer_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refused, match=f"{name} runs here"):
+        conditions.out_of_service(node(tmp_path, [name]), unmanaged=True)
+
+
+def test_a_process_with_a_device_open_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "davinci0"
+    host = super(Tree, tree(tmp_path))
+    with path.open("w"):
+        assert any(f"pid {os.getpid()}" in one for one in host.holding(re.escape(str(path))))
+    assert host.holding(re.escape(str(path))) == ()
+    assert os.getpid() in {int(one.split()[-1]) for one in host.holding(".*")}
+    assert re.fullmatch(conditions.DEVICES, "/dev/davinci_manager")
+    assert re.fullmatch(conditions.DEVICES, "/dev/davinci11")
+    assert not re.fullmatch(conditions.DEVICES, "/dev/dav")

@@ -1,0 +1,372 @@
+"""Driver and firmware from packages: the order, the proof, and what the journal says after every way to end."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from npudoctor.explain.diagnosis import diagnose
+from npudoctor.explain.patterns import Sought
+from npudoctor.explain.scan import Scanner
+from npudoctor.fixer import runner
+from npudoctor.fixer.journal import Journal
+from npudoctor.host import Refused
+from npudoctor.installing import apart, run, state
+from npudoctor.records import replace
+
+from .node import CARDS, Tree, installation, opened, package, step, times_run, tree
+
+ROOT = Path(__file__).resolve().parents[2]
+NEXT_BOOT = "22222222-2222-2222-2222-222222222222"
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "POLL_S", 0.02)
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 90.0) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+def status(journal: Journal, id: str) -> str:
+    found = journal.status(id)
+    assert found is not None
+    return found.status
+
+
+def both(host: Tree, folder: Path, does: str = "installs", *, chips: int = 2) -> tuple[Journal, str]:
+    steps = [
+        step(host, package(folder, "driver", "25.5.2", does)),
+        step(host, package(folder, "firmware", "7.8.0.7.220", chips=chips)),
+    ]
+    return opened(host, steps)
+
+
+def test_driver_and_firmware_then_the_reboot_then_ready(tmp_path: Path) -> None:
+    host, said = tree(tmp_path), []
+    journal, id = both(host, tmp_path)
+    line = installation(host, journal, id, said).go_on()
+    assert line == "NOT READY: reboot the node, then npudoctor setup --resume"
+    assert status(journal, id) == "waiting-for-reboot"
+    assert (tmp_path / "ran-driver").read_text() == (tmp_path / "ran-firmware").read_text() == "--full\n"
+    assert "  | [Firmware] [2026-05-06 07:08:09] [INFO]The firmware of [2] chips are successfully upgraded." in said
+    assert [one["exit_code"] for one in journal.commands(id)] == [0, 0]
+    assert not (tmp_path / "run/npudoctor/hands-off").exists()
+    host.boot = NEXT_BOOT
+    assert installation(host, journal, id, said).resume(CARDS, ()) == run.READY
+    assert status(journal, id) == "done"
+    with pytest.raises(Refused, match="does not wait"):
+        installation(host, journal, id, said).resume(CARDS, ())
+
+
+def test_a_driver_that_takes_effect_at_once_is_ready_and_one_that_fails_a_check_is_not(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2"))])
+    assert installation(host, journal, id, []).go_on() == run.READY
+    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2"))])
+    line = installation(host, journal, id, [], ["NPU 1 is missing (npu.count)"]).go_on()
+    assert line == "NOT READY: NPU 1 is missing (npu.count)"
+    assert status(journal, id) == "stopped"
+
+
+def test_exit_code_2_is_a_reboot_that_is_due(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "reboots"))])
+    assert installation(host, journal, id, []).go_on().startswith("NOT READY: reboot")
+
+
+@pytest.mark.parametrize("does", ["fails", "nothing"])
+def test_what_is_not_proved_stops_before_the_next_step(tmp_path: Path, does: str) -> None:
+    host, said = tree(tmp_path), []
+    journal, id = both(host, tmp_path, does)
+    line = installation(host, journal, id, said).go_on()
+    assert line.startswith(
+        "INTERRUPTED at step 1: its installer ended with exit code 1"
+        if does == "fails"
+        else "INTERRUPTED at step 1: /usr"
+    )
+    assert (status(journal, id), times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == ("stopped", 1, 0)
+    assert any("way back: uninstall.sh" in one for one in said)
+
+
+def test_the_log_of_a_failed_installer_is_explained(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "fails")
+    installation(host, journal, id, []).go_on()
+    scanner = Scanner(Sought())
+    scanner.read("log", [Path(host.outside(journal.archive(id, "step-1/log"))).read_bytes()])
+    assert [one.pitfall.id for one in diagnose(scanner).suspects][:1] == ["P069"]
+
+
+def test_fewer_chips_flashed_than_there_are_is_no_proof(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, chips=1)
+    assert installation(host, journal, id, []).go_on() == (
+        "INTERRUPTED at step 2: firmware of 1 chips was flashed, of 2 NPUs on the PCI bus"
+    )
+
+
+def test_a_copy_that_changed_is_not_executed(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    copy = Path(host.outside(journal.archive(id, "packages/driver.run")))
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+    copy.write_bytes(copy.read_bytes() + b"x")
+    assert "is not the file of the preview" in installation(host, journal, id, []).go_on()
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_a_package_that_changed_since_the_preview_is_not_copied(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    one = replace(step(host, package(tmp_path, "driver", "25.5.2")), sha256="0" * 64)
+    with pytest.raises(Refused, match="has changed since the preview"):
+        opened(host, [one])
+    journal = Journal(host, "/var/lib/npudoctor")
+    assert [status(journal, id) for id in journal.runs()] == ["stopped"]
+
+
+def test_a_holder_stops_it_before_the_first_step(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    host.holders = ("python3 pid 4711",)
+    journal, id = both(host, tmp_path)
+    run_limit, run.LET_GO_S = run.LET_GO_S, 0.0
+    try:
+        line = installation(host, journal, id, []).go_on()
+    finally:
+        run.LET_GO_S = run_limit
+    assert line.startswith("INTERRUPTED at step 1: NPUs are held by python3 pid 4711")
+    assert times_run(tmp_path, "driver") == 0
+    assert not (tmp_path / "run/npudoctor/hands-off").exists()
+
+
+@pytest.mark.parametrize("state_of", ["running", "waiting-for-reboot", "stopped", "done"])
+def test_recovery_and_undo_change_nothing_of_it(tmp_path: Path, state_of: str) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    if state_of != "running":
+        installation(host, journal, id, []).go_on()
+        journal.mark(id, state_of)
+    before = {
+        path: path.read_bytes()
+        for path in sorted((tmp_path / "var").rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+    folder = "/var/lib/npudoctor"
+    for events in (
+        runner.recover(host, state=folder),
+        runner.undo(host, state=folder),
+        runner.undo(host, id, force=True, state=folder),
+    ):
+        ended = list(events)[-1]
+        assert isinstance(ended, runner.Ended)
+        assert ended.outcome in (runner.Outcome.NOTHING, runner.Outcome.REFUSED)
+    after = {
+        path: path.read_bytes()
+        for path in sorted((tmp_path / "var").rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+    assert after == before
+    assert (state.held(journal) == id) is (state_of != "done")
+
+
+# Ended at any moment
+
+
+def operations_of_a_whole_run(folder: Path) -> int:
+    host = tree(folder)
+    journal, id = both(host, folder)
+    host.operations = 0
+    installation(host, journal, id, []).go_on()
+    return host.operations
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("boot", ["the same boot", "another boot"])
+def test_cut_between_any_two_operations_the_journal_tells_the_truth(tmp_path: Path, boot: str, every: int) -> None:
+    total = operations_of_a_whole_run(tmp_path / "whole")
+    assert total > 15
+    endings = set()
+    for number in (*range(1, total, every), total):
+        folder = tmp_path / str(number)
+        host = tree(folder)
+        journal, id = both(host, folder)
+        host.operations, host.cut_at = 0, number
+        with pytest.raises(KeyboardInterrupt):
+            installation(host, journal, id, []).go_on()
+        wait_until_ended(host, journal, id)
+        host.cut_at = None
+        if boot == "another boot":
+            host.boot = NEXT_BOOT
+        line = installation(host, journal, id, []).go_on()
+        endings.add(line.partition(" at step")[0].partition(":")[0])
+        assert line != run.READY
+        assert times_run(folder, "driver") <= 1
+        assert times_run(folder, "firmware") <= 1
+        if line.startswith("NOT READY"):
+            assert (folder / "usr/local/Ascend/firmware/version.info").read_text() == "Version=7.8.0.7.220\n"
+            assert status(journal, id) == "waiting-for-reboot"
+        else:
+            assert status(journal, id) == "stopped"
+    assert endings <= {"NOT READY", "INTERRUPTED"}
+    assert every > 1 or len(endings) == 2
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_is_full_starts_nothing_twice_and_is_never_done(tmp_path: Path, code: int, every: int) -> None:
+    total = operations_of_a_whole_run(tmp_path / "whole")
+    for number in range(1, total + 1, every):
+        folder = tmp_path / str(number)
+        host = tree(folder)
+        journal, id = both(host, folder)
+        host.operations, host.cut_at, host.problem = 0, number, lambda: OSError(code, os.strerror(code))
+        try:
+            line = installation(host, journal, id, []).go_on()
+        except OSError:
+            line = "INTERRUPTED"
+        wait_until_ended(host, journal, id)
+        assert line != run.READY
+        assert times_run(folder, "driver") <= 1 and times_run(folder, "firmware") <= 1
+        assert status(journal, id) in ("running", "stopped", "waiting-for-reboot")
+
+
+def wait_until_ended(host: Tree, journal: Journal, id: str) -> None:
+    for number in (1, 2):
+        folder = journal.archive(id, f"step-{number}")
+        run.follow(host, folder, [].append)
+
+
+# Processes
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.installing.node import installation, tree
+from npudoctor.fixer.journal import Journal
+from npudoctor.host.live import process_tree
+process_tree.adopt_orphans()
+host = tree(Path(sys.argv[1]))
+print(installation(host, Journal(host, "/var/lib/npudoctor"), sys.argv[2], []).go_on())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_killed_npudoctor_leaves_the_installer_running_and_is_attached_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "waits")
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    with subprocess.Popen(
+        words, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as child:
+        wait_for(lambda: times_run(tmp_path, "driver"))
+        os.killpg(child.pid, number)
+        child.wait()
+    folder = journal.archive(id, "step-1")
+    assert apart.alive(host, folder)
+    assert status(journal, id) == "running"
+    (tmp_path / "go").touch()
+    said: list[str] = []
+    run.follow(host, folder, said.append)
+    assert any("Driver package installed successfully" in line for line in said)
+    assert installation(host, journal, id, said).go_on().startswith("NOT READY: reboot")
+    assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (1, 1)
+
+
+def test_an_installer_whose_starter_was_killed_still_counts_as_running(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "waits")
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        wait_for(lambda: times_run(tmp_path, "driver"))
+        child.kill()
+        child.wait()
+    folder = journal.archive(id, "step-1")
+    starter = int(host.read(f"{folder}/pid").split()[0])
+    os.kill(starter, signal.SIGKILL)
+    wait_for(lambda: host.start_of(starter) is None)
+    assert apart.alive(host, folder) not in (None, starter)
+    (tmp_path / "go").touch()
+    wait_for(lambda: apart.alive(host, folder) is None)
+    line = installation(host, journal, id, []).go_on()
+    assert line == "INTERRUPTED at step 1: its installer was ended, or the node went down: its exit code is not known"
+
+
+def test_a_service_that_the_installer_starts_is_left_alone(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    _, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "serves"))])
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.stdout == "READY\n"
+    service = int((tmp_path / "services").read_text())
+    assert host.start_of(service)
+    os.kill(service, signal.SIGKILL)
+
+
+def test_a_killed_installer_is_said(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "waits")
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        wait_for(lambda: times_run(tmp_path, "driver"))
+        folder = journal.archive(id, "step-1")
+        starter = int(host.read(f"{folder}/pid").split()[0])
+        for pid in host.processes_with(f"TMPDIR={host.outside(folder)}/tmp"):
+            if pid != starter:
+                os.kill(pid, signal.SIGKILL)
+        out, _ = child.communicate()
+    assert out == "INTERRUPTED at step 1: its installer ended with exit code 137\n"
+    assert status(journal, id) == "stopped"
+
+
+# Only on this node
+
+
+def test_a_resume_on_another_node_or_boot_is_refused(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    steps = [step(host, package(tmp_path, "firmware", "7.8.0.7.220"))]
+    journal, id = opened(host, steps, serials=("npu:0 2102", "npu:1 2103"))
+    installation(host, journal, id, []).go_on()
+    serials = ("npu:0 2102", "npu:1 2103")
+
+    def refused(cards: tuple[str, ...] = CARDS, known: tuple[str, ...] = serials) -> str:
+        with pytest.raises(Refused) as why:
+            installation(host, Journal(host, "/var/lib/npudoctor"), id, []).resume(cards, known)
+        return why.value.reason
+
+    assert refused() == "the node was not rebooted since"
+    host.boot = NEXT_BOOT
+    assert refused(cards=CARDS[:1]).endswith("its NPUs on the PCI bus differ")
+    assert refused(known=("npu:0 2102", "npu:1 9999")).endswith("serial numbers of NPUs differ")
+    copy = Path(host.outside(journal.archive(id, "packages/firmware.run")))
+    content = copy.read_bytes()
+    copy.write_bytes(content + b"x")
+    assert "is not the file of the installation" in refused()
+    copy.write_bytes(content)
+    (tmp_path / "etc/machine-id").write_text("0" * 31 + "1\n")
+    assert refused().endswith("/etc/machine-id differs")
+    assert times_run(tmp_path, "firmware") == 1
+
+
+def test_a_resume_is_valid_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "firmware", "7.8.0.7.220"))])
+    installation(host, journal, id, []).go_on()
+    host.boot = NEXT_BOOT
+    for hours in (-1, run.VALID_H + 1):
+        later = run.clock.now() + run.datetime.resolution * 3_600_000_000 * hours
+        with monkeypatch.context() as patch, pytest.raises(Refused, match="not of the last 24 hours"):
+            patch.setattr(run.clock, "now", lambda later=later: later)
+            installation(host, journal, id, []).resume(CARDS, ())
