@@ -6,9 +6,9 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from npudoctor import engine, plugins
+from npudoctor import engine, knowledge, plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import write
 from npudoctor.control_characters import visible
@@ -20,7 +20,8 @@ from npudoctor.facts.system.pci import PciCards
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
-from npudoctor.host import ApartHost, Refused, Unavailable
+from npudoctor.host import Refused, Unavailable
+from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
 from npudoctor.installing import conditions, run, state
 from npudoctor.installing.state import Node, Step
@@ -42,8 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--irreversible", action="store_true", help="allow steps without a way back")
     group.add_argument("--expect-host", metavar="NAME", help="the name of this host, instead of typing it")
     group.add_argument("--unmanaged", action="store_true", help="confirm that no scheduler manages this node")
-    group.add_argument("--attach", action="store_true", help="follow an installation that goes on, and prove it")
-    group.add_argument("--resume", action="store_true", help="prove an installation after the reboot")
+    group.add_argument("--attach", action="store_true", help="follow an installation that goes on, and verify it")
+    group.add_argument("--resume", action="store_true", help="verify an installation after the reboot")
 
 
 def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[str, str]) -> None:
@@ -59,7 +60,7 @@ def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[s
             raise Refused(f"{part}.install is never applied by --yes: add --allow {part}.install")
 
 
-def install(args: argparse.Namespace, plan: Plan, sums: dict[str, str | None], report: Report) -> int:
+def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:
     """Install the steps of a plan that was shown and is complete; the exit code."""
     with _opened(args) as (host, catalog, options):
         _refuse_by_checks(report)
@@ -75,6 +76,7 @@ def install(args: argparse.Namespace, plan: Plan, sums: dict[str, str | None], r
             described = _described(host, catalog, options, unmanaged=args.unmanaged)
             digest = run.plan_digest(described, steps)
             write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
+            write("".join(f"{visible(line)}\n" for line in _signatures(host, steps)))
             _confirm_host(args, host)
             record = _record(host, journal, steps, options, digest)
             for older in _stopped(journal):
@@ -117,6 +119,8 @@ def go_on(args: argparse.Namespace) -> int:
 def _followed(host: ApartHost, journal: Journal, id: str, judge: run.Judge) -> int:
     try:
         return _last(run.Installation(host, journal, id, _tell, judge).go_on())
+    except OSError as problem:
+        return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:
         _tell("npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach")
         code = problem.code if isinstance(problem, SystemExit) else 130
@@ -169,12 +173,17 @@ def _refuse_by_checks(report: Report) -> None:
             raise Refused(f"{reason} ({result.check}; npudoctor check install --packages FOLDER)")
 
 
-def _steps(plan: Plan, sums: dict[str, str | None], args: argparse.Namespace) -> tuple[Step, ...]:
+def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace) -> tuple[Step, ...]:
     found = []
     for number, one in enumerate(plan.steps, 1):
         path, words = one.paths[0], shlex.split(one.command)
         digest = sums.get(path)
-        if one.component not in INSTALLED or len(one.paths) != 1 or not path.endswith(".run") or words[0] != "bash":
+        if (
+            one.component not in INSTALLED
+            or len(one.paths) != 1
+            or not path.endswith(".run")
+            or words[:2] != ["bash", path]
+        ):
             raise Refused(f"{one.title}: only a .run package is installed; {path} is none")
         if digest is None:
             raise Refused(f"the SHA-256 of {path} is not known")
@@ -199,13 +208,23 @@ def _steps(plan: Plan, sums: dict[str, str | None], args: argparse.Namespace) ->
     return tuple(found)
 
 
+def _signatures(host: ApartHost, steps: Sequence[Step]) -> list[str]:
+    """What is known of the signature of each package: that there is none, or that it was not checked."""
+    lines = []
+    for step in steps:
+        beside = [one for one in knowledge.install().signature_suffixes if host.exists(f"{step.source}.{one}")]
+        said = f"signature .{beside[0]} beside it, not checked by npudoctor" if beside else "no signature beside it"
+        lines.append(f"{step.source}: {said}; SHA-256 {step.sha256}")
+    return lines
+
+
 def _refuse_second(journal: Journal) -> None:
     for id in journal.runs():
         status = journal.status(id)
         if status is None or journal.elsewhere(id):
             continue
         if status.status == RUNNING and journal.kept(id, state.PLAN) is None:
-            journal.mark(id, STOPPED, "INTERRUPTED before step 1: it was cut off")
+            journal.mark(id, STOPPED, "INTERRUPTED before step 1: it was interrupted")
         elif status.status == RUNNING:
             raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
         elif status.status == WAITING:
@@ -284,7 +303,7 @@ def _record(host: ApartHost, journal: Journal, steps: Sequence[Step], options: O
 
 
 def _judge(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> Callable[[], list[str]]:
-    """What proves the whole: the versions on disk, and every check of driver and NPUs."""
+    """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
 
     def wrong() -> list[str]:
         facts = _gathered(host, catalog, options)

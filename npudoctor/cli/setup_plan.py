@@ -16,7 +16,7 @@ from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
-from npudoctor.host import Host, Unavailable
+from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, PURPOSES, Missing, missing
 from npudoctor.packages.node import Node
@@ -98,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         lines += [f"not ready for this plan: {', '.join(blocked)}"] if blocked else []
         lines += ["nothing was changed"] if args.dry_run or not whole else []
         write("\n".join(lines) + "\n")
+    if node.in_container and not args.dry_run:
+        raise Refused("driver and firmware are installed on the host, not in a container")
     if whole and plan is not None and not args.dry_run:
         return setup_install.install(args, plan, {one.path: one.sha256 for one in sums}, report)
     return 0 if whole else 1

@@ -1,1 +1,1 @@
-"""Driver and firmware from packages: copied, installed by a process that outlives npudoctor, proved, never undone."""
+"""Driver and firmware from packages: copied, installed by a process that outlives npudoctor, verified, never undone."""

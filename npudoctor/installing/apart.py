@@ -1,7 +1,7 @@
 """A process that runs an installer and outlives npudoctor: a transient unit, or a session of its own without systemd.
 
-It writes its pid and start time before the installer begins, and its exit code afterwards, so that whoever comes later
-knows whether it runs, and how it ended. Nothing in npudoctor ends it.
+It writes its pid and start time before the installer begins, and its exit code afterwards, so that it is
+known later whether it runs, and how it ended. Nothing in npudoctor ends it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from npudoctor.host import ApartHost, Refused, Unavailable
+from npudoctor.host import Refused, Unavailable
+from npudoctor.host.apart import ApartHost
 
 SCRIPT = r"""
 trap : HUP INT QUIT TERM

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from npudoctor.host import ApartHost, Refused
+from npudoctor.host import Refused
+from npudoctor.host.apart import ApartHost
 
 DEVICES = r"/dev/(davinci|devmm_svm|hisi_hdc)\w*"
 """The device nodes of the driver, as a regular expression."""

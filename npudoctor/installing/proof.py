@@ -1,4 +1,4 @@
-"""What proves a step of driver or firmware: never the exit code alone (0 also follows a package that did nothing)."""
+"""How a step of driver or firmware is verified: not by the exit code alone, which is 0 also where nothing was done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from npudoctor.facts.driver import version_files
-from npudoctor.host import ApartHost, ParseError, Unavailable
+from npudoctor.host import ParseError, Unavailable
+from npudoctor.host.apart import ApartHost
 from npudoctor.installing.state import Ended, Node, Step
 from npudoctor.knowledge.patterns import canonical
 

@@ -1,4 +1,4 @@
-"""Carries out an installation: each step once, in a process of its own, proved before the next; nothing is rolled back.
+"""Carries out an installation: each step once, in its own process, verified before the next; nothing is rolled back.
 
 Every function returns the last line: READY, NOT READY: …, or INTERRUPTED at step N: …. `say` gets the lines before.
 """
@@ -14,13 +14,14 @@ from datetime import datetime
 from npudoctor import clock
 from npudoctor.fixer import control, serialise
 from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
-from npudoctor.host import ApartHost, Refused, Unavailable
+from npudoctor.host import Refused, Unavailable, hands_off
+from npudoctor.host.apart import ApartHost
 from npudoctor.installing import apart, conditions, proof, state
 from npudoctor.installing.state import Begun, Node, Step
 
-HANDS_OFF = "/run/npudoctor/hands-off"
-LET_GO_S = 2.0
-"""Within this every reader of npudoctor has released the driver."""
+HANDS_OFF = hands_off.PATH
+LET_GO_S = 5.0
+"""Every reader of npudoctor has released the driver before this, as a rule within 2 s."""
 POLL_S = 0.2
 QUIET_POLLS = 3
 """So often in a row no process of a step is seen before it counts as ended: one that forks may be missed once."""
@@ -31,7 +32,7 @@ READY = "READY"
 
 Say = Callable[[str], None]
 Judge = Callable[[], list[str]]
-"""What is wrong with the node now, one line a problem; empty where driver, firmware and NPUs are proved."""
+"""What is wrong with the node now, one line a problem; empty where driver, firmware and NPUs are verified."""
 
 
 def digest_of(host: ApartHost, path: str) -> str:
@@ -74,7 +75,7 @@ class Installation:
         self.node, self.steps = state.plan_of(journal, run)
 
     def go_on(self) -> str:
-        """Take the steps that were not begun, prove each, and say what is next.
+        """Take the steps that were not begun, verify each, and say what is next.
 
         A step that was begun is never begun again. An exception leaves its installer running, and the file of
         HANDS_OFF, which the installer's process removes.
@@ -86,8 +87,10 @@ class Installation:
                     if state.begun(self.journal, self.run, number) is None:
                         self._start(number, step)
                 except (Refused, Unavailable, OSError) as problem:
-                    if apart.alive(self.host, self._folder(number)) is None:
-                        self.host.remove(HANDS_OFF)
+                    folder = self._folder(number)
+                    if apart.was_started(self.host, folder) or apart.alive(self.host, folder) is not None:
+                        raise
+                    self.host.remove(HANDS_OFF)
                     return self._stopped(number, f"{problem}; it was not begun")
                 follow(self.host, self._folder(number), self.say)
                 self.host.remove(HANDS_OFF)
@@ -156,14 +159,14 @@ class Installation:
         """What each step that was begun has left, as far as it can be known."""
         for number, step in enumerate(self.steps[:last], 1):
             done = state.ended(self.journal, self.run, number)
-            found = done.proof if done and not done.problem else "not proved; it may have changed the node in part"
+            found = done.proof if done and not done.problem else "not verified; it may have changed the node in part"
             self.say(f"  step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
         self.say(f"  log: {self.host.outside(self._folder(last))}/log; npudoctor rolls nothing back")
 
     def _end(self) -> str:
         done = [state.ended(self.journal, self.run, number) for number in range(1, len(self.steps) + 1)]
         if any(one is not None and one.reboot for one in done):
-            self.journal.mark(self.run, WAITING, "all steps are proved; the node has to be rebooted")
+            self.journal.mark(self.run, WAITING, "all steps are verified; the node has to be rebooted")
             self.say("a reboot is due; npudoctor does not reboot:")
             self.say("  $ systemctl reboot")
             self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours")
@@ -179,7 +182,7 @@ class Installation:
             self.journal.mark(self.run, STOPPED, f"NOT READY: {wrong[0]}")
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             return f"NOT READY: {wrong[0]}{more}"
-        self.journal.mark(self.run, DONE, "driver, firmware and NPUs are proved")
+        self.journal.mark(self.run, DONE, "driver, firmware and NPUs are verified")
         control.log(self.journal, self.run, "done", READY)
         return READY
 

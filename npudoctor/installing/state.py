@@ -4,7 +4,7 @@
     RUN/packages/           the copies that are executed
     RUN/step-1/begun.json   written before the installer of step 1 is started
     RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
-    RUN/step-1/ended.json   what was proved of it
+    RUN/step-1/ended.json   how it was verified
 
 The run's status is running, waiting-for-reboot, stopped or done. Recovery and the undo of other runs leave it alone.
 """

@@ -76,7 +76,7 @@ class Tree(LocalHost):
         if self.operations == self.cut_at:
             raise self.problem()
 
-    def write_file(self, path: str, content: bytes, **how: object) -> None:  # type: ignore[override]
+    def write_file(self, path: str, content: bytes, **how: object) -> None:
         self._count()
         super().write_file(path, content, **how)  # type: ignore[arg-type]
 

@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from npudoctor.host import Completed, Refused
+from npudoctor.host.live.local import LocalHost
 from npudoctor.installing import conditions
 
 from .node import Tree, tree
@@ -25,7 +26,7 @@ class Asked(Tree):
         return self.answers[argv[0]]
 
 
-def node(folder: Path, names: Sequence[str] = (), **answers: str | tuple[int, str]) -> Asked:
+def node(folder: Path, answers: Mapping[str, str | tuple[int, str]], names: Sequence[str] = ()) -> Asked:
     tree(folder)
     host = Asked(root=str(folder))
     given = {tool: (0, one) if isinstance(one, str) else one for tool, one in answers.items()}
@@ -47,7 +48,7 @@ NAME = os.uname().nodename.lower()
     ],
 )
 def test_a_drained_node_is_out_of_service(tmp_path: Path, answers: dict[str, str], said: str) -> None:
-    assert re.match(said, conditions.out_of_service(node(tmp_path, **answers), unmanaged=False))
+    assert re.match(said, conditions.out_of_service(node(tmp_path, answers), unmanaged=False))
 
 
 @pytest.mark.parametrize(
@@ -66,34 +67,40 @@ def test_a_node_in_service_is_refused_whatever_the_person_says(
     tmp_path: Path, answers: dict[str, str | tuple[int, str]], said: str
 ) -> None:
     with pytest.raises(Refused, match=said):
-        conditions.out_of_service(node(tmp_path, **answers), unmanaged=True)
+        conditions.out_of_service(node(tmp_path, answers), unmanaged=True)
 
 
 def test_without_a_scheduler_the_person_says_so(tmp_path: Path) -> None:
-    unknown = {"scontrol": (1, f"Node {NAME} not found"), "kubectl": (1, "The connection to the server was refused")}
-    for answers in ({}, unknown):
+    unknown: dict[str, str | tuple[int, str]] = {
+        "scontrol": (1, f"Node {NAME} not found"),
+        "kubectl": (1, "The connection to the server was refused"),
+    }
+    neither: dict[str, str | tuple[int, str]] = {}
+    for answers in (neither, unknown):
         with pytest.raises(Refused, match="add --unmanaged"):
-            conditions.out_of_service(node(tmp_path, **answers), unmanaged=False)
-        assert "as the person says" in conditions.out_of_service(node(tmp_path, **answers), unmanaged=True)
+            conditions.out_of_service(node(tmp_path, answers), unmanaged=False)
+        assert "as the person says" in conditions.out_of_service(node(tmp_path, answers), unmanaged=True)
 
 
 def test_slurm_that_does_not_answer_is_no_word_for_it(tmp_path: Path) -> None:
-    silent = {"scontrol": (1, "slurm_load_node error: Unable to contact slurm controller")}
+    silent: dict[str, str | tuple[int, str]] = {
+        "scontrol": (1, "slurm_load_node error: Unable to contact slurm controller")
+    }
     with pytest.raises(Refused, match="does not say whether"):
-        conditions.out_of_service(node(tmp_path, **silent), unmanaged=False)
+        conditions.out_of_service(node(tmp_path, silent), unmanaged=False)
     with pytest.raises(Refused, match="slurmd runs here"):
-        conditions.out_of_service(node(tmp_path, ["slurmd"], **silent), unmanaged=True)
+        conditions.out_of_service(node(tmp_path, silent, ["slurmd"]), unmanaged=True)
 
 
 @pytest.mark.parametrize("name", ["slurmd", "kubelet"])
 def test_a_scheduler_that_runs_here_and_does_not_answer_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(Refused, match=f"{name} runs here"):
-        conditions.out_of_service(node(tmp_path, [name]), unmanaged=True)
+        conditions.out_of_service(node(tmp_path, {}, [name]), unmanaged=True)
 
 
 def test_a_process_with_a_device_open_is_found(tmp_path: Path) -> None:
     path = tmp_path / "davinci0"
-    host = super(Tree, tree(tmp_path))
+    host = LocalHost(root=str(tmp_path))
     with path.open("w"):
         assert any(f"pid {os.getpid()}" in one for one in host.holding(re.escape(str(path))))
     assert host.holding(re.escape(str(path))) == ()
