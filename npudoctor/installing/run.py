@@ -21,7 +21,7 @@ from npudoctor.installing.state import Begun, Node, Step
 
 HANDS_OFF = hands_off.PATH
 LET_GO_S = 5.0
-"""Every reader of npudoctor has released the driver before this, as a rule within 2 s."""
+"""Every reader of npudoctor has released the driver before this, usually within 2 s."""
 POLL_S = 0.2
 QUIET_POLLS = 3
 """So often in a row no process of a step is seen before it counts as ended: one that forks may be missed once."""
