@@ -98,6 +98,9 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     if args.ids:
         unknown = [id for id in args.ids if id not in catalog.fixes]
         if unknown:
+            if unknown[0] in fixing.OF_SETUP:
+                plan = "npudoctor setup --packages FOLDER --only driver,firmware --dry-run"
+                raise Refused(f"{unknown[0]} is only applied by setup, after its plan: {plan}")
             near = difflib.get_close_matches(unknown[0], catalog.fixes, n=1)
             hint = f"did you mean {near[0]}? Known are" if near else "known are"
             raise UsageError(f"unknown fix {unknown[0]!r}; {hint} {', '.join(catalog.fixes)}")

@@ -22,6 +22,8 @@ from npudoctor.fixer.runner import Begun, Ended, Event, Outcome, Proving, StepBe
 from npudoctor.host import Host, MutableHost, Refused
 from npudoctor.sdk import Effect, Risk
 
+OF_SETUP = ("driver.install", "firmware.install")
+"""What only `npudoctor setup --packages` installs, with every part and version named."""
 PARTLY, ROLLED_BACK, REFUSED = 5, 6, 7
 GOOD = (Outcome.APPLIED, Outcome.NOTHING, Outcome.UNDONE)
 

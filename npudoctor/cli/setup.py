@@ -5,16 +5,18 @@
   npudoctor setup --yes --json               one document: changes and remaining findings
   npudoctor setup --allow python.install-pair    also a fix that needs confirmation
   npudoctor setup --packages /repo --for bare --dry-run    plan driver, firmware, CANN and wheels from a folder
+  npudoctor setup --attach                   follow an installation of driver and firmware; --resume: after its reboot
 
 Checks use the environment of a fresh login shell, because jobs will have that.
 
 --timeout limits each check of the node. A fix has no limit but those of the tools that it runs: an interrupted fix
 has to be undone first, which the next call does.
 
-With --packages driver and firmware are installed, one step at a time and without rollback (docs/setup.md); CANN and
-wheels are planned only.
+With --packages: the plan (--dry-run), or driver and firmware are installed, each part and version named, one step at a
+time, without rollback (docs/setup.md). CANN is installed by `npudoctor fix cann.install --packages FOLDER`.
 
-exit codes: 0 healthy (or a complete plan), 1 manual action required, 5 some applied, 6 rolled back, 7 refused.
+exit codes: 0 healthy, READY (or a complete plan), 1 manual action required or NOT READY, 5 some applied, 6 rolled back
+or INTERRUPTED, 7 refused.
 """
 
 from __future__ import annotations
@@ -160,7 +162,7 @@ class Setup:
 
 def run(args: argparse.Namespace) -> int:
     """Set the node up; the exit code tells what remains."""
-    if setup_plan.asked(args) or args.attach or args.resume:
+    if setup_plan.asked(args) | setup_install.asked(args):
         try:
             return setup_plan.run(args) if args.packages else setup_install.go_on(args)
         except Refused as why:
@@ -171,6 +173,8 @@ def run(args: argparse.Namespace) -> int:
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if unknown := [id for id in args.allow if id not in catalog.fixes]:
+        if unknown[0] in fixing.OF_SETUP:
+            raise UsageError(f"--allow {unknown[0]} requires --packages FOLDER")
         raise UsageError(f"--allow {unknown[0]}: unknown fix; known are {', '.join(catalog.fixes)}")
     with node.opened(args, config) as host:
         try:
@@ -231,7 +235,8 @@ def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]]
 
 def _tell(setup: Setup, report: Report, remaining: list[tuple[str, Finding]], code: int) -> None:
     if setup.args.dry_run:
-        write("".join(fixing.rendered_plan(one) for one in setup.planned) or "no changes needed\n")
+        nothing = "no fix is to be applied\n" if remaining else "no changes needed\n"
+        write("".join(fixing.rendered_plan(one) for one in setup.planned) or nothing)
     elif not setup.ended:
         write("no changes made\n")
     changed = [result for result in report.results if result.progress and result.progress.fix]

@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import posixpath
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from npudoctor import engine, knowledge, plugins
+from npudoctor import engine, plugins
 from npudoctor.cli import node
-from npudoctor.cli.output import write
+from npudoctor.cli.output import UsageError, write
 from npudoctor.control_characters import visible
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.running_containers import RunningContainers
 from npudoctor.facts.npu_smi import Board
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
-from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
+from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, run, state
+from npudoctor.installing import conditions, run, signatures, state
 from npudoctor.installing.state import Node, Step
 from npudoctor.knowledge.patterns import canonical
-from npudoctor.packages.plan import NO_WAY_BACK, Plan
+from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 
 INSTALLED = ("driver", "firmware")
+OPTIONS = frozenset({"--nox11", "--full", "--upgrade", "--quiet", "--install-for-all"})
+"""What is passed to an installer."""
 INTERRUPTED, NOT_READY = 6, 1
+BEFORE_FIRST = "INTERRUPTED before step 1"
 _BOARDS = PerChip[Board]
 _FACTS: tuple[type, ...] = (DriverInstall, FirmwareInstall, PciCards, Chips, _BOARDS)
+_HOLDING: tuple[type, ...] = (PciCards, RunningContainers)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of an installation."""
     group = parser.add_argument_group("installing driver and firmware (docs/setup.md); each is asked for by name")
+    group.add_argument(
+        "--signed-by", metavar="FILE", help="certificates (PEM) or keys (OpenPGP) of those who may sign the packages"
+    )
     group.add_argument("--irreversible", action="store_true", help="allow steps without a way back")
     group.add_argument("--expect-host", metavar="NAME", help="the name of this host, instead of typing it")
     group.add_argument("--unmanaged", action="store_true", help="confirm that no scheduler manages this node")
@@ -47,10 +57,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--resume", action="store_true", help="verify an installation after the reboot")
 
 
+def asked(args: argparse.Namespace) -> bool:
+    """Whether an installation is gone on with; raises UsageError for options that need a folder, or exclude others."""
+    goes_on = [name for name in ("attach", "resume") if getattr(args, name)]
+    if goes_on and (args.packages or len(goes_on) > 1):
+        raise UsageError(f"--{goes_on[0]} stands alone")
+    for name in ("irreversible", "expect_host", "unmanaged", "signed_by"):
+        if getattr(args, name) and not args.packages:
+            raise UsageError(f"--{name.replace('_', '-')} requires --packages FOLDER")
+    return bool(goes_on)
+
+
 def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[str, str]) -> None:
     """Raise Refused for what a person has not named; nothing was read before."""
     if args.simulate or args.replay or args.root:
         raise Refused("packages are installed on the node itself only; add --dry-run. Nothing was changed")
+    if args.json:
+        raise Refused("--json is for the plan: add --dry-run. Nothing was changed")
     if not only or not set(only) <= set(INSTALLED):
         raise Refused("setup installs driver and firmware only: add --only driver,firmware, or --dry-run for the plan")
     for part in only:
@@ -58,6 +81,17 @@ def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[s
             raise Refused(f"the version is not named: add --expect {part}=VERSION, as in the plan of --dry-run")
         if f"{part}.install" not in args.allow:
             raise Refused(f"{part}.install is never applied by --yes: add --allow {part}.install")
+
+
+def command(steps: Sequence[PlanStep]) -> str:
+    """How these steps of a plan are installed."""
+    parts = [step.component for step in steps]
+    folders = dict.fromkeys(posixpath.dirname(path) for step in steps for path in step.paths)
+    words = [word for folder in folders for word in ("--packages", folder)]
+    words += ["--only", ",".join(parts), "--expect", ",".join(f"{step.component}={step.then}" for step in steps)]
+    words += [word for step in steps for word in ("--allow", step.id)]
+    words += ["--irreversible"] if any(step.way_back == NO_WAY_BACK for step in steps) else []
+    return shlex.join(["npudoctor", "setup", *words, "--reason", "TICKET"])
 
 
 def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:
@@ -71,20 +105,24 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         journal.prepare()
         with control.locked(journal):
             _refuse_second(journal)
+            run.lift_leftover(host, journal)
+            caller = _caller(catalog, host, options, steps)
             service = conditions.out_of_service(host, unmanaged=args.unmanaged)
-            conditions.free(host)
+            if any(step.component == "firmware" for step in steps):
+                conditions.must_be_physical(host)
+            caller.free()
             described = _described(host, catalog, options, unmanaged=args.unmanaged)
             digest = run.plan_digest(described, steps)
             write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
-            write("".join(f"{visible(line)}\n" for line in _signatures(host, steps)))
+            for step in steps:
+                signed = signatures.verified(host, step.source, args.signed_by)
+                write(f"{visible(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
             _confirm_host(args, host)
             record = _record(host, journal, steps, options, digest)
             for older in _stopped(journal):
-                journal.mark(older, DONE, f"given up for {record.id}")
-            run.open_run(
-                journal, record, described, steps, lambda step: host.read_bytes(step.source, limit=run.LARGEST_BYTES)
-            )
-            return _followed(host, journal, record.id, _judge(catalog, host, options, steps))
+                journal.mark(older, REPLACED, f"replaced by {record.id}")
+            run.open_run(journal, record, described, steps)
+            return _followed(host, journal, record.id, caller)
 
 
 def go_on(args: argparse.Namespace) -> int:
@@ -92,34 +130,44 @@ def go_on(args: argparse.Namespace) -> int:
     with _opened(args) as (host, catalog, options):
         journal = Journal(host, args.state)
         found = state.held(journal)
-        if found is None:
-            raise Refused("no installation goes on, and none waits for a reboot")
-        status = journal.status(found)
-        assert status is not None
-        _, steps = state.plan_of(journal, found)
-        if status.status == STOPPED:
-            raise Refused(f"run {found}: {status.reason}; nothing goes on with it. Correct the cause and plan again")
-        judge = _judge(catalog, host, options, steps)
-        if args.attach:
-            if status.status != RUNNING:
-                raise Refused(f"run {found} waits for a reboot; after it: npudoctor setup --resume")
-            for number in range(1, len(steps) + 1):
-                if state.begun(journal, found, number) and not state.ended(journal, found, number):
-                    run.follow(host, journal.archive(found, f"step-{number}"), _tell)
-            with control.locked(journal):
-                return _followed(host, journal, found, judge)
-        if status.status != WAITING:
-            raise Refused(f"run {found} is {status.status}: npudoctor setup --attach")
-        with control.locked(journal):
+        if args.attach and found and journal.kept(found, state.PLAN):
+            _follow(host, journal, found)
+        with control.locked(journal) if journal.runs() else contextlib.nullcontext():
+            run.lift_leftover(host, journal)
+            found = state.held(journal)
+            status = journal.status(found) if found else None
+            if found is None or status is None:
+                raise Refused("no installation goes on, and none waits for a reboot")
+            if status.status == STOPPED:
+                raise Refused(
+                    f"run {found}: {status.reason}; nothing goes on with it. Correct the cause and plan again"
+                )
+            if status.status == RUNNING and journal.kept(found, state.PLAN) is None:
+                journal.mark(found, STOPPED, BEFORE_FIRST)
+                raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
+            if args.attach is not (status.status == RUNNING):
+                instead = "npudoctor setup --resume" if args.attach else "npudoctor setup --attach"
+                why = "waits for a reboot; after it:" if args.attach else "has not ended:"
+                raise Refused(f"run {found} {why} {instead}")
+            _, steps = state.plan_of(journal, found)
+            caller = _caller(catalog, host, options, steps)
+            if args.attach:
+                return _followed(host, journal, found, caller)
             again = _described(host, catalog, options, unmanaged=False)
-            ending = run.Installation(host, journal, found, _tell, judge).resume(again.cards, again.serials)
-        return _last(ending)
+            return _last(run.Installation(host, journal, found, caller).resume(again))
 
 
-def _followed(host: ApartHost, journal: Journal, id: str, judge: run.Judge) -> int:
+def _follow(host: ApartHost, journal: Journal, found: str) -> None:
+    """Show the log of a step that runs, without the lock, which its npudoctor may hold."""
+    for number in range(1, len(state.plan_of(journal, found)[1]) + 1):
+        if state.begun(journal, found, number) and not state.ended(journal, found, number):
+            run.follow(host, journal.archive(found, f"step-{number}"), _tell)
+
+
+def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller) -> int:
     try:
-        return _last(run.Installation(host, journal, id, _tell, judge).go_on())
-    except OSError as problem:
+        return _last(run.Installation(host, journal, id, caller).go_on())
+    except (OSError, Refused, Unavailable) as problem:
         return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:
         _tell("npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach")
@@ -185,6 +233,8 @@ def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace)
             or words[:2] != ["bash", path]
         ):
             raise Refused(f"{one.title}: only a .run package is installed; {path} is none")
+        if unknown := set(words[2:]) - OPTIONS:  # such as --force
+            raise Refused(f"{one.title}: npudoctor passes no {', '.join(sorted(unknown))}")
         if digest is None:
             raise Refused(f"the SHA-256 of {path} is not known")
         if one.way_back == NO_WAY_BACK and not args.irreversible:
@@ -208,23 +258,13 @@ def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace)
     return tuple(found)
 
 
-def _signatures(host: ApartHost, steps: Sequence[Step]) -> list[str]:
-    """What is known of the signature of each package: that there is none, or that it was not checked."""
-    lines = []
-    for step in steps:
-        beside = [one for one in knowledge.install().signature_suffixes if host.exists(f"{step.source}.{one}")]
-        said = f"signature .{beside[0]} beside it, not checked by npudoctor" if beside else "no signature beside it"
-        lines.append(f"{step.source}: {said}; SHA-256 {step.sha256}")
-    return lines
-
-
 def _refuse_second(journal: Journal) -> None:
     for id in journal.runs():
         status = journal.status(id)
         if status is None or journal.elsewhere(id):
             continue
         if status.status == RUNNING and journal.kept(id, state.PLAN) is None:
-            journal.mark(id, STOPPED, "INTERRUPTED before step 1: it was interrupted")
+            journal.mark(id, STOPPED, BEFORE_FIRST)
         elif status.status == RUNNING:
             raise Refused(f"installation {id} has begun", instead="npudoctor setup --attach")
         elif status.status == WAITING:
@@ -233,34 +273,85 @@ def _refuse_second(journal: Journal) -> None:
 
 def _stopped(journal: Journal) -> list[str]:
     """Installations that were stopped: a new one, confirmed anew, takes their place."""
-    statuses = {id: journal.status(id) for id in journal.runs()}
+    statuses = {id: journal.status(id) for id in journal.runs() if not journal.elsewhere(id)}
     return [id for id, status in statuses.items() if status is not None and status.status == STOPPED]
 
 
 def _described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
-    facts = _gathered(host, catalog, options)
-    cards = facts.get(PciCards)
-    answers = facts.get(_BOARDS)
-    boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
-    if not isinstance(cards, PciCards) or not cards.cards:
+    cards, serials = _table(host, catalog, options)
+    if not cards:
         raise Refused("the NPUs on the PCI bus are not known")
     boot, machine = host.boot_id(), Journal(host).machine_id
     if not boot or not machine:
         raise Refused("the id of this boot or /etc/machine-id is not known")
-    return Node(
-        cards=tuple(f"{card.slot} {card.device}" for card in cards.cards),
-        serials=tuple(
-            f"{subject} {board.serial_number}" for subject, board in sorted(boards.items()) if board.serial_number
-        ),
-        machine_id=machine,
-        boot_id=boot,
-        unmanaged=unmanaged,
+    system = ""
+    with contextlib.suppress(Unavailable):
+        system = host.read("/sys/class/dmi/id/product_uuid").strip()
+    return Node(cards=cards, serials=serials, machine_id=machine, boot_id=boot, unmanaged=unmanaged, system=system)
+
+
+def _table(host: ApartHost, catalog: Catalog, options: Options) -> run.Table:
+    facts = _gathered(host, catalog, options, (PciCards, _BOARDS))
+    cards, answers = facts.get(PciCards), facts.get(_BOARDS)
+    boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
+    return (
+        tuple(f"{card.slot} {card.device}" for card in cards.cards) if isinstance(cards, PciCards) else (),
+        tuple(f"{subject} {board.serial_number}" for subject, board in sorted(boards.items()) if board.serial_number),
     )
 
 
-def _gathered(host: ApartHost, catalog: Catalog, options: Options) -> dict[type, object]:
-    known = engine.gather(catalog, host.fresh(), options, facts=_FACTS)
+def _gathered(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[type, ...]) -> dict[type, object]:
+    known = engine.gather(catalog, host.fresh(), options, facts=kinds)
     return {probe.provides: value for probe, value in known.items()}
+
+
+def _caller(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> run.Caller:
+    return run.Caller(
+        say=_tell,
+        wrong=lambda: _wrong(catalog, host, options, steps),
+        free=lambda: _free(catalog, host, options),
+        causes=_causes,
+        table=lambda: _table(host, catalog, options),
+    )
+
+
+def _free(catalog: Catalog, host: ApartHost, options: Options) -> None:
+    """Raise Refused where a process, a container or a virtual machine holds an NPU."""
+    conditions.free(host)
+    facts = _gathered(host, catalog, options, _HOLDING)
+    cards, containers = facts.get(PciCards), facts.get(RunningContainers)
+    if isinstance(cards, PciCards) and (
+        given := [card.slot for card in cards.cards if _is_given_away(host, card.slot)]
+    ):
+        raise Refused(f"NPUs are given to virtual machines (vfio-pci): {', '.join(given)}")
+    if isinstance(containers, Unavailable):
+        raise Refused(f"the containers of this node are not known: {containers.reason}")
+    if isinstance(containers, RunningContainers):
+        if holding := [one for one in containers.containers if one.devices]:
+            names = ", ".join(f"{one.title} of {one.runtime}" for one in holding[: conditions.MOST_SHOWN])
+            raise Refused(f"NPUs are given to running containers: {names}; stop these by their owner first")
+        if unknown := [one for one in containers.containers if one.devices is None]:
+            raise Refused(f"the devices of container {unknown[0].title} of {unknown[0].runtime} cannot be listed")
+        if containers.unseen:
+            raise Refused(f"the devices of {containers.unseen} containers are not known")
+
+
+def _is_given_away(host: ApartHost, slot: str) -> bool:
+    target = host.read_link(f"/sys/bus/pci/devices/{slot}/driver")
+    return (target or "").rpartition("/")[2].startswith("vfio")
+
+
+def _causes(log: str) -> list[str]:
+    """The known causes in the log of an installer that failed."""
+    from npudoctor.explain.diagnosis import diagnose
+    from npudoctor.explain.scan import Scanner
+
+    scanner = Scanner()
+    scanner.read("log", [log.encode()])
+    return [
+        f"cause: {one.pitfall.cause} ({one.pitfall.id}; npudoctor explain {one.pitfall.id})"
+        for one in diagnose(scanner).suspects[:3]
+    ]
 
 
 def _confirm_host(args: argparse.Namespace, host: ApartHost) -> None:
@@ -302,29 +393,25 @@ def _record(host: ApartHost, journal: Journal, steps: Sequence[Step], options: O
     )
 
 
-def _judge(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> Callable[[], list[str]]:
+def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:
     """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
-
-    def wrong() -> list[str]:
-        facts = _gathered(host, catalog, options)
-        found = []
-        for step in steps:
-            fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
-            file = getattr(fact, "file", None)
-            version = str(file.version) if file is not None else "not known"
-            if canonical(version) != canonical(step.then):
-                found.append(f"{step.component} is {version}, not {step.then}")
-        chips = facts.get(Chips)
-        if not isinstance(chips, Chips) or not chips.chips:
-            reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
-            found.append(f"the NPUs are not known to the driver: {reason}")
-        selection = Selection(names=("driver", "npu"), options=options)
-        for event in engine.run(catalog, host.fresh(), selection):
-            if isinstance(event, engine.Done):
-                for result in event.report.results:
-                    errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
-                    crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
-                    found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
-        return found
-
-    return wrong
+    facts = _gathered(host, catalog, options, _FACTS)
+    found = []
+    for step in steps:
+        fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
+        file = getattr(fact, "file", None)
+        version = str(file.version) if file is not None else "not known"
+        if canonical(version) != canonical(step.then):
+            found.append(f"{step.component} is {version}, not {step.then}")
+    chips = facts.get(Chips)
+    if not isinstance(chips, Chips) or not chips.chips:
+        reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
+        found.append(f"the NPUs are not known to the driver: {reason}")
+    selection = Selection(names=("driver", "npu"), options=options)
+    for event in engine.run(catalog, host.fresh(), selection):
+        if isinstance(event, engine.Done):
+            for result in event.report.results:
+                errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
+                crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
+                found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
+    return found

@@ -330,6 +330,8 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
     if plan.steps:
         yield "commands of the vendor, in this order:"
         yield from (f"  {number}. {visible(step.command)}" for number, step in enumerate(plan.steps, 1))
+    if drivers := [step for step in plan.steps if step.component in setup_install.INSTALLED]:
+        yield f"driver and firmware are installed by: {visible(setup_install.command(drivers))}"
     if toolkits := [step for step in plan.steps if step.component == "toolkit"]:
         paths = [path for step in plan.steps if step.id == "cann.install" for path in step.paths]
         folders = dict.fromkeys(map(posixpath.dirname, paths))

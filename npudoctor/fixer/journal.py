@@ -3,7 +3,7 @@
     /var/lib/npudoctor/runs/20261121T124155-hccl.reserve-ports/     (root; else ~/.local/state/npudoctor/runs/…)
         run.json       which fix, its parameters, the user, and the preview as shown
         status.json    applying, applied, undoing, undone, or rolled-back; of an installation running,
-                       waiting-for-reboot, stopped, or done
+                       waiting-for-reboot, stopped, replaced, or done
         000.json …     each step with its inverse
 
 Every file is whole or absent. A run without status.json has changed nothing; one that is `applying` or `undoing` was
@@ -30,8 +30,12 @@ from npudoctor.steps.packages import KeepPackages
 SYSTEM = "/var/lib/npudoctor"
 APPLYING, APPLIED, UNDOING, UNDONE, ROLLED_BACK = "applying", "applied", "undoing", "undone", "rolled-back"
 RUNNING, WAITING, STOPPED, DONE = "running", "waiting-for-reboot", "stopped", "done"
+REPLACED = "replaced"
+"""A stopped installation after which a new one was confirmed."""
 HELD = (RUNNING, WAITING, STOPPED)
-"""An installation of driver or firmware that is not done: no recovery and no undo touches it (npudoctor/installing)."""
+"""An installation of driver or firmware that is not done (npudoctor/installing)."""
+OF_INSTALLATION = (*HELD, REPLACED, DONE)
+"""No recovery and no undo touches these."""
 CUT_OFF = (APPLYING, UNDOING)
 """A run that was begun and not ended: a crash cut it off, or it is still running."""
 
@@ -206,6 +210,13 @@ class Journal:
     def cut_off(self) -> tuple[str, ...]:
         """The runs that were begun on this node and not ended."""
         return tuple(run for run in self.unfinished() if not self.elsewhere(run))
+
+    def refuse_during_installation(self) -> None:
+        """Raise Refused while an installation of driver or firmware runs on this node, or its end is not known."""
+        for run in self.runs():
+            status = self.status(run)
+            if status is not None and status.status == RUNNING and not self.elsewhere(run):
+                raise Refused(messages.INSTALLATION_RUNS.text(run=run), instead="npudoctor setup --attach")
 
     def unfinished(self) -> tuple[str, ...]:
         """The runs that were begun and not ended, on any node that shares this folder."""

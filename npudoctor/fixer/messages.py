@@ -89,6 +89,7 @@ NOTHING_TO_UNDO = Sentence("no applied fix left to undo")
 UNDONE = Sentence("everything is as it was before")
 NO_SUCH_RUN = Sentence("there is no run {run!r}; `npudoctor history` lists them")
 RUN_IS = Sentence("{run} is already {status}")
+INSTALLATION_RUNS = Sentence("installation {run} runs, or was interrupted; until it ends nothing else is changed")
 RUN_IS_HELD = Sentence(
     "{run} is an installation ({status}); nothing undoes it, and only `npudoctor setup` goes on with it"
 )

@@ -29,8 +29,7 @@ from npudoctor.fixer.events import Verification as Verification
 from npudoctor.fixer.journal import (
     APPLIED,
     CUT_OFF,
-    DONE,
-    HELD,
+    OF_INSTALLATION,
     ROLLED_BACK,
     UNDOING,
     UNDONE,
@@ -80,6 +79,7 @@ def apply(
     try:
         journal.prepare()
         with control.locked(journal):
+            journal.refuse_during_installation()
             yield from _cut_off(journal)
             again = plan.make(catalog, host.fresh(), Request(fix.id, planned.params), options)
             if again.digest != planned.digest:
@@ -87,7 +87,8 @@ def apply(
             yield from _Run(catalog, host, planned, options, journal, stream).events()
     except (Refused, OSError) as why:
         reason = why.reason if isinstance(why, Refused) else messages.JOURNAL_NOT_WRITABLE.text(problem=why)
-        yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason)
+        instead = why.instead if isinstance(why, Refused) else None
+        yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=reason, instead=instead)
 
 
 class _Run:
@@ -275,6 +276,7 @@ def undo(
             raise Refused(messages.NO_SUCH_RUN.text(run=run) if run else messages.NOTHING_TO_UNDO.text())
         journal.prepare()
         with control.locked(journal):
+            journal.refuse_during_installation()
             yield from _cut_off(journal)
             run = _applied(journal, run)
             fix = journal.record(run).fix
@@ -321,7 +323,7 @@ def _applied(journal: Journal, run: str | None) -> str:
     status = statuses.get(run)
     if status is None:
         raise Refused(messages.NO_SUCH_RUN.text(run=run))
-    if status.status in HELD or status.status == DONE:
+    if status.status in OF_INSTALLATION:
         raise Refused(messages.RUN_IS_HELD.text(run=run, status=status.status))
     if status.status != APPLIED:
         raise Refused(messages.RUN_IS.text(run=run, status=status.status))
@@ -356,6 +358,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
             return
         journal.prepare()
         with control.locked(journal):
+            journal.refuse_during_installation()
             count = 0
             for event in _cut_off(journal):
                 count += isinstance(event, Begun)
@@ -364,7 +367,7 @@ def recover(host: MutableHost, *, state: str | None = None) -> Iterator[Event]:
             outcome = Outcome.UNDONE if count else Outcome.NOTHING
             yield Ended(outcome=outcome, fix="", reason=reason)
     except Refused as why:
-        yield Ended(outcome=Outcome.REFUSED, fix="", reason=why.reason)
+        yield Ended(outcome=Outcome.REFUSED, fix="", reason=why.reason, instead=why.instead)
     except _FAILURES as problem:
         yield Ended(outcome=Outcome.STUCK, fix="", reason=_reason(problem), instead="npudoctor fix --recover")
 

@@ -22,15 +22,19 @@ cd / || exit 98
 start=$(sed 's/^.*) //' "/proc/$$/stat" | cut -d' ' -f20)
 printf '%s %s\n' "$$" "$start" >"$folder/pid.part" && sync "$folder/pid.part" || exit 98
 mv "$folder/pid.part" "$folder/pid" || exit 98
+code=97
+test -e "$folder/given-up" || {
 env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root \
 SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@" >>"$folder/log" 2>&1 </dev/null
 code=$?
-printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
+}
 rm -f "$hands_off"
+printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
 exit "$code"
 """
 """What is run by sh with the folder of the step, the hands-off file, the package and the installer's options."""
 TEMPORARY = "tmp"
+NOT_BEGUN = 97
 _PID = re.compile(r"(\d{1,10}) (\d{1,20})\n")
 _CODE = re.compile(r"(\d{1,3})\n")
 
@@ -47,7 +51,7 @@ def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: st
     kept = ("TimeoutStartSec=infinity", "TimeoutStopSec=infinity", "SendSIGKILL=no", "KillMode=process")
     inhibited = ["systemd-inhibit", "--what=shutdown:sleep", "--mode=block", "--who=npudoctor"]
     return [
-        *("systemd-run", "--quiet", "--collect", f"--unit={unit}", f"--setenv={variable(host, folder)}"),
+        *("systemd-run", "--quiet", f"--unit={unit}", f"--setenv={variable(host, folder)}"),
         *(f"--property={one}" for one in kept),
         *inhibited,
         "--why=NPU driver or firmware is being installed",
@@ -74,6 +78,16 @@ def alive(host: ApartHost, folder: str) -> int | None:
 def was_started(host: ApartHost, folder: str) -> bool:
     """Whether the process of a step has begun: only then its installer may have."""
     return host.exists(f"{folder}/pid")
+
+
+def give_up(host: ApartHost, folder: str) -> None:
+    """Make sure that a step which has not begun never does: its process looks for this file after it wrote its pid."""
+    host.write_file(f"{folder}/given-up", b"", mode=0o600)
+
+
+def gave_up(host: ApartHost, folder: str) -> bool:
+    """Whether the process of a step has found that file, and ended without its installer."""
+    return host.exists(f"{folder}/given-up") and exit_code(host, folder) == NOT_BEGUN
 
 
 def exit_code(host: ApartHost, folder: str) -> int | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
-from npudoctor.host import Refused
+from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 
-DEVICES = r"/dev/(davinci|devmm_svm|hisi_hdc)\w*"
+DEVICES = r"/dev/(v?davinci|devmm_svm|hisi_hdc)\w*( \(deleted\))?"
 """The device nodes of the driver, as a regular expression."""
-_BUSY = ("ALLOC", "MIX", "COMP", "DRAINING")
+_BUSY = ("ALLOC", "MIX", "COMP", "DRAINING", "REBOOT", "POWER")
+"""States in which a drained node still has jobs, or is about to be rebooted or powered off by Slurm."""
+_OF_MACHINES = ("qemu", "kvm", "vmware", "virtual", "openstack", "bochs", "xen", "amazon ec2", "huawei cloud")
 MOST_SHOWN = 5
 
 
@@ -74,6 +77,19 @@ def free(host: ApartHost) -> None:
     if found := host.holding(DEVICES):
         more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
         raise Refused(f"NPUs are held by {', '.join(found[:MOST_SHOWN])}{more}; stop these by their owner first")
+
+
+def must_be_physical(host: ApartHost) -> None:
+    """Raise Refused in a virtual machine: firmware is flashed on the physical one only."""
+    said = ""
+    if host.which("systemd-detect-virt") is not None:
+        said = host.run(["systemd-detect-virt", "--vm"]).stdout.strip().replace("none", "")
+    for name in ("sys_vendor", "product_name"):
+        with contextlib.suppress(Unavailable):
+            text = host.read(f"/sys/class/dmi/id/{name}").strip()
+            said = said or (text if any(word in text.lower() for word in _OF_MACHINES) else "")
+    if said:
+        raise Refused(f"this is a virtual machine ({said}): firmware is installed on the physical machine")
 
 
 def _first(text: str) -> str:

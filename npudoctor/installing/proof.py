@@ -51,7 +51,11 @@ def _firmware(host: ApartHost, step: Step, node: Node, log: str) -> tuple[str, s
         return "", f"{path} names {found or 'no version'}, not {step.then}"
     if not counts and not _INSTALLED.search(log):
         return "", "its log does not say that the firmware was flashed"
-    flashed = f"{counts[-1]} chips flashed" if counts else "number of flashed chips not known"
+    flashed = (
+        f"{counts[-1]} chips flashed, {len(node.cards)} NPUs on the PCI bus"
+        if counts
+        else "number of flashed chips not known"
+    )
     return f"{path} names {found}; {flashed}", ""
 
 

@@ -1,12 +1,15 @@
 """Carries out an installation: each step once, in its own process, verified before the next; nothing is rolled back.
 
-Every function returns the last line: READY, NOT READY: …, or INTERRUPTED at step N: …. `say` gets the lines before.
+Every function returns the last line: READY, NOT READY: …, or INTERRUPTED at step N: …. `Caller.say` gets the lines
+before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -18,6 +21,9 @@ from npudoctor.host import Refused, Unavailable, hands_off
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import apart, conditions, proof, state
 from npudoctor.installing.state import Begun, Node, Step
+from npudoctor.records import record
+from npudoctor.steps import StepFailed
+from npudoctor.steps.installers import compared, copied, not_roots
 
 HANDS_OFF = hands_off.PATH
 LET_GO_S = 5.0
@@ -26,52 +32,73 @@ POLL_S = 0.2
 QUIET_POLLS = 3
 """So often in a row no process of a step is seen before it counts as ended: one that forks may be missed once."""
 VALID_H = 24
-LARGEST_BYTES = 2 << 30
-CHUNK = 4 << 20
+VENDOR_LOGS = "/var/log/ascend_seclog"
+LARGEST_LOG_BYTES = 4 << 20
 READY = "READY"
+NOT_STARTED = "its installer was not started"
 
-Say = Callable[[str], None]
-Judge = Callable[[], list[str]]
-"""What is wrong with the node now, one line a problem; empty where driver, firmware and NPUs are verified."""
-
-
-def digest_of(host: ApartHost, path: str) -> str:
-    """The SHA-256 of a file; raises Unavailable."""
-    digest, place = hashlib.sha256(), 0
-    while piece := host.read_part(path, place, CHUNK):
-        digest.update(piece)
-        place += len(piece)
-    return digest.hexdigest()
+Table = tuple[tuple[str, ...], tuple[str, ...]]
+"""The NPUs on the PCI bus, and their serial numbers, as `Node` has them."""
 
 
-def open_run(
-    journal: Journal, record: RunRecord, node: Node, steps: Sequence[Step], content_of: Callable[[Step], bytes]
-) -> None:
+@record(frozen=True, kw_only=True)
+class Caller:
+    """What the command that goes on with a run asks and shows: `say` gets each line, `wrong` says what is wrong with
+    the node now (empty where driver, firmware and NPUs are verified), `free` raises Refused where an NPU is held,
+    `causes` are known causes of the failure in an installer's log, `table` are the NPUs now."""
+
+    say: Callable[[str], None]
+    wrong: Callable[[], list[str]]
+    free: Callable[[], None]
+    causes: Callable[[str], list[str]]
+    table: Callable[[], Table]
+
+
+def open_run(journal: Journal, run: RunRecord, node: Node, steps: Sequence[Step]) -> None:
     """Write the plan and the copies of its packages; nothing of the node has been changed when this returns.
 
     A run that cannot be opened is stopped: its plan is the last thing that is written.
     """
-    run = record.id
-    journal.begin(record, status=RUNNING)
+    journal.begin(run, status=RUNNING)
     try:
-        journal.make(run, "packages")
+        journal.make(run.id, "packages")
         for step in steps:
-            content = content_of(step)
-            if hashlib.sha256(content).hexdigest() != step.sha256:
-                raise Refused(f"{step.source} has changed since the preview")
-            journal.host.write_file(journal.archive(run, f"packages/{step.file}"), content, mode=0o600)
+            _copy(journal, run.id, step)
         data = {"node": serialise.written(node), "steps": [serialise.written(step) for step in steps]}
-        journal.keep(run, state.PLAN, data)
+        journal.keep(run.id, state.PLAN, data)
     except (Refused, OSError, Unavailable) as problem:
-        journal.mark(run, STOPPED, f"INTERRUPTED before step 1: {problem}")
+        _drop_copies(journal, run.id, steps)
+        journal.mark(run.id, STOPPED, f"INTERRUPTED before step 1: {problem}")
         raise
+
+
+def _copy(journal: Journal, run: str, step: Step) -> None:
+    host = journal.host
+    assert isinstance(host, ApartHost)
+    if host.user.uid == 0 and (problem := not_roots(host, step.source)):
+        raise Refused(problem)
+    try:
+        copied(host, host.outside(step.source), host.outside(_copy_of(journal, run, step)), step.sha256)
+    except StepFailed as problem:
+        raise Refused(str(problem)) from problem
+
+
+def _copy_of(journal: Journal, run: str, step: Step) -> str:
+    return journal.archive(run, f"packages/{step.file}")
+
+
+def _drop_copies(journal: Journal, run: str, steps: Sequence[Step]) -> None:
+    for step in steps:
+        with contextlib.suppress(OSError, Refused, Unavailable):
+            journal.host.remove(_copy_of(journal, run, step))
 
 
 class Installation:
     """One run, under the lock of the journal."""
 
-    def __init__(self, host: ApartHost, journal: Journal, run: str, say: Say, judge: Judge) -> None:
-        self.host, self.journal, self.run, self.say, self.judge = host, journal, run, say, judge
+    def __init__(self, host: ApartHost, journal: Journal, run: str, caller: Caller) -> None:
+        self.host, self.journal, self.run, self.caller = host, journal, run, caller
+        self.say = caller.say
         self.node, self.steps = state.plan_of(journal, run)
 
     def go_on(self) -> str:
@@ -93,8 +120,8 @@ class Installation:
                     self.host.remove(HANDS_OFF)
                     return self._stopped(number, f"{problem}; it was not begun")
                 follow(self.host, self._folder(number), self.say)
-                self.host.remove(HANDS_OFF)
                 done = self._judged(number, step)
+                self.host.remove(HANDS_OFF)
             if done.problem:
                 return self._stopped(number, done.problem)
         return self._end()
@@ -105,19 +132,20 @@ class Installation:
     def _start(self, number: int, step: Step) -> None:
         if self.host.boot_id() != self.node.boot_id:
             raise Refused(f"the node was rebooted before step {number}, which is not begun on another boot")
+        self._must_be_recent(self.journal.record(self.run).started_at)
         service = conditions.out_of_service(self.host.fresh(), unmanaged=self.node.unmanaged)
         self.host.make_folder("/run/npudoctor")
-        self.host.write_file(HANDS_OFF, f"{step.title} {step.then} is being installed\n".encode(), mode=0o644)
+        said = f"{step.title} {step.then} is being installed (run {self.run})\n"
+        self.host.write_file(HANDS_OFF, said.encode(), mode=0o644)
         self._let_go()
-        folder, package = self._folder(number), self.journal.archive(self.run, f"packages/{step.file}")
-        if digest_of(self.host, package) != step.sha256:
-            raise Refused(f"the copy of {step.file} is not the file of the preview")
         unit = f"npudoctor-install-{self.run}-{number}"
+        folder, package = self._folder(number), _copy_of(self.journal, self.run, step)
         command = apart.command(self.host, unit, folder, HANDS_OFF, package, step.options)
         self.journal.make(self.run, f"step-{number}")
         self.journal.make(self.run, f"step-{number}/{apart.TEMPORARY}")
         shown = ("bash", step.file, *step.options)
         noted = Begun(at=now(), boot_id=self.node.boot_id, command=shown, service=service)
+        self._must_be_the_copy(step)
         self.journal.keep(self.run, f"step-{number}/begun.json", serialise.written(noted))
         self.say(f"step {number} of {len(self.steps)}: {step.title} {step.now or 'none'} → {step.then}")
         try:
@@ -127,90 +155,151 @@ class Installation:
         self.say(f"  $ {' '.join(shown)}")
         self.say("  it goes on if npudoctor ends; then: npudoctor setup --attach")
 
+    def _must_be_the_copy(self, step: Step) -> None:
+        copy = self.host.outside(_copy_of(self.journal, self.run, step))
+        try:
+            compared(self.host, copy, copy, step.sha256)
+        except StepFailed as problem:
+            raise Refused(f"the copy of {step.file} is not the file of the preview: {problem}") from problem
+
     def _let_go(self) -> None:
         """Wait until no process holds an NPU; npudoctor's own readers release them within LET_GO_S."""
         until = time.monotonic() + LET_GO_S
         while time.monotonic() < until and self.host.holding(conditions.DEVICES):
             time.sleep(POLL_S)
-        conditions.free(self.host)
+        self.caller.free()
 
     def _judged(self, number: int, step: Step) -> state.Ended:
         folder = self._folder(number)
         if not apart.was_started(self.host, folder):
-            found = state.Ended(
-                at=now(), exit_code=None, proof="", problem="its installer was not started", reboot=False
-            )
+            apart.give_up(self.host, folder)
+            follow(self.host, folder, self.say)  # it may have been started just before
+        code, log = apart.exit_code(self.host, folder), apart.log_of(self.host, folder)
+        if not apart.was_started(self.host, folder) or apart.gave_up(self.host, folder):
+            found = state.Ended(at=now(), exit_code=None, proof="", problem=NOT_STARTED, reboot=False)
         else:
-            code, log = apart.exit_code(self.host, folder), apart.log_of(self.host, folder)
             found = proof.of_step(self.host, step, self.node, code, log, now())
+        self._copy_logs(number)
         self.journal.keep(self.run, f"step-{number}/ended.json", serialise.written(found))
         self.journal.ran(self.run, number - 1, [(("bash", step.file, *step.options), found.exit_code)])
         shown = "not known" if found.exit_code is None else str(found.exit_code)
         self.say(f"  exit code {shown}; {found.problem or found.proof}")
+        if found.problem:
+            for line in self.caller.causes(log):
+                self.say(f"  {line}")
         return found
 
-    def _stopped(self, number: int, problem: str) -> str:
-        self.journal.mark(self.run, STOPPED, f"INTERRUPTED at step {number}: {problem}")
-        control.log(self.journal, self.run, "stopped", problem)
-        self._say_what_is_different(number)
-        return f"INTERRUPTED at step {number}: {problem}"
+    def _copy_logs(self, number: int) -> None:
+        """The ends of the vendor's logs as they are after a step."""
+        with contextlib.suppress(Unavailable, Refused, OSError):
+            for name in self.host.fresh().list_dir(VENDOR_LOGS):
+                size = self.host.stat(f"{VENDOR_LOGS}/{name}").size
+                start = max(0, size - LARGEST_LOG_BYTES)
+                with contextlib.suppress(Unavailable):
+                    content = self.host.read_part(f"{VENDOR_LOGS}/{name}", start, LARGEST_LOG_BYTES)
+                    self.host.write_file(f"{self._folder(number)}/vendor-{name}", content, mode=0o600)
 
-    def _say_what_is_different(self, last: int) -> None:
+    def _stopped(self, number: int, problem: str) -> str:
+        line = f"INTERRUPTED at step {number}: {problem}"
+        self.journal.mark(self.run, STOPPED, line)
+        control.log(self.journal, self.run, "stopped", problem)
+        different = self._different(number)
+        self._note_ending(line, different)
+        for one in different:
+            self.say(f"  {one}")
+        self.say(f"  log: {self.host.outside(self._folder(number))}/log; npudoctor rolls nothing back")
+        _drop_copies(self.journal, self.run, self.steps)
+        return line
+
+    def _different(self, last: int) -> list[str]:
         """What each step that was begun has left, as far as it can be known."""
+        lines = []
         for number, step in enumerate(self.steps[:last], 1):
+            if state.begun(self.journal, self.run, number) is None:
+                continue
             done = state.ended(self.journal, self.run, number)
             found = done.proof if done and not done.problem else "not verified; it may have changed the node in part"
-            self.say(f"  step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
-        self.say(f"  log: {self.host.outside(self._folder(last))}/log; npudoctor rolls nothing back")
+            lines.append(f"step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
+        return lines or ["nothing was changed"]
+
+    def _note_ending(self, line: str, different: Sequence[str]) -> None:
+        """The table of NPUs before and after, the boots, and what is different: the end of the journal of this run."""
+        cards, serials = self.caller.table()
+        before = {"npus": list(self.node.cards), "serials": list(self.node.serials), "boot_id": self.node.boot_id}
+        after = {"npus": list(cards), "serials": list(serials), "boot_id": self.host.boot_id()}
+        data = {"at": now(), "line": line, "before": before, "after": after, "different": list(different)}
+        self.journal.keep(self.run, state.ENDING, data)
 
     def _end(self) -> str:
         done = [state.ended(self.journal, self.run, number) for number in range(1, len(self.steps) + 1)]
         if any(one is not None and one.reboot for one in done):
+            line = "NOT READY: reboot the node, then npudoctor setup --resume"
+            self._note_ending(line, self._different(len(self.steps)))
             self.journal.mark(self.run, WAITING, "all steps are verified; the node has to be rebooted")
             self.say("a reboot is due; npudoctor does not reboot:")
             self.say("  $ systemctl reboot")
             self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours")
-            return "NOT READY: reboot the node, then npudoctor setup --resume"
+            return line
         return self._verified()
 
     def _verified(self) -> str:
         self.host.remove(HANDS_OFF)
-        wrong = self.judge()
+        wrong = self.caller.wrong()
+        different = self._different(len(self.steps))
         if wrong:
             for line in wrong:
                 self.say(f"  {line}")
-            self.journal.mark(self.run, STOPPED, f"NOT READY: {wrong[0]}")
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            return f"NOT READY: {wrong[0]}{more}"
-        self.journal.mark(self.run, DONE, "driver, firmware and NPUs are verified")
-        control.log(self.journal, self.run, "done", READY)
-        return READY
+            last = f"NOT READY: {wrong[0]}{more}"
+        else:
+            last = READY
+        self._note_ending(last, different)
+        if wrong:
+            self.journal.mark(self.run, STOPPED, last)
+        else:
+            self.journal.mark(self.run, DONE, "driver, firmware and NPUs are verified")
+        control.log(self.journal, self.run, "stopped" if wrong else "done", last)
+        _drop_copies(self.journal, self.run, self.steps)
+        return last
 
     # After a reboot
 
-    def resume(self, cards: Sequence[str], serials: Sequence[str]) -> str:
+    def resume(self, again: Node) -> str:
         """Prove the steps after the reboot; raises Refused where this is not the node, or not the boot, for it."""
         status = self.journal.status(self.run)
         if status is None or status.status != WAITING:
             raise Refused(f"run {self.run} does not wait for a reboot")
-        if not self.node.machine_id or self.journal.machine_id != self.node.machine_id:
-            raise Refused("this is another node than the one of the installation: /etc/machine-id differs")
-        if tuple(cards) != self.node.cards:
-            raise Refused("this is another node than the one of the installation: its NPUs on the PCI bus differ")
-        if self.node.serials and tuple(serials) != self.node.serials:
-            raise Refused("this is another node than the one of the installation: serial numbers of NPUs differ")
+        self._must_be_the_node(again)
         if not self.host.boot_id() or self.host.boot_id() == self.node.boot_id:
             raise Refused("the node was not rebooted since")
-        age_s = (clock.now() - _time(status.at)).total_seconds()
-        if not 0 <= age_s <= VALID_H * 3600:
-            raise Refused(f"the installation is of {status.at}, not of the last {VALID_H} hours")
+        self._must_be_recent(status.at)
         for step in self.steps:
-            if digest_of(self.host, self.journal.archive(self.run, f"packages/{step.file}")) != step.sha256:
-                raise Refused(f"the copy of {step.file} is not the file of the installation")
+            self._must_be_the_copy(step)
         return self._verified()
 
+    def _must_be_the_node(self, again: Node) -> None:
+        another = "this is another node than the one of the installation: "
+        if not self.node.machine_id or self.journal.machine_id != self.node.machine_id:
+            raise Refused(f"{another}/etc/machine-id differs")
+        if again.system != self.node.system:
+            raise Refused(f"{another}its system UUID differs")
+        if again.cards != self.node.cards:
+            raise Refused(f"{another}its NPUs on the PCI bus differ")
+        known = self.node.serials or state.serials_left(self.journal, self.run)
+        if known and not again.serials:
+            raise Refused(
+                "whether this is the same node is not known: the serial numbers of its NPUs cannot be read now"
+            )
+        if known and again.serials != known:
+            raise Refused(f"{another}serial numbers of NPUs differ")
 
-def follow(host: ApartHost, folder: str, say: Say) -> None:
+    def _must_be_recent(self, at: str) -> None:
+        age_s = (clock.now() - datetime.fromisoformat(at)).total_seconds()
+        if not 0 <= age_s <= VALID_H * 3600:
+            raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours")
+
+
+def follow(host: ApartHost, folder: str, say: Callable[[str], None]) -> None:
     """Show the log of a step until its process has ended; an interrupt leaves it running."""
     shown = quiet = 0
     while True:
@@ -226,8 +315,17 @@ def follow(host: ApartHost, folder: str, say: Say) -> None:
         time.sleep(POLL_S)
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+def lift_leftover(host: ApartHost, journal: Journal) -> None:
+    """Remove the hands-off file of a run of this journal whose installers have all ended; another file stays.
+
+    Called under the lock of the journal: whoever writes the file holds it, too.
+    """
+    run = re.search(r"\(run ([\w.-]+)\)", hands_off.reason(host.outside(HANDS_OFF)) or "")
+    if run is None or run[1] not in journal.runs():
+        return
+    folders = [name for name in host.list_dir(journal.archive(run[1], "")) if name.startswith("step-")]
+    if all(apart.alive(host, journal.archive(run[1], name)) is None for name in folders):
+        host.remove(HANDS_OFF)
 
 
 def plan_digest(node: Node, steps: Sequence[Step]) -> str:

@@ -4,7 +4,8 @@
     RUN/packages/           the copies that are executed
     RUN/step-1/begun.json   written before the installer of step 1 is started
     RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
-    RUN/step-1/ended.json   how it was verified
+    RUN/step-1/ended.json   how it was verified; vendor-… are the ends of the vendor's logs
+    RUN/ending.json         the last line, the NPUs before and after, and what is different
 
 The run's status is running, waiting-for-reboot, stopped or done. Recovery and the undo of other runs leave it alone.
 """
@@ -19,7 +20,7 @@ from npudoctor.host import Refused
 from npudoctor.records import record
 
 T = TypeVar("T")
-PLAN = "installation.json"
+PLAN, ENDING = "installation.json", "ending.json"
 
 
 @record(frozen=True, kw_only=True)
@@ -42,13 +43,15 @@ class Step:
 @record(frozen=True, kw_only=True)
 class Node:
     """The node that a plan is for. `cards` are the NPUs on the PCI bus as address and device id, `serials` the serial
-    numbers of NPUs where they are known, `unmanaged` that the person says that no scheduler manages it."""
+    numbers of NPUs where they are known, `system` the UUID of the machine (empty without one), `unmanaged` that the
+    person says that no scheduler manages it."""
 
     cards: tuple[str, ...]
     serials: tuple[str, ...]
     machine_id: str
     boot_id: str
     unmanaged: bool
+    system: str = ""
 
 
 @record(frozen=True, kw_only=True)
@@ -89,6 +92,13 @@ def plan_of(journal: Journal, run: str) -> tuple[Node, tuple[Step, ...]]:
     if data is None or not isinstance(steps, list) or not steps:
         raise Refused(f"run {run} has no plan: it was interrupted before its first step")
     return _read(Node, run, data.get("node")), tuple(_read(Step, run, step) for step in steps)
+
+
+def serials_left(journal: Journal, run: str) -> tuple[str, ...]:
+    """The serial numbers of NPUs when the run last ended; empty where they are not known."""
+    after = (journal.kept(run, ENDING) or {}).get("after")
+    found = after.get("serials") if isinstance(after, dict) else None
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def begun(journal: Journal, run: str, number: int) -> Begun | None:

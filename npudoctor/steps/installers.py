@@ -18,6 +18,24 @@ _REMOVABLE = re.compile(r"/.+/(cann-\d[^/]*|ascend-toolkit/\d[^/]*|nnal/atb/\d[^
 _SOURCED = '. "$1" && shift && exec bash "$@"'
 
 
+def not_roots(host: Host, package: str) -> str | None:
+    """Why root does not run a package: somebody else can change it; None where nobody can."""
+    problem = untrusted_writer(host, package, only_root=True)
+    return messages.PACKAGE_NOT_TRUSTED.text(problem=problem) if problem else None
+
+
+def copied(host: MutableHost, package: str, copy: str, sha256: str) -> None:
+    """Copy a package to where only this user can change it; raises StepFailed unless it is the one of the preview."""
+    streamed(host, ("cp", "--", package, copy), COPY_TIMEOUT_S)
+    compared(host, package, copy, sha256)
+
+
+def compared(host: MutableHost, package: str, copy: str, sha256: str) -> None:
+    """Raise StepFailed unless the copy of a package has the SHA-256 of the preview."""
+    if streamed(host, ("sha256sum", "--", copy), COPY_TIMEOUT_S).split()[:1] != [sha256]:
+        raise StepFailed(messages.PACKAGE_CHANGED.text(path=package))
+
+
 @record(frozen=True, kw_only=True)
 class InstallPackage:
     """Run a package from a copy that only this user can change, once its SHA-256 is that of the preview.
@@ -73,8 +91,8 @@ class InstallPackage:
         """Why root must run neither the package nor the script; None for other users, who run it with their rights."""
         if host.user.uid != 0:
             return None
-        if problem := untrusted_writer(host, self.package, only_root=True):
-            return messages.PACKAGE_NOT_TRUSTED.text(problem=problem)
+        if problem := not_roots(host, self.package):
+            return problem
         if self.script and (problem := untrusted_writer(host, self.script, only_root=True)):
             return messages.SCRIPT_NOT_TRUSTED.text(script=self.script, problem=problem)
         return None
@@ -84,10 +102,7 @@ class InstallPackage:
         if problem := self._not_trusted(host):
             raise StepFailed(problem)
         try:
-            streamed(host, ("cp", "--", self.package, self.private_copy), COPY_TIMEOUT_S)
-            said = streamed(host, ("sha256sum", "--", self.private_copy), COPY_TIMEOUT_S).split()
-            if said[:1] != [self.sha256]:
-                raise StepFailed(messages.PACKAGE_CHANGED.text(path=self.package))
+            copied(host, self.package, self.private_copy, self.sha256)
             argv = ("bash", self.private_copy, *self.options)
             if self.script:
                 argv = ("bash", "-c", _SOURCED, "bash", self.script, *argv[1:])

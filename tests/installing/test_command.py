@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import hashlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from npudoctor.host import Refused
 from npudoctor.installing import run
 from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
+from npudoctor.records import replace
 from npudoctor.sdk import Options
 
-from .node import CARDS, MACHINE, Tree, package, times_run, tree
+from .node import Tree, caller, node_of, package, times_run, tree
 
 ALL = ("--only", "driver,firmware", "--expect", "driver=1,firmware=2", "--allow", "driver.install")
 
@@ -61,10 +63,10 @@ class Given:
         files = {"driver": package(folder, "driver", "25.5.2", does)}
         files["firmware"] = package(folder, "firmware", "7.8.0.7.220")
         self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
-        self.sums = {f"/repo/{path.name}": run.digest_of(self.host, f"/repo/{path.name}") for path in files.values()}
+        self.sums = {f"/repo/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.values()}
         patch.setattr(setup_install, "_opened", self._opened)
         patch.setattr(setup_install, "_described", self._described)
-        patch.setattr(setup_install, "_judge", lambda *_: lambda: self.wrong)
+        patch.setattr(setup_install, "_caller", lambda *_: self._caller())
 
     def _step(self, kind: str, path: Path) -> PlanStep:
         file = f"/repo/{path.name}"
@@ -86,11 +88,22 @@ class Given:
         yield self.host, plugins.load(folder=""), Options()
 
     def _described(self, *_: object, unmanaged: bool) -> Node:
-        return Node(cards=CARDS, serials=(), machine_id=MACHINE, boot_id=self.host.boot, unmanaged=unmanaged)
+        return replace(node_of(self.host), unmanaged=unmanaged)
+
+    def _caller(self) -> run.Caller:
+        told = caller(self.host, [], self.wrong)
+        return replace(told, say=setup_install._tell)
 
     def install(self, *findings: Finding, **changed: object) -> int:
         name = self.host.about.hostname
-        given = {"irreversible": True, "unmanaged": True, "expect_host": name, "state": "/var/lib/npudoctor", **changed}
+        given = {
+            "irreversible": True,
+            "unmanaged": True,
+            "expect_host": name,
+            "signed_by": None,
+            "state": "/var/lib/npudoctor",
+            **changed,
+        }
         result = Result(
             check="install.su", title="su", status=Status.WARNING if findings else Status.OK, findings=tuple(findings)
         )
@@ -166,9 +179,9 @@ def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
             given.go_on(**{how: True})
     again = Given(tmp_path, monkeypatch)
     assert again.install() == 1
-    assert again.statuses() == ["done", "waiting-for-reboot"]
+    assert again.statuses() == ["replaced", "waiting-for-reboot"]
     again.host.boot = "33333333-3333-3333-3333-333333333333"
     again.wrong = ["npu-smi does not answer"]
     assert again.go_on(resume=True) == 1
     assert capsys.readouterr().out.endswith("NOT READY: npu-smi does not answer\n")
-    assert again.statuses() == ["done", "stopped"]
+    assert again.statuses() == ["replaced", "stopped"]

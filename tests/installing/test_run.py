@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from npudoctor.host import Refused
 from npudoctor.installing import apart, run, state
 from npudoctor.records import replace
 
-from .node import CARDS, Tree, installation, opened, package, step, times_run, tree
+from .node import CARDS, Tree, installation, node_of, opened, package, step, times_run, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT_BOOT = "22222222-2222-2222-2222-222222222222"
@@ -65,10 +66,10 @@ def test_driver_and_firmware_then_the_reboot_then_ready(tmp_path: Path) -> None:
     assert [one["exit_code"] for one in journal.commands(id)] == [0, 0]
     assert not (tmp_path / "run/npudoctor/hands-off").exists()
     host.boot = NEXT_BOOT
-    assert installation(host, journal, id, said).resume(CARDS, ()) == run.READY
+    assert installation(host, journal, id, said).resume(node_of(host)) == run.READY
     assert status(journal, id) == "done"
     with pytest.raises(Refused, match="does not wait"):
-        installation(host, journal, id, said).resume(CARDS, ())
+        installation(host, journal, id, said).resume(node_of(host))
 
 
 def test_a_driver_that_takes_effect_at_once_is_ready_and_one_that_fails_a_check_is_not(tmp_path: Path) -> None:
@@ -122,7 +123,6 @@ def test_a_copy_that_changed_is_not_executed(tmp_path: Path) -> None:
     host = tree(tmp_path)
     journal, id = both(host, tmp_path)
     copy = Path(host.outside(journal.archive(id, "packages/driver.run")))
-    assert copy.stat().st_mode & 0o777 == 0o600
     assert copy.parent.stat().st_mode & 0o777 == 0o700
     copy.write_bytes(copy.read_bytes() + b"x")
     assert "is not the file of the preview" in installation(host, journal, id, []).go_on()
@@ -132,7 +132,7 @@ def test_a_copy_that_changed_is_not_executed(tmp_path: Path) -> None:
 def test_a_package_that_changed_since_the_preview_is_not_copied(tmp_path: Path) -> None:
     host = tree(tmp_path)
     one = replace(step(host, package(tmp_path, "driver", "25.5.2")), sha256="0" * 64)
-    with pytest.raises(Refused, match="has changed since the preview"):
+    with pytest.raises(Refused, match="has changed since its SHA-256 was shown"):
         opened(host, [one])
     journal = Journal(host, "/var/lib/npudoctor")
     assert [status(journal, id) for id in journal.runs()] == ["stopped"]
@@ -343,19 +343,22 @@ def test_a_resume_on_another_node_or_boot_is_refused(tmp_path: Path) -> None:
     installation(host, journal, id, []).go_on()
     serials = ("npu:0 2102", "npu:1 2103")
 
-    def refused(cards: tuple[str, ...] = CARDS, known: tuple[str, ...] = serials) -> str:
+    def refused(**other: Any) -> str:
         with pytest.raises(Refused) as why:
-            installation(host, Journal(host, "/var/lib/npudoctor"), id, []).resume(cards, known)
+            again = replace(node_of(host, serials), **other)
+            installation(host, Journal(host, "/var/lib/npudoctor"), id, []).resume(again)
         return why.value.reason
 
     assert refused() == "the node was not rebooted since"
     host.boot = NEXT_BOOT
     assert refused(cards=CARDS[:1]).endswith("its NPUs on the PCI bus differ")
-    assert refused(known=("npu:0 2102", "npu:1 9999")).endswith("serial numbers of NPUs differ")
+    assert refused(system="5d5d").endswith("its system UUID differs")
+    assert refused(serials=()).endswith("serial numbers of its NPUs cannot be read now")
+    assert refused(serials=("npu:0 2102", "npu:1 9999")).endswith("serial numbers of NPUs differ")
     copy = Path(host.outside(journal.archive(id, "packages/firmware.run")))
     content = copy.read_bytes()
     copy.write_bytes(content + b"x")
-    assert "is not the file of the installation" in refused()
+    assert "is not the file of the preview" in refused()
     copy.write_bytes(content)
     (tmp_path / "etc/machine-id").write_text("0" * 31 + "1\n")
     assert refused().endswith("/etc/machine-id differs")
@@ -371,4 +374,4 @@ def test_a_resume_is_valid_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
         later = clock.now() + datetime.timedelta(hours=hours)
         with monkeypatch.context() as patch, pytest.raises(Refused, match="not of the last 24 hours"):
             patch.setattr(clock, "now", lambda later=later: later)
-            installation(host, journal, id, []).resume(CARDS, ())
+            installation(host, journal, id, []).resume(node_of(host))
