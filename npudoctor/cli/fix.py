@@ -99,8 +99,8 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
         unknown = [id for id in args.ids if id not in catalog.fixes]
         if unknown:
             if unknown[0] in fixing.OF_SETUP:
-                plan = "npudoctor setup --packages FOLDER --only driver,firmware --dry-run"
-                raise Refused(f"{unknown[0]} is only applied by setup, after its plan: {plan}")
+                command = "npudoctor setup --packages FOLDER --only driver,firmware --dry-run"
+                raise Refused(f"{unknown[0]} is only applied by setup, after its plan: {command}")
             near = difflib.get_close_matches(unknown[0], catalog.fixes, n=1)
             hint = f"did you mean {near[0]}? Known are" if near else "known are"
             raise UsageError(f"unknown fix {unknown[0]!r}; {hint} {', '.join(catalog.fixes)}")

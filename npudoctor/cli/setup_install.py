@@ -130,8 +130,7 @@ def go_on(args: argparse.Namespace) -> int:
     with _opened(args) as (host, catalog, options):
         journal = Journal(host, args.state)
         found = state.held(journal)
-        if args.attach and found and journal.kept(found, state.PLAN):
-            _follow(host, journal, found)
+        shown = _shown(host, journal, found) if args.attach and found and journal.kept(found, state.PLAN) else 0
         with control.locked(journal) if journal.runs() else contextlib.nullcontext():
             run.lift_leftover(host, journal)
             found = state.held(journal)
@@ -152,21 +151,24 @@ def go_on(args: argparse.Namespace) -> int:
             _, steps = state.plan_of(journal, found)
             caller = _caller(catalog, host, options, steps)
             if args.attach:
-                return _followed(host, journal, found, caller)
+                return _followed(host, journal, found, caller, shown)
             again = _described(host, catalog, options, unmanaged=False)
             return _last(run.Installation(host, journal, found, caller).resume(again))
 
 
-def _follow(host: ApartHost, journal: Journal, found: str) -> None:
-    """Show the log of a step that runs, without the lock, which its npudoctor may hold."""
+def _shown(host: ApartHost, journal: Journal, found: str) -> int:
+    """Show the log of the step that runs, without the lock, which its npudoctor may hold; how many lines."""
     for number in range(1, len(state.plan_of(journal, found)[1]) + 1):
         if state.begun(journal, found, number) and not state.ended(journal, found, number):
-            run.follow(host, journal.archive(found, f"step-{number}"), _tell)
+            return run.follow(host, journal.archive(found, f"step-{number}"), _tell)
+    return 0
 
 
-def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller) -> int:
+def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller, shown: int = 0) -> int:
     try:
-        return _last(run.Installation(host, journal, id, caller).go_on())
+        installation = run.Installation(host, journal, id, caller)
+        installation.shown = shown
+        return _last(installation.go_on())
     except (OSError, Refused, Unavailable) as problem:
         return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:

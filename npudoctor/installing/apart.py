@@ -51,7 +51,13 @@ def command(host: ApartHost, unit: str, folder: str, hands_off: str, package: st
     kept = ("TimeoutStartSec=infinity", "TimeoutStopSec=infinity", "SendSIGKILL=no", "KillMode=process")
     inhibited = ["systemd-inhibit", "--what=shutdown:sleep", "--mode=block", "--who=npudoctor"]
     return [
-        *("systemd-run", "--quiet", f"--unit={unit}", f"--setenv={variable(host, folder)}"),
+        *(
+            "systemd-run",
+            "--quiet",
+            f"--unit={unit}",
+            "--description=npudoctor setup --packages",
+            f"--setenv={variable(host, folder)}",
+        ),
         *(f"--property={one}" for one in kept),
         *inhibited,
         "--why=NPU driver or firmware is being installed",

@@ -99,6 +99,8 @@ class Installation:
     def __init__(self, host: ApartHost, journal: Journal, run: str, caller: Caller) -> None:
         self.host, self.journal, self.run, self.caller = host, journal, run, caller
         self.say = caller.say
+        self.shown = 0
+        """How many lines of the log of the step that runs were shown already."""
         self.node, self.steps = state.plan_of(journal, run)
 
     def go_on(self) -> str:
@@ -119,7 +121,8 @@ class Installation:
                         raise
                     self.host.remove(HANDS_OFF)
                     return self._stopped(number, f"{problem}; it was not begun")
-                follow(self.host, self._folder(number), self.say)
+                follow(self.host, self._folder(number), self.say, self.shown)
+                self.shown = 0
                 done = self._judged(number, step)
                 self.host.remove(HANDS_OFF)
             if done.problem:
@@ -299,9 +302,12 @@ class Installation:
             raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours")
 
 
-def follow(host: ApartHost, folder: str, say: Callable[[str], None]) -> None:
-    """Show the log of a step until its process has ended; an interrupt leaves it running."""
-    shown = quiet = 0
+def follow(host: ApartHost, folder: str, say: Callable[[str], None], shown: int = 0) -> int:
+    """Show the log of a step, without its first lines, until its process has ended; how many lines there are.
+
+    An interrupt leaves the process running.
+    """
+    quiet = 0
     while True:
         running = apart.alive(host, folder) is not None
         quiet = 0 if running else quiet + 1
@@ -311,7 +317,7 @@ def follow(host: ApartHost, folder: str, say: Callable[[str], None]) -> None:
             say(f"  | {line.rstrip()}")
         shown = max(shown, len(whole))
         if quiet == QUIET_POLLS:
-            return
+            return shown
         time.sleep(POLL_S)
 
 

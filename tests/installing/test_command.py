@@ -11,9 +11,11 @@ import pytest
 
 from npudoctor import plugins
 from npudoctor.cli import main, setup_install
+from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
+from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Refused
+from npudoctor.host import Refused, Unavailable
 from npudoctor.installing import run
 from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
@@ -185,3 +187,94 @@ def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
     assert again.go_on(resume=True) == 1
     assert capsys.readouterr().out.endswith("NOT READY: npu-smi does not answer\n")
     assert again.statuses() == ["replaced", "stopped"]
+
+
+def test_no_other_option_is_passed_to_an_installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(tmp_path, monkeypatch)
+    driver, firmware = given.plan.steps
+    given.plan = replace(given.plan, steps=(replace(driver, command=f"{driver.command} --force"), firmware))
+    with pytest.raises(Refused, match="npudoctor passes no --force"):
+        given.install()
+    assert given.statuses() == []
+
+
+def test_a_container_or_a_virtual_machine_with_an_npu_stands_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = tree(tmp_path)
+    card = PciCard(slot="0000:81:00.0", device="0xd802", family="910b")
+    known: dict[type, object] = {PciCards: PciCards((card,)), RunningContainers: RunningContainers(())}
+    monkeypatch.setattr(setup_install, "_gathered", lambda *_: known)
+
+    def refused() -> str:
+        with pytest.raises(Refused) as why:
+            setup_install._free(plugins.load(folder=""), host, Options())
+        return why.value.reason
+
+    setup_install._free(plugins.load(folder=""), host, Options())
+    folder = tmp_path / "sys/bus/pci/devices/0000:81:00.0"
+    folder.mkdir(parents=True)
+    (folder / "driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")
+    assert refused() == "NPUs are given to virtual machines (vfio-pci): 0000:81:00.0"
+    (folder / "driver").unlink()
+    one = RunningContainer(id="a" * 64, runtime="docker", pid=9, name="train", devices=("/dev/davinci0",), mounts={})
+    known[RunningContainers] = RunningContainers((one,))
+    assert refused().startswith("NPUs are given to running containers: train of docker")
+    known[RunningContainers] = RunningContainers((replace(one, devices=None),))
+    assert refused() == "the devices of container train of docker cannot be listed"
+    known[RunningContainers] = RunningContainers((), unseen=2)
+    assert refused() == "the devices of 2 containers are not known"
+    known[RunningContainers] = Unavailable("no control groups")
+    assert refused() == "the containers of this node are not known: no control groups"
+
+
+def test_firmware_in_a_virtual_machine_and_a_bad_signature_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    dmi = tmp_path / "sys/class/dmi/id"
+    dmi.mkdir(parents=True)
+    (dmi / "sys_vendor").write_text("QEMU\n", encoding="utf-8")
+    with pytest.raises(Refused, match="virtual machine"):
+        given.install()
+    (dmi / "sys_vendor").unlink()
+    with pytest.raises(Refused, match="has no signature beside it"):
+        given.install(signed_by="/etc/vendor.pem")
+    assert given.statuses() == []
+
+
+def test_an_installation_that_was_cut_off_before_its_first_step_is_ended_by_attach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    monkeypatch.setattr(run, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        given.install()
+    assert given.statuses() == ["running"]
+    with pytest.raises(Refused, match="before its first step; nothing was changed"):
+        given.go_on(attach=True)
+    assert given.statuses() == ["stopped"]
+
+
+def test_the_causes_in_the_log_of_an_installer_are_said() -> None:
+    said = setup_install._causes("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
+    assert said and "P069" in said[0]
+    assert setup_install._causes("all is well\n") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("fix", "driver.install"), 7, "driver.install is only applied by setup, after its plan"),
+        (("fix", "firmware.install", "--yes"), 7, "setup --packages FOLDER --only driver,firmware --dry-run"),
+        (("setup", "--yes", "--allow", "driver.install"), 2, "--allow driver.install requires --packages FOLDER"),
+        (("setup", "--irreversible"), 2, "--irreversible requires --packages FOLDER"),
+        (("setup", "--attach", "--resume"), 2, "--attach stands alone"),
+        (("setup", "--resume", "--packages", "/"), 2, "--resume stands alone"),
+    ],
+)
+def test_without_its_plan_it_is_refused_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, said: str
+) -> None:
+    assert main([*words]) == code
+    assert said in capsys.readouterr().err

@@ -59,6 +59,8 @@ def test_a_drained_node_is_out_of_service(tmp_path: Path, answers: dict[str, str
         ({"scontrol": "State=ALLOCATED+DRAIN"}, "in service"),
         ({"scontrol": "State=DRAINING"}, "in service"),
         ({"scontrol": "State=COMPLETING+DRAIN"}, "in service"),
+        ({"scontrol": "State=IDLE+DRAIN+REBOOT_ISSUED"}, "in service"),
+        ({"scontrol": "State=IDLE+DRAIN+POWERING_DOWN"}, "in service"),
         ({"kubectl": f"{NAME} "}, "Kubernetes has"),
         ({"scontrol": "State=IDLE+DRAIN", "kubectl": f"{NAME} false"}, "Kubernetes has"),
     ],
@@ -108,3 +110,23 @@ def test_a_process_with_a_device_open_is_found(tmp_path: Path) -> None:
     assert re.fullmatch(conditions.DEVICES, "/dev/davinci_manager")
     assert re.fullmatch(conditions.DEVICES, "/dev/davinci11")
     assert not re.fullmatch(conditions.DEVICES, "/dev/dav")
+
+
+@pytest.mark.parametrize(
+    ("answers", "vendor"), [({"systemd-detect-virt": "kvm\n"}, ""), ({}, "QEMU"), ({}, "VMware, Inc.")]
+)
+def test_firmware_of_a_virtual_machine_is_refused(
+    tmp_path: Path, answers: dict[str, str | tuple[int, str]], vendor: str
+) -> None:
+    host = node(tmp_path, answers)
+    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id/sys_vendor").write_text(f"{vendor}\n", encoding="utf-8")
+    with pytest.raises(Refused, match="is a virtual machine"):
+        conditions.must_be_physical(host)
+
+
+def test_a_physical_machine_is_none(tmp_path: Path) -> None:
+    host = node(tmp_path, {"systemd-detect-virt": (1, "none\n")})
+    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id/sys_vendor").write_text("Huawei\n", encoding="utf-8")
+    conditions.must_be_physical(host)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from npudoctor.explain.patterns import Sought
 from npudoctor.explain.scan import Scanner
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Refused
+from npudoctor.host import Refused, hands_off
 from npudoctor.installing import apart, run, state
 from npudoctor.records import replace
 
@@ -375,3 +375,104 @@ def test_a_resume_is_valid_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patch, pytest.raises(Refused, match="not of the last 24 hours"):
             patch.setattr(clock, "now", lambda later=later: later)
             installation(host, journal, id, []).resume(node_of(host))
+
+
+# Beside it
+
+
+def test_nothing_else_is_changed_while_an_installation_runs(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    with pytest.raises(Refused, match=f"installation {id} runs, or was interrupted") as why:
+        journal.refuse_during_installation()
+    assert why.value.instead == "npudoctor setup --attach"
+    for events in (runner.recover(host, state=journal.folder), runner.undo(host, state=journal.folder)):
+        ended = list(events)[-1]
+        assert isinstance(ended, runner.Ended) and ended.outcome is runner.Outcome.REFUSED
+    for status_of in ("waiting-for-reboot", "stopped", "replaced", "done"):
+        journal.mark(id, status_of)
+        journal.refuse_during_installation()
+
+
+def test_a_leftover_hands_off_file_is_removed_and_another_one_stays(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "waits")
+    off = tmp_path / "run/npudoctor/hands-off"
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        wait_for(lambda: times_run(tmp_path, "driver"))
+        child.kill()
+        child.wait()
+    assert hands_off.reason(str(off)) == f"maintenance: NPU driver 25.5.2 is being installed (run {id}) ({off})"
+    run.lift_leftover(host, journal)
+    assert off.exists()
+    (tmp_path / "go").touch()
+    wait_until_ended(host, journal, id)
+    wait_for(lambda: not off.exists())
+    off.write_text(f"NPU driver 25.5.2 is being installed (run {id})\n", encoding="utf-8")
+    run.lift_leftover(host, journal)
+    assert not off.exists()
+    for other in ("maintenance by hand", "NPU driver is being installed (run 20200101T00000000-setup.packages)"):
+        off.write_text(f"{other}\n", encoding="utf-8")
+        run.lift_leftover(host, journal)
+        assert off.exists()
+
+
+def test_an_installer_that_was_given_up_never_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    late: list[tuple[Sequence[str], str]] = []
+    monkeypatch.setattr(host, "start_apart", lambda argv, variable: late.append((argv, variable)))
+    assert installation(host, journal, id, []).go_on() == f"INTERRUPTED at step 1: {run.NOT_STARTED}"
+    monkeypatch.undo()
+    host.start_apart(*late[0])
+    folder = journal.archive(id, "step-1")
+    wait_for(lambda: apart.exit_code(host, folder) is not None)
+    assert apart.gave_up(host, folder)
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_a_step_is_not_begun_a_day_after_it_was_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    later = clock.now() + datetime.timedelta(hours=run.VALID_H + 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert "not of the last 24 hours; it was not begun" in installation(host, journal, id, []).go_on()
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_the_journal_has_the_vendors_logs_the_boots_and_what_is_different(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    (tmp_path / "var/log/ascend_seclog").mkdir(parents=True)
+    (tmp_path / "var/log/ascend_seclog/ascend_install.log").write_text("[Driver] failed\n", encoding="utf-8")
+    journal, id = both(host, tmp_path, "fails")
+    said: list[str] = []
+    installation(host, journal, id, said).go_on()
+    assert "  cause: known" in said
+    assert host.read(journal.archive(id, "step-1/vendor-ascend_install.log")) == "[Driver] failed\n"
+    ending = journal.kept(id, state.ENDING)
+    assert ending is not None
+    assert ending["before"]["npus"] == ending["after"]["npus"] == list(CARDS)
+    assert ending["before"]["boot_id"] == ending["after"]["boot_id"] == host.boot
+    assert ending["different"] == [
+        "step 1, driver 25.5.2: not verified; it may have changed the node in part; way back: uninstall.sh"
+    ]
+    assert not (tmp_path / f"var/lib/npudoctor/runs/{id}/packages/driver.run").exists()
+
+
+def test_under_systemd_it_is_a_transient_unit_without_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    monkeypatch.setattr(Tree, "rooted", False)
+    there = {"systemd-run", "systemd-inhibit"}
+    monkeypatch.setattr(host, "which", lambda name: f"/usr/bin/{name}" if name in there else None)
+    words = apart.command(host, "unit-1", "/runs/1/step-1", "/run/off", "/runs/1/p.run", ["--full", "--quiet"])
+    assert words[0] == "systemd-run"
+    assert {"--unit=unit-1", "--property=TimeoutStopSec=infinity", "--property=SendSIGKILL=no"} <= set(words)
+    assert {"--property=KillMode=process", "--what=shutdown:sleep", "--mode=block"} <= set(words)
+    assert words[-2:] == ["--full", "--quiet"]
+    for tool in sorted(there):
+        there.remove(tool)
+        with pytest.raises(Refused, match=f"{tool} is not installed"):
+            apart.command(host, "unit-1", "/runs/1/step-1", "/run/off", "/runs/1/p.run", [])
+        there.add(tool)

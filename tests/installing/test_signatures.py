@@ -1,0 +1,77 @@
+"""Signatures beside a package: a bad one is refused, and what was not verified is said."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from npudoctor.host import Refused
+from npudoctor.host.live.local import LocalHost
+from npudoctor.installing import signatures
+
+
+def openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package, the certificate of who signs, and another one's."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    for name in ("vendor", "other"):
+        words = ("-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2")
+        openssl(tmp_path, "req", "-x509", *words, "-subj", f"/CN={name}")
+    path = tmp_path / "driver.run"
+    path.write_bytes(b"#!/bin/bash\r\nexit 0\n")
+    return path
+
+
+def signed(package: Path, *, form: str = "DER", suffix: str = "cms") -> Path:
+    words = ("-signer", "vendor.pem", "-inkey", "vendor.key", "-in", package.name)
+    name = f"{package.name}.{suffix}"
+    openssl(package.parent, "cms", "-sign", "-binary", *words, "-outform", form, "-out", name)
+    return package.parent / name
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("DER", "cms"), ("PEM", "p7s")])
+def test_a_good_signature_and_who_signed(package: Path, form: str, suffix: str) -> None:
+    host, folder = LocalHost(), package.parent
+    signed(package, form=form, suffix=suffix)
+    assert "who signed is not verified" in signatures.verified(host, str(package), None)
+    vendor = str(folder / "vendor.pem")
+    assert f"is verified with {vendor}" in signatures.verified(host, str(package), vendor)
+    with pytest.raises(Refused, match="is no good signature of"):
+        signatures.verified(host, str(package), str(folder / "other.pem"))
+
+
+@pytest.mark.parametrize("authority", [None, "vendor.pem"])
+def test_a_bad_signature_is_refused(package: Path, authority: str | None) -> None:
+    signature = signed(package)
+    trusted = str(package.parent / authority) if authority else None
+    with package.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(Refused, match="is no good signature of"):
+        signatures.verified(LocalHost(), str(package), trusted)
+    signature.write_bytes(b"garbage")
+    with pytest.raises(Refused, match="is no good signature of"):
+        signatures.verified(LocalHost(), str(package), trusted)
+
+
+def test_without_a_signature_it_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "driver.run"
+    path.touch()
+    (tmp_path / "driver.run.crl").touch()
+    assert signatures.verified(LocalHost(), str(path), None) == "no signature beside it"
+    with pytest.raises(Refused, match="has no signature beside it"):
+        signatures.verified(LocalHost(), str(path), "/etc/vendor.pem")
+
+
+def test_what_cannot_be_verified_is_said_and_with_an_authority_refused(tmp_path: Path) -> None:
+    path = tmp_path / "driver.run"
+    path.touch()
+    (tmp_path / "driver.run.asc").touch()
+    assert "is not verified: " in signatures.verified(LocalHost(), str(path), None)
+    with pytest.raises(Refused):
+        signatures.verified(LocalHost(), str(path), str(tmp_path / "keys.gpg"))
