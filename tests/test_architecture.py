@@ -60,7 +60,7 @@ LAYERS = {
     },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
     "npudoctor.packages": {"host", "facts", "knowledge", "packages"},
-    "npudoctor.installing": {"host", "facts", "knowledge", "fixer", "installing"},
+    "npudoctor.installing": {"host", "facts", "knowledge", "steps", "fixer", "installing"},
     "npudoctor.in_target": set(),
 }
 """What each part may import of npudoctor; parts that are not named (cli, tui, daemon, testing) may import all."""

@@ -10,16 +10,10 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from npudoctor import engine, plugins
-from npudoctor.cli import node
+from npudoctor import plugins
+from npudoctor.cli import node, setup_node
 from npudoctor.cli.output import UsageError, write
 from npudoctor.control_characters import visible
-from npudoctor.facts.by_chip import PerChip
-from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
-from npudoctor.facts.node.chips import Chips
-from npudoctor.facts.node.running_containers import RunningContainers
-from npudoctor.facts.npu_smi import Board
-from npudoctor.facts.system.pci import PciCards
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
 from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
@@ -27,21 +21,16 @@ from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
 from npudoctor.installing import conditions, run, signatures, state
-from npudoctor.installing.state import Node, Step
-from npudoctor.knowledge.patterns import canonical
+from npudoctor.installing.state import Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
-from npudoctor.selection import Selection
 
 INSTALLED = ("driver", "firmware")
 OPTIONS = frozenset({"--nox11", "--full", "--upgrade", "--quiet", "--install-for-all"})
 """What is passed to an installer."""
 INTERRUPTED, NOT_READY = 6, 1
 BEFORE_FIRST = "INTERRUPTED before step 1"
-_BOARDS = PerChip[Board]
-_FACTS: tuple[type, ...] = (DriverInstall, FirmwareInstall, PciCards, Chips, _BOARDS)
-_HOLDING: tuple[type, ...] = (PciCards, RunningContainers)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -106,12 +95,12 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         with control.locked(journal):
             _refuse_second(journal)
             run.lift_leftover(host, journal)
-            caller = _caller(catalog, host, options, steps)
+            caller = setup_node.caller_of(catalog, host, options, steps)
             service = conditions.out_of_service(host, unmanaged=args.unmanaged)
             if any(step.component == "firmware" for step in steps):
                 conditions.must_be_physical(host)
             caller.free()
-            described = _described(host, catalog, options, unmanaged=args.unmanaged)
+            described = setup_node.described(host, catalog, options, unmanaged=args.unmanaged)
             digest = run.plan_digest(described, steps)
             write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
             for step in steps:
@@ -137,30 +126,30 @@ def go_on(args: argparse.Namespace) -> int:
             status = journal.status(found) if found else None
             if found is None or status is None:
                 raise Refused("no installation goes on, and none waits for a reboot")
-            if status.status == STOPPED:
-                raise Refused(
-                    f"run {found}: {status.reason}; nothing goes on with it. Correct the cause and plan again"
-                )
             if status.status == RUNNING and journal.kept(found, state.PLAN) is None:
                 journal.mark(found, STOPPED, BEFORE_FIRST)
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
+            _, steps = state.plan_of(journal, found)
+            again = args.resume and state.proved(journal, found, len(steps))
+            if status.status == STOPPED and not again:
+                why = f"{status.reason}; nothing goes on with it: correct the cause and plan again"
+                raise Refused(f"run {found}: {why}")
             if args.attach is not (status.status == RUNNING):
                 instead = "npudoctor setup --resume" if args.attach else "npudoctor setup --attach"
                 why = "waits for a reboot; after it:" if args.attach else "has not ended:"
                 raise Refused(f"run {found} {why} {instead}")
-            _, steps = state.plan_of(journal, found)
-            caller = _caller(catalog, host, options, steps)
+            caller = setup_node.caller_of(catalog, host, options, steps)
             if args.attach:
                 return _followed(host, journal, found, caller, shown)
-            again = _described(host, catalog, options, unmanaged=False)
-            return _last(run.Installation(host, journal, found, caller).resume(again))
+            this = setup_node.described(host, catalog, options, unmanaged=False)
+            return _last(run.Installation(host, journal, found, caller).resume(this))
 
 
 def _shown(host: ApartHost, journal: Journal, found: str) -> int:
     """Show the log of the step that runs, without the lock, which its npudoctor may hold; how many lines."""
     for number in range(1, len(state.plan_of(journal, found)[1]) + 1):
         if state.begun(journal, found, number) and not state.ended(journal, found, number):
-            return run.follow(host, journal.archive(found, f"step-{number}"), _tell)
+            return run.follow(host, journal.archive(found, f"step-{number}"), setup_node.tell)
     return 0
 
 
@@ -172,7 +161,9 @@ def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller, sh
     except (OSError, Refused, Unavailable) as problem:
         return _last(f"INTERRUPTED: {problem}; an installer that has begun goes on: npudoctor setup --attach")
     except (KeyboardInterrupt, SystemExit) as problem:
-        _tell("npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach")
+        setup_node.tell(
+            "npudoctor was interrupted; an installer that has begun goes on. Follow it with npudoctor setup --attach"
+        )
         code = problem.code if isinstance(problem, SystemExit) else 130
         return code if isinstance(code, int) else 130
 
@@ -180,11 +171,6 @@ def _followed(host: ApartHost, journal: Journal, id: str, caller: run.Caller, sh
 def _last(line: str) -> int:
     write(f"{visible(line)}\n")
     return 0 if line == run.READY else INTERRUPTED if line.startswith("INTERRUPTED") else NOT_READY
-
-
-def _tell(line: str) -> None:
-    write(f"{visible(line)}\n")
-    sys.stdout.flush()
 
 
 def _opened(args: argparse.Namespace) -> _Node:
@@ -279,83 +265,6 @@ def _stopped(journal: Journal) -> list[str]:
     return [id for id, status in statuses.items() if status is not None and status.status == STOPPED]
 
 
-def _described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
-    cards, serials = _table(host, catalog, options)
-    if not cards:
-        raise Refused("the NPUs on the PCI bus are not known")
-    boot, machine = host.boot_id(), Journal(host).machine_id
-    if not boot or not machine:
-        raise Refused("the id of this boot or /etc/machine-id is not known")
-    system = ""
-    with contextlib.suppress(Unavailable):
-        system = host.read("/sys/class/dmi/id/product_uuid").strip()
-    return Node(cards=cards, serials=serials, machine_id=machine, boot_id=boot, unmanaged=unmanaged, system=system)
-
-
-def _table(host: ApartHost, catalog: Catalog, options: Options) -> run.Table:
-    facts = _gathered(host, catalog, options, (PciCards, _BOARDS))
-    cards, answers = facts.get(PciCards), facts.get(_BOARDS)
-    boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
-    return (
-        tuple(f"{card.slot} {card.device}" for card in cards.cards) if isinstance(cards, PciCards) else (),
-        tuple(f"{subject} {board.serial_number}" for subject, board in sorted(boards.items()) if board.serial_number),
-    )
-
-
-def _gathered(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[type, ...]) -> dict[type, object]:
-    known = engine.gather(catalog, host.fresh(), options, facts=kinds)
-    return {probe.provides: value for probe, value in known.items()}
-
-
-def _caller(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> run.Caller:
-    return run.Caller(
-        say=_tell,
-        wrong=lambda: _wrong(catalog, host, options, steps),
-        free=lambda: _free(catalog, host, options),
-        causes=_causes,
-        table=lambda: _table(host, catalog, options),
-    )
-
-
-def _free(catalog: Catalog, host: ApartHost, options: Options) -> None:
-    """Raise Refused where a process, a container or a virtual machine holds an NPU."""
-    conditions.free(host)
-    facts = _gathered(host, catalog, options, _HOLDING)
-    cards, containers = facts.get(PciCards), facts.get(RunningContainers)
-    if isinstance(cards, PciCards) and (
-        given := [card.slot for card in cards.cards if _is_given_away(host, card.slot)]
-    ):
-        raise Refused(f"NPUs are given to virtual machines (vfio-pci): {', '.join(given)}")
-    if isinstance(containers, Unavailable):
-        raise Refused(f"the containers of this node are not known: {containers.reason}")
-    if isinstance(containers, RunningContainers):
-        if holding := [one for one in containers.containers if one.devices]:
-            names = ", ".join(f"{one.title} of {one.runtime}" for one in holding[: conditions.MOST_SHOWN])
-            raise Refused(f"NPUs are given to running containers: {names}; stop these by their owner first")
-        if unknown := [one for one in containers.containers if one.devices is None]:
-            raise Refused(f"the devices of container {unknown[0].title} of {unknown[0].runtime} cannot be listed")
-        if containers.unseen:
-            raise Refused(f"the devices of {containers.unseen} containers are not known")
-
-
-def _is_given_away(host: ApartHost, slot: str) -> bool:
-    target = host.read_link(f"/sys/bus/pci/devices/{slot}/driver")
-    return (target or "").rpartition("/")[2].startswith("vfio")
-
-
-def _causes(log: str) -> list[str]:
-    """The known causes in the log of an installer that failed."""
-    from npudoctor.explain.diagnosis import diagnose
-    from npudoctor.explain.scan import Scanner
-
-    scanner = Scanner()
-    scanner.read("log", [log.encode()])
-    return [
-        f"cause: {one.pitfall.cause} ({one.pitfall.id}; npudoctor explain {one.pitfall.id})"
-        for one in diagnose(scanner).suspects[:3]
-    ]
-
-
 def _confirm_host(args: argparse.Namespace, host: ApartHost) -> None:
     """The name of the host, typed or named: nothing else starts an installation."""
     name = host.about.hostname
@@ -393,27 +302,3 @@ def _record(host: ApartHost, journal: Journal, steps: Sequence[Step], options: O
         host=host.about.hostname,
         machine_id=journal.machine_id,
     )
-
-
-def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:
-    """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
-    facts = _gathered(host, catalog, options, _FACTS)
-    found = []
-    for step in steps:
-        fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
-        file = getattr(fact, "file", None)
-        version = str(file.version) if file is not None else "not known"
-        if canonical(version) != canonical(step.then):
-            found.append(f"{step.component} is {version}, not {step.then}")
-    chips = facts.get(Chips)
-    if not isinstance(chips, Chips) or not chips.chips:
-        reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
-        found.append(f"the NPUs are not known to the driver: {reason}")
-    selection = Selection(names=("driver", "npu"), options=options)
-    for event in engine.run(catalog, host.fresh(), selection):
-        if isinstance(event, engine.Done):
-            for result in event.report.results:
-                errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
-                crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
-                found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
-    return found

@@ -261,8 +261,8 @@ class Installation:
             self.journal.mark(self.run, STOPPED, last)
         else:
             self.journal.mark(self.run, DONE, "driver, firmware and NPUs are verified")
+            _drop_copies(self.journal, self.run, self.steps)
         control.log(self.journal, self.run, "stopped" if wrong else "done", last)
-        _drop_copies(self.journal, self.run, self.steps)
         return last
 
     # After a reboot
@@ -270,12 +270,13 @@ class Installation:
     def resume(self, again: Node) -> str:
         """Prove the steps after the reboot; raises Refused where this is not the node, or not the boot, for it."""
         status = self.journal.status(self.run)
-        if status is None or status.status != WAITING:
+        proved_at = state.proved(self.journal, self.run, len(self.steps))
+        if status is None or status.status not in (WAITING, STOPPED) or proved_at is None:
             raise Refused(f"run {self.run} does not wait for a reboot")
         self._must_be_the_node(again)
         if not self.host.boot_id() or self.host.boot_id() == self.node.boot_id:
             raise Refused("the node was not rebooted since")
-        self._must_be_recent(status.at)
+        self._must_be_recent(proved_at)
         for step in self.steps:
             self._must_be_the_copy(step)
         return self._verified()
@@ -324,7 +325,7 @@ def follow(host: ApartHost, folder: str, say: Callable[[str], None], shown: int 
 def lift_leftover(host: ApartHost, journal: Journal) -> None:
     """Remove the hands-off file of a run of this journal whose installers have all ended; another file stays.
 
-    Called under the lock of the journal: whoever writes the file holds it, too.
+    Called under the lock of the journal, which the npudoctor that writes the file holds, too.
     """
     run = re.search(r"\(run ([\w.-]+)\)", hands_off.reason(host.outside(HANDS_OFF)) or "")
     if run is None or run[1] not in journal.runs():

@@ -113,6 +113,12 @@ def ended(journal: Journal, run: str, number: int) -> Ended | None:
     return None if data is None else _read(Ended, run, data)
 
 
+def proved(journal: Journal, run: str, count: int) -> str | None:
+    """When the last of so many steps was verified; None where not all are."""
+    done = [ended(journal, run, number) for number in range(1, count + 1)]
+    return done[-1].at if done and all(one is not None and not one.problem for one in done) and done[-1] else None
+
+
 def _read(kind: type[T], run: str, data: Any) -> T:
     try:
         return serialise.read(kind, data)

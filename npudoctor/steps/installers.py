@@ -19,7 +19,7 @@ _SOURCED = '. "$1" && shift && exec bash "$@"'
 
 
 def not_roots(host: Host, package: str) -> str | None:
-    """Why root does not run a package: somebody else can change it; None where nobody can."""
+    """Why root does not run a package: another user can change it; None where no other user can."""
     problem = untrusted_writer(host, package, only_root=True)
     return messages.PACKAGE_NOT_TRUSTED.text(problem=problem) if problem else None
 

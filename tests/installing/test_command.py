@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor import plugins
-from npudoctor.cli import main, setup_install
+from npudoctor.cli import main, setup_install, setup_node
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Finding, Report, Result, Severity, Status
@@ -67,8 +67,8 @@ class Given:
         self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
         self.sums = {f"/repo/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.values()}
         patch.setattr(setup_install, "_opened", self._opened)
-        patch.setattr(setup_install, "_described", self._described)
-        patch.setattr(setup_install, "_caller", lambda *_: self._caller())
+        patch.setattr(setup_node, "described", self._described)
+        patch.setattr(setup_node, "caller_of", lambda *_: self._caller())
 
     def _step(self, kind: str, path: Path) -> PlanStep:
         file = f"/repo/{path.name}"
@@ -94,7 +94,7 @@ class Given:
 
     def _caller(self) -> run.Caller:
         told = caller(self.host, [], self.wrong)
-        return replace(told, say=setup_install._tell)
+        return replace(told, say=setup_node.tell)
 
     def install(self, *findings: Finding, **changed: object) -> int:
         name = self.host.about.hostname
@@ -187,6 +187,10 @@ def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
     assert again.go_on(resume=True) == 1
     assert capsys.readouterr().out.endswith("NOT READY: npu-smi does not answer\n")
     assert again.statuses() == ["replaced", "stopped"]
+    again.wrong = []
+    assert again.go_on(resume=True) == 0  # the same steps are verified once more, and none is repeated
+    assert again.statuses() == ["replaced", "done"]
+    assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (2, 1)
 
 
 def test_no_other_option_is_passed_to_an_installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,14 +208,14 @@ def test_a_container_or_a_virtual_machine_with_an_npu_stands_against_it(
     host = tree(tmp_path)
     card = PciCard(slot="0000:81:00.0", device="0xd802", family="910b")
     known: dict[type, object] = {PciCards: PciCards((card,)), RunningContainers: RunningContainers(())}
-    monkeypatch.setattr(setup_install, "_gathered", lambda *_: known)
+    monkeypatch.setattr(setup_node, "_gathered", lambda *_: known)
 
     def refused() -> str:
         with pytest.raises(Refused) as why:
-            setup_install._free(plugins.load(folder=""), host, Options())
+            setup_node._free(plugins.load(folder=""), host, Options())
         return why.value.reason
 
-    setup_install._free(plugins.load(folder=""), host, Options())
+    setup_node._free(plugins.load(folder=""), host, Options())
     folder = tmp_path / "sys/bus/pci/devices/0000:81:00.0"
     folder.mkdir(parents=True)
     (folder / "driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")
@@ -257,9 +261,9 @@ def test_an_installation_that_was_cut_off_before_its_first_step_is_ended_by_atta
 
 
 def test_the_causes_in_the_log_of_an_installer_are_said() -> None:
-    said = setup_install._causes("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
+    said = setup_node._causes("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
     assert said and "P069" in said[0]
-    assert setup_install._causes("all is well\n") == []
+    assert setup_node._causes("all is well\n") == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,140 @@
+"""What an installation of driver and firmware asks the node: which one it is, who holds an NPU, and what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+
+from npudoctor import engine
+from npudoctor.cli.output import write
+from npudoctor.control_characters import visible
+from npudoctor.facts.by_chip import PerChip
+from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
+from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.running_containers import RunningContainers
+from npudoctor.facts.npu_smi import Board
+from npudoctor.facts.system.pci import PciCards
+from npudoctor.findings import Severity, Status
+from npudoctor.fixer.journal import Journal
+from npudoctor.host import Refused, Unavailable
+from npudoctor.host.apart import ApartHost
+from npudoctor.installing import conditions, run
+from npudoctor.installing.state import Node, Step
+from npudoctor.knowledge.patterns import canonical
+from npudoctor.plugins import Catalog
+from npudoctor.sdk import Options
+from npudoctor.selection import Selection
+
+_BOARDS = PerChip[Board]
+_FACTS: tuple[type, ...] = (DriverInstall, FirmwareInstall, PciCards, Chips, _BOARDS)
+_HOLDING: tuple[type, ...] = (PciCards, RunningContainers)
+
+
+def tell(line: str) -> None:
+    """Show a line at once."""
+    write(f"{visible(line)}\n")
+    sys.stdout.flush()
+
+
+def described(host: ApartHost, catalog: Catalog, options: Options, *, unmanaged: bool) -> Node:
+    """This node, as a plan describes it; raises Refused where it is not known."""
+    cards, serials = _table(host, catalog, options)
+    if not cards:
+        raise Refused("the NPUs on the PCI bus are not known")
+    boot, machine = host.boot_id(), Journal(host).machine_id
+    if not boot or not machine:
+        raise Refused("the id of this boot or /etc/machine-id is not known")
+    system = ""
+    with contextlib.suppress(Unavailable):
+        system = host.read("/sys/class/dmi/id/product_uuid").strip()
+    return Node(cards=cards, serials=serials, machine_id=machine, boot_id=boot, unmanaged=unmanaged, system=system)
+
+
+def _table(host: ApartHost, catalog: Catalog, options: Options) -> run.Table:
+    facts = _gathered(host, catalog, options, (PciCards, _BOARDS))
+    cards, answers = facts.get(PciCards), facts.get(_BOARDS)
+    boards: dict[str, Board] = dict(answers.by_subject) if isinstance(answers, PerChip) else {}
+    return (
+        tuple(f"{card.slot} {card.device}" for card in cards.cards) if isinstance(cards, PciCards) else (),
+        tuple(f"{subject} {board.serial_number}" for subject, board in sorted(boards.items()) if board.serial_number),
+    )
+
+
+def _gathered(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[type, ...]) -> dict[type, object]:
+    known = engine.gather(catalog, host.fresh(), options, facts=kinds)
+    return {probe.provides: value for probe, value in known.items()}
+
+
+def caller_of(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> run.Caller:
+    """What the command asks and shows while it goes on with these steps."""
+    return run.Caller(
+        say=tell,
+        wrong=lambda: _wrong(catalog, host, options, steps),
+        free=lambda: _free(catalog, host, options),
+        causes=_causes,
+        table=lambda: _table(host, catalog, options),
+    )
+
+
+def _free(catalog: Catalog, host: ApartHost, options: Options) -> None:
+    """Raise Refused where a process, a container or a virtual machine holds an NPU."""
+    conditions.free(host)
+    facts = _gathered(host, catalog, options, _HOLDING)
+    cards, containers = facts.get(PciCards), facts.get(RunningContainers)
+    if isinstance(cards, PciCards) and (
+        given := [card.slot for card in cards.cards if _is_given_away(host, card.slot)]
+    ):
+        raise Refused(f"NPUs are given to virtual machines (vfio-pci): {', '.join(given)}")
+    if isinstance(containers, Unavailable):
+        raise Refused(f"the containers of this node are not known: {containers.reason}")
+    if isinstance(containers, RunningContainers):
+        if holding := [one for one in containers.containers if one.devices]:
+            names = ", ".join(f"{one.title} of {one.runtime}" for one in holding[: conditions.MOST_SHOWN])
+            raise Refused(f"NPUs are given to running containers: {names}; stop these by their owner first")
+        if unknown := [one for one in containers.containers if one.devices is None]:
+            raise Refused(f"the devices of container {unknown[0].title} of {unknown[0].runtime} cannot be listed")
+        if containers.unseen:
+            raise Refused(f"the devices of {containers.unseen} containers are not known")
+
+
+def _is_given_away(host: ApartHost, slot: str) -> bool:
+    target = host.read_link(f"/sys/bus/pci/devices/{slot}/driver")
+    return (target or "").rpartition("/")[2].startswith("vfio")
+
+
+def _causes(log: str) -> list[str]:
+    """The known causes in the log of an installer that failed."""
+    from npudoctor.explain.diagnosis import diagnose
+    from npudoctor.explain.scan import Scanner
+
+    scanner = Scanner()
+    scanner.read("log", [log.encode()])
+    return [
+        f"cause: {one.pitfall.cause} ({one.pitfall.id}; npudoctor explain {one.pitfall.id})"
+        for one in diagnose(scanner).suspects[:3]
+    ]
+
+
+def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:
+    """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
+    facts = _gathered(host, catalog, options, _FACTS)
+    found = []
+    for step in steps:
+        fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
+        file = getattr(fact, "file", None)
+        version = str(file.version) if file is not None else "not known"
+        if canonical(version) != canonical(step.then):
+            found.append(f"{step.component} is {version}, not {step.then}")
+    chips = facts.get(Chips)
+    if not isinstance(chips, Chips) or not chips.chips:
+        reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
+        found.append(f"the NPUs are not known to the driver: {reason}")
+    selection = Selection(names=("driver", "npu"), options=options)
+    for event in engine.run(catalog, host.fresh(), selection):
+        if isinstance(event, engine.Done):
+            for result in event.report.results:
+                errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
+                crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
+                found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
+    return found
