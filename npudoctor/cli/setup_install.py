@@ -94,7 +94,7 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
         journal.prepare()
         with control.locked(journal):
             _refuse_second(journal)
-            run.lift_leftover(host, journal)
+            run.refuse_maintenance(host, journal)
             caller = setup_node.caller_of(catalog, host, options, steps)
             service = conditions.out_of_service(host, unmanaged=args.unmanaged)
             if any(step.component == "firmware" for step in steps):

@@ -119,12 +119,12 @@ class Installation:
                     folder = self._folder(number)
                     if apart.was_started(self.host, folder) or apart.alive(self.host, folder) is not None:
                         raise
-                    self.host.remove(HANDS_OFF)
+                    lift_leftover(self.host, self.journal)
                     return self._stopped(number, f"{problem}; it was not begun")
                 follow(self.host, self._folder(number), self.say, self.shown)
                 self.shown = 0
                 done = self._judged(number, step)
-                self.host.remove(HANDS_OFF)
+                lift_leftover(self.host, self.journal)
             if done.problem:
                 return self._stopped(number, done.problem)
         return self._end()
@@ -137,6 +137,7 @@ class Installation:
             raise Refused(f"the node was rebooted before step {number}, which is not begun on another boot")
         self._must_be_recent(self.journal.record(self.run).started_at)
         service = conditions.out_of_service(self.host.fresh(), unmanaged=self.node.unmanaged)
+        refuse_maintenance(self.host, self.journal)
         self.host.make_folder("/run/npudoctor")
         said = f"{step.title} {step.then} is being installed (run {self.run})\n"
         self.host.write_file(HANDS_OFF, said.encode(), mode=0o644)
@@ -246,7 +247,7 @@ class Installation:
         return self._verified()
 
     def _verified(self) -> str:
-        self.host.remove(HANDS_OFF)
+        lift_leftover(self.host, self.journal)
         wrong = self.caller.wrong()
         different = self._different(len(self.steps))
         if wrong:
@@ -333,6 +334,13 @@ def lift_leftover(host: ApartHost, journal: Journal) -> None:
     folders = [name for name in host.list_dir(journal.archive(run[1], "")) if name.startswith("step-")]
     if all(apart.alive(host, journal.archive(run[1], name)) is None for name in folders):
         host.remove(HANDS_OFF)
+
+
+def refuse_maintenance(host: ApartHost, journal: Journal) -> None:
+    """Raise Refused where the driver is changed by another: a person, or an installation with another journal."""
+    lift_leftover(host, journal)
+    if why := hands_off.reason(host.outside(HANDS_OFF)):
+        raise Refused(why)
 
 
 def plan_digest(node: Node, steps: Sequence[Step]) -> str:

@@ -260,6 +260,24 @@ def test_an_installation_that_was_cut_off_before_its_first_step_is_ended_by_atta
     assert given.statuses() == ["stopped"]
 
 
+def test_where_another_changes_the_driver_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    off = tmp_path / "run/npudoctor/hands-off"
+    off.parent.mkdir()
+    off.write_text("firmware by hand\n", encoding="utf-8")
+    with pytest.raises(Refused, match="maintenance: firmware by hand"):
+        given.install()
+    assert given.statuses() == []
+    guard, asked = run.refuse_maintenance, iter((False, True))
+    monkeypatch.setattr(run, "refuse_maintenance", lambda *them: guard(*them) if next(asked) else None)
+    assert given.install() == 6  # written after the plan was confirmed
+    assert "INTERRUPTED at step 1: maintenance: firmware by hand" in capsys.readouterr().out
+    assert off.read_text(encoding="utf-8") == "firmware by hand\n"
+    assert times_run(tmp_path, "driver") == 0
+
+
 def test_the_causes_in_the_log_of_an_installer_are_said() -> None:
     said = setup_node._causes("[Driver] [ERROR]Drv_dkms_env_check failed, details in : /var/log/x.log\n")
     assert said and "P069" in said[0]
