@@ -1,9 +1,10 @@
 """The file that makes every reader of npudoctor release the driver: `/run/npudoctor/hands-off`.
 
 Who changes driver or firmware writes it as root before the first step, with one line that says what is under way, and
-removes it when the driver may be asked again; its own commands (`MutableHost.run_streaming`) are not refused. While it
-is there, nothing of npudoctor's asks a vendor's tool, the driver's library or a target Python: what is running is ended
-within 2 s, what is new is answered with `Maintenance`. The memory file system forgets the file with a reboot.
+removes it when the driver may be asked again; its own commands (`MutableHost.run_streaming`) are not refused. While
+it is there, nothing of npudoctor's asks a vendor's tool, the driver's library or a target Python, and no smoke run
+uses an NPU: what is running is ended within 2 s, what is new is answered with `Maintenance`. The memory file system
+forgets the file with a reboot.
 """
 
 from __future__ import annotations

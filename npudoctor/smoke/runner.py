@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 from npudoctor.host import Unavailable
+from npudoctor.host.hands_off import reason
 from npudoctor.host.live.identity import open_to_read
 from npudoctor.host.live.trust import foreign_writer, writer_within
 from npudoctor.smoke import blame, launch
@@ -65,15 +66,18 @@ Sample = Callable[[], Mapping[str, tuple[float, tuple[int, ...]]]]
 """npu-smi's readings by subject: memory in use in MB, and processes."""
 
 
-def run(plan: Plan, *, sample: Sample | None = None) -> Iterator[Event]:
-    """Run it; the last event is `Ended`. Raises Refused where it cannot be started."""
+def run(plan: Plan, *, sample: Sample | None = None, hands_off: str | None = None) -> Iterator[Event]:
+    """Run it; the last event is `Ended`. Raises Refused where it cannot be started.
+
+    It ends all ranks and raises Refused when the file `hands_off` appears, since the driver is about to be changed.
+    """
     if reason := launch.lacks(plan):
         raise Refused(reason)
     if plan.request.keep_logs:
         _must_be_kept_apart(plan.request.keep_logs)
     folder = _folder()
     try:
-        yield from _Run(plan, folder, sample).events()
+        yield from _Run(plan, folder, sample, hands_off).events()
     finally:
         if plan.request.keep_logs:
             with contextlib.suppress(OSError):
@@ -142,8 +146,9 @@ def _content(path: str) -> bytes:
 
 
 class _Run:
-    def __init__(self, plan: Plan, folder: str, sample: Sample | None) -> None:
+    def __init__(self, plan: Plan, folder: str, sample: Sample | None, hands_off: str | None) -> None:
         self._plan = plan
+        self._hands_off = hands_off
         self._folder = launch.logs_of(plan, folder)
         self._place = folder
         self._sample = sample
@@ -174,6 +179,8 @@ class _Run:
         failed_at: float | None = None
         while True:
             yield from self._watch.wait(TICK_S)
+            if self._hands_off and (why := reason(self._hands_off)):
+                raise Refused(f"all ranks were stopped: {why}")
             codes, launcher_is_gone = self._codes(), self._launcher_is_gone()
             yield from self._watch.drain()  # a process that has ended has said all that it will
             if all(state.bye for state in states.values()):

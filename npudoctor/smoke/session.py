@@ -21,7 +21,7 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import NpuSmiInfo, Topology, parse_info
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.findings import HostSummary, Result, Severity, Verdict, count, judge
-from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable
+from npudoctor.host import Because, Host, MutableHost, ParseError, Unavailable, hands_off
 from npudoctor.injection import is_of
 from npudoctor.plugins import Catalog
 from npudoctor.records import field, record, replace
@@ -63,7 +63,8 @@ _OF_CARDS = (Chips, DeviceNodes, NpuSmiInfo, CardHolders, Topology, HcclPorts, S
 class Session:
     """One smoke run on one node. `options` name the Python; `severities` and `silenced` are the site's.
 
-    `state` is the folder of the history of runs; None is this user's.
+    `state` is the folder of the history of runs; None is this user's. While the file `hands_off` exists, no run on NPUs
+    begins, and one that is under way is ended.
     """
 
     catalog: Catalog
@@ -74,16 +75,20 @@ class Session:
     severities: Mapping[str, Severity] = field(default_factory=dict)
     silenced: Mapping[str, Any] = field(default_factory=dict)
     state: str | None = None
+    hands_off: str = hands_off.PATH
 
     def run(self) -> Iterator[Event]:
-        """All events; the last is `Done`. Raises Refused before anything is started."""
+        """All events; the last is `Done`. Raises Refused before anything is started, or when the driver is changed."""
+        if self.request.device == "npu" and (why := hands_off.reason(self.hands_off)):
+            raise Refused(why)
         started_at = clock.now().isoformat(timespec="seconds")
         found = self.look()
         made = plan.make(self.request, found)
         before = self._sample() if made.planned.device == "npu" else {}
         sample = self._sample if before else None
         seen: list[Event] = []
-        for event in runner.run(made, sample=sample):
+        off = self.hands_off if made.planned.device == "npu" else None
+        for event in runner.run(made, sample=sample, hands_off=off):
             seen.append(event)
             yield event
         ended = seen[-1]

@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from npudoctor import plugins
+from npudoctor.sdk import Options
 from npudoctor.smoke import blame, launch, plan, runner
+from npudoctor.smoke.session import Session
 from npudoctor.smoke.watch import RankState, Watch
+from npudoctor.testing import FakeHost
 
 
 @pytest.mark.parametrize("dies", [0, 1])
@@ -193,3 +197,44 @@ exec {sys.executable} -S "$@"
     told = [event for event in runner.run(made) if event.event == "rank-failed"]
     assert [(event.rank, event.first) for event in told] == [(0, True), (1, True)]
     assert all("No module named 'torch'" in (event.message or "") for event in told)
+
+
+@pytest.fixture
+def sleeping(tmp_path: Path) -> plan.Plan:
+    """A run of two ranks that never report."""
+    (tmp_path / "python").write_text("#!/bin/sh\nexec sleep 600\n", encoding="utf-8")
+    (tmp_path / "python").chmod(0o755)
+    return plan.make(
+        plan.Request(device="cpu", ranks=2), plan.Known(python=str(tmp_path / "python"), environ=os.environ)
+    )
+
+
+def test_a_run_is_ended_when_the_driver_is_to_be_changed(
+    sleeping: plan.Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[launch.Launched] = []
+    start = launch.start
+
+    def noted(*given: object) -> launch.Launched:
+        started.append(start(*given))  # type: ignore[arg-type]
+        (tmp_path / "hands-off").write_text("new driver\n", encoding="utf-8")
+        return started[-1]
+
+    monkeypatch.setattr(launch, "lacks", lambda _: None)
+    monkeypatch.setattr(launch, "start", noted)
+    with pytest.raises(plan.Refused, match=r"all ranks were stopped: maintenance: new driver"):
+        list(runner.run(sleeping, hands_off=str(tmp_path / "hands-off")))
+    assert started and all(process.poll() is not None for process in started[0].processes.values())
+
+
+def test_no_run_on_npus_begins_while_the_driver_is_changed(tmp_path: Path) -> None:
+    (tmp_path / "hands-off").write_text("new driver\n", encoding="utf-8")
+    work = Session(
+        catalog=plugins.load(),
+        host=FakeHost(),
+        request=plan.Request(),
+        options=Options(),
+        hands_off=str(tmp_path / "hands-off"),
+    )
+    with pytest.raises(plan.Refused, match="maintenance: new driver"):
+        list(work.run())
