@@ -45,6 +45,8 @@ MOST_STARTS = 40
 _END = b'{"tells": "end"}\n'
 _DEAD: dict[str, Any] = {"lost": "nothing"}
 """A kept reader had died before it was asked."""
+_OF_SICK = ["error_codes", "error_texts"]
+"""What the table needs of chips that are not OK."""
 _STARTING = (b'{"asks": "load"', b'{"asks": "init"')
 _DOUBTFUL = (-8001, -8005, -8012)
 _DOUBTFUL_LINES = (*(b'"rc": %d,' % code for code in _DOUBTFUL), *(b'"rc": %d}' % code for code in _DOUBTFUL), b"-1")
@@ -218,6 +220,7 @@ class _Reading:
             "calls": table["calls"],
             "structs": table["structs"],
             "questions": [table["of_node"], of_chip],
+            "of_sick": [] if pages else _OF_SICK,
         }
         self._skip: dict[str, list[str]] = {}
         self._told: dict[tuple[str, Any, Any], bytes] = {}

@@ -12,6 +12,7 @@ lines; knowledge/tables/dcmi.json says what may be bound, and nothing else is. A
     structs    name -> {"size": bytes, "fields": [[name, kind, offset, count], ...]}; with "fill" the value of all bytes
                before the call, so that what an older library leaves out shows
     questions  the names of the questions about the node, and of those about each chip
+    of_sick    the names of those that are not asked of a chip whose health is 0, OK
     skip       "NPU/CHIP", "/" for the node -> names of questions that are not asked again; "*" for all
 and a line is one of
     {"asks": "health", "npu": 3, "chip": 0}                          before a call
@@ -74,7 +75,7 @@ class Reader:
 
     def start(self, request: dict[str, Any]) -> bool:
         """Load the library and initialise it; False where that failed."""
-        self.calls, self.structs = request["calls"], request["structs"]
+        self.calls, self.structs, self.of_sick = request["calls"], request["structs"], request["of_sick"]
         self.skip = {place: set(names) for place, names in request["skip"].items()}
         if self.api is not None:
             self.tell(tells="load", rc=0)
@@ -238,6 +239,8 @@ class Reader:
         """Ask one chip all questions; a later one may take the answer of an earlier one."""
         known: dict[str, Any] = {}
         for name in questions:
+            if name in self.of_sick and known.get("health") == 0:
+                continue
             needs = {part for one in self.parameters(name) if isinstance(one, dict) for part in needed(one)}
             if needs <= known.keys():
                 code, value = self.ask(name, npu, chip, known)
