@@ -71,6 +71,17 @@ def disagreement(library: NpuSmiInfo, npu_smi: NpuSmiInfo | None, pages: ToolPag
     )
 
 
+def listed_by_either(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> NpuSmiInfo:
+    """The table, or that of npu-smi where it has all its chips and more: what one source lists is not missing."""
+    return npu_smi if npu_smi is not None and _by_subject(info).keys() < _by_subject(npu_smi).keys() else info
+
+
+def lists_differ(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> bool:
+    """Whether both list chips, and one of them all of the other's and more; else they may number them otherwise."""
+    ours, theirs = _by_subject(info).keys(), _by_subject(npu_smi).keys() if npu_smi is not None else set()
+    return bool(theirs) and (ours < theirs or theirs < ours)
+
+
 def _differences(library: NpuSmiInfo, npu_smi: NpuSmiInfo) -> Iterator[Difference]:
     if library.driver_version and npu_smi.driver_version and library.driver_version != npu_smi.driver_version:
         yield "host", "driver_version", library.driver_version, npu_smi.driver_version

@@ -27,7 +27,7 @@ from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
-from ._sources import disagreement
+from ._sources import disagreement, listed_by_either, lists_differ
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
@@ -86,15 +86,17 @@ def sources_agree_on_the_cards(
     An NPU that has dropped off the bus, or that the driver could not start, is missing from one of them while jobs wait
     for it. A container sees the PCI bus of its host, which is not compared.
     """
-    found = list(cross_check_sources(info, nodes, pci if container is None else None))
+    by_tool = answer.info if answer is not None else None
+    differ = library is not None and lists_differ(info, by_tool)
+    found = list(cross_check_sources(listed_by_either(info, by_tool), nodes, pci if container is None else None))
     yield from found
     if library is not None and library.lost_npus and not found:
         yield no_answer_at_start(library)
-    elif container is None and not found and cards is not None:
+    elif container is None and not found and not differ and cards is not None:
         yield from fewer_than_the_product(info, cards)
-    if options.profile == "full" and library is not None:
+    if library is not None and (options.profile == "full" or differ):
         with contextlib.suppress(Unavailable):
-            yield from disagreement(table(library), answer.info if answer is not None else None, pages)
+            yield from disagreement(table(library), by_tool, pages)
 
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)

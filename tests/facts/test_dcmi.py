@@ -208,6 +208,27 @@ def test_a_card_without_a_number_is_a_finding_where_nothing_else_shows_it(ask: A
     assert [one.code for one in found] == ["npu.count/no-answer-at-start"]
 
 
+LESS = {"product": "atlas-800t-a2-910b3", "card": [{"id": 5, "missing": ["npu-smi"]}]}
+ALL = {"product": "atlas-800t-a2-910b3"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "library_of", "codes"),
+    [
+        (ALL, LESS, ["npu.count/no-answer-at-start", "npu.count/sources-disagree"]),
+        (LESS, ALL, ["npu.count/sources-disagree"]),
+        (LESS, LESS, ["npu.count/not-in-npu-smi"]),
+    ],
+)
+def test_a_chip_that_one_source_lists_is_not_called_missing(
+    ask: Ask, tools: dict[str, Any], library_of: dict[str, Any], codes: list[str]
+) -> None:
+    node = machine.build(scenario.parse(dict(tools), "one"), "one")
+    report = run(WithLibrary(node, ask(answers.of_scenario(library_of))), "npu.count")
+    (result,) = [one for one in report.results if one.check == "npu.count"]
+    assert [one.code for one in result.findings] == codes
+
+
 def test_npus_that_are_listed_more_than_once_are_left_to_npu_smi(ask: Ask) -> None:
     """Two vNPUs of one chip have the same numbers, and the library would answer for the first alone."""
     told = ask(answers.of("healthy-a3")).stdout
