@@ -170,7 +170,7 @@ def _not_in_force(
             evidence=(
                 *(
                     Evidence(
-                        source=f"hccn_tool -i {device} -{_QUERIES[name]} -g",
+                        source=(found.gateway_source if name == "gateway" else found.source)[device],
                         expected=messages.OF_FILE.text(name=name, device=device, value=one[name][0]),
                         actual=one[name][1] or messages.NONE.text(),
                     )

@@ -91,7 +91,7 @@ def smoking(folder: Path, _: build.Library) -> float:
     python = folder / "python"
     python.write_text("#!/bin/sh\nexec sleep 600\n", encoding="utf-8")
     python.chmod(0o755)
-    launch.lacks = lambda _: None
+    launch.lacks = lambda plan: None
     made = plan.make(plan.Request(device="cpu", ranks=2), plan.Known(python=str(python), environ=os.environ))
     return seconds(folder, lambda: list(runner.run(made, hands_off=f"{folder}{hands_off.PATH}")))
 

@@ -229,6 +229,15 @@ def test_a_chip_that_one_source_lists_is_not_called_missing(
     assert [one.code for one in result.findings] == codes
 
 
+def test_an_address_that_differs_from_the_file_names_who_told_it(ask: Ask) -> None:
+    node = machine.build(scenario.parse(dict(ALL), "one"), "one")
+    told = ask(answers.of_scenario({**ALL, "card": [{"id": 2, "address": "29.40.8.99"}]}))
+    report = run(WithLibrary(node, told), "npu.network")
+    (result,) = [one for one in report.results if one.check == "npu.network"]
+    assert [one.code for one in result.findings] == ["npu.network/not-in-force"]
+    assert {one.source for one in result.findings[0].evidence if one.expected} == {"libdcmi.so, npu:2"}
+
+
 def test_npus_that_are_listed_more_than_once_are_left_to_npu_smi(ask: Ask) -> None:
     """Two vNPUs of one chip have the same numbers, and the library would answer for the first alone."""
     told = ask(answers.of("healthy-a3")).stdout
