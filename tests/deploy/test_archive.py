@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import pprint
 import shutil
 import struct
 import subprocess
@@ -89,6 +90,16 @@ def test_every_source_has_a_version_and_a_hash_of_each_file() -> None:
     for pin in sources.pins().values():
         assert any(name.endswith(".dsc") for name in pin["files"])
         assert all(len(value) == 64 for value in pin["files"].values())
+
+
+def test_the_build_data_are_the_same_wherever_it_was_built() -> None:
+    """`pprint` breaks a line where the path of the folder makes it long."""
+    made = []
+    for work in (Path("/b"), Path("/srv/a-folder-with-a-long-name/of-somebody/work")):
+        values = {"LDSHARED": f"cc -shared -L{work}/x86_64/root/lib -Wl,-s -pie", "HAVE_X": 1, "PREFIX": "/opt"}
+        made.append(tree.build_data(f"# made\nbuild_time_vars = {pprint.pformat(values)}\n", work))
+    assert made[0] == made[1]
+    assert made[0].startswith("# made\nbuild_time_vars = {") and "-L/build/x86_64/root/lib" in made[0]
 
 
 def staged(folder: Path) -> Path:

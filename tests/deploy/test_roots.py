@@ -1,7 +1,9 @@
 """The archives, packages and wheelhouse in a root of another system, without network: run by hand, with `-m slow`.
 
 NPUDOCTOR_ROOT names the root, of x86_64 or of aarch64 (which requires qemu-user-static of Debian, and binfmt_misc with
-the flags OPF); else debootstrap makes one of Debian 11. NPUDOCTOR_ARCHIVES names the folder of the files, else dist/.
+the flags OPF); else debootstrap makes one of Debian 11. NPUDOCTOR_ARCHIVES names the folder of the files, else dist/;
+they must be of the commit that is checked out. NPUDOCTOR_ROOT_TESTS names the tests that run on the archive's Python.
+The test of NSS requires the package libnss-extrausers in the root.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ sys.path.append(str(ROOT))  # at the end: npudoctor itself is the installed one
 
 from tools.archive import elf, packages  # noqa: E402
 
-LIMIT_S = 1200.0
+LIMIT_S = 3600.0
 DEBIAN = ("bullseye", "http://deb.debian.org/debian")
 
 pytestmark = pytest.mark.slow
@@ -134,6 +136,164 @@ def test_the_one_file_runs_with_a_noexec_tmp(run: Run, architecture: str) -> Non
     assert said[:3] == [VERSION, VERSION, "700"]
     assert "cannot write /nowhere" in said[3]
     assert said[4] == VERSION
+
+
+def unpacked(architecture: str) -> str:
+    """Lines of a script that unpack the archive, and name its folder A."""
+    return (
+        f"cd /opt; tar -xzf {file(f'npudoctor-{__version__}-linux-{architecture}.tar.gz')}; A=$(echo /opt/npudoctor-*)"
+    )
+
+
+FIRST_FRAME = """
+import os, re, select, struct, subprocess, sys, termios, time, fcntl
+ours, theirs = os.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+variables = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+began = time.monotonic()
+process = subprocess.Popen(sys.argv[2:], stdin=theirs, stdout=theirs, stderr=theirs, env=variables,
+                           preexec_fn=lambda: os.login_tty(theirs))
+os.close(theirs)
+drawn = b""
+while sys.argv[1].encode() not in re.sub(rb"\x1b\\[[0-9;?]*[a-zA-Z]", b"", drawn):
+    if not select.select([ours], [], [], 300)[0]:
+        sys.exit(f"nothing more was drawn: {drawn[-2000:]!r}")
+    drawn += os.read(ours, 65536)
+print(f"{time.monotonic() - began:.1f} s", file=sys.stderr)
+os.write(ours, b"q")
+try:
+    while os.read(ours, 65536):
+        pass
+except OSError:
+    pass  # it has closed its side
+print("ended with", process.wait())
+"""
+
+
+def test_the_terminal_interface_draws_its_first_frame(run: Run, architecture: str, tmp_path: Path) -> None:
+    (tmp_path / "files/frame.py").write_text(FIRST_FRAME, encoding="utf-8")
+    done = run(f"""{unpacked(architecture)}
+        mkdir -p /dev/pts; mount -t devpts -o newinstance,ptmxmode=0666 devpts /dev/pts; ln -sf pts/ptmx /dev/ptmx
+        $A/bin/python3.11 -I /made/frame.py Re-check $A/bin/npudoctor tui --simulate sick-cards""")
+    assert ok(done).strip() == "ended with 0"
+    print(f"first frame after {done.stderr.strip()}")
+
+
+DAEMON = """
+    mkdir -m 700 /root/d
+    $A/bin/npudoctor daemon --socket /root/d/s --state-dir /root/d --simulate healthy-a3 >/root/d/log 2>&1 & daemon=$!
+    until [ -S /root/d/s ]; do kill -0 $daemon || { cat /root/d/log; exit 1; }; sleep 0.2; done
+    $A/bin/python3.11 -I -c 'if 1:
+        import socket
+        one = socket.socket(socket.AF_UNIX)
+        one.connect("/root/d/s")
+        one.sendall(b"GET /livez HTTP/1.0\\r\\n\\r\\n")
+        print(one.makefile().readline().split()[1])'
+    kill -TERM $daemon; wait $daemon; echo stopped with $?
+"""
+
+
+def test_the_daemon_of_the_archive_serves_and_stops(run: Run, architecture: str) -> None:
+    assert ok(run(unpacked(architecture) + DAEMON)).splitlines() == ["200", "stopped with 0"]
+
+
+FIPS = """
+openssl_conf = all
+[all]
+providers = providers
+alg_section = algorithms
+[providers]
+default = active
+base = active
+[active]
+activate = 1
+[algorithms]
+default_properties = fips=yes
+"""
+"""What OPENSSL_CONF can name on a system in FIPS mode; without the module fips.so no algorithm is left."""
+
+
+def test_settings_of_a_system_in_fips_mode_do_not_stop_it(run: Run, architecture: str, tmp_path: Path) -> None:
+    """The settings of this kernel cannot be changed to FIPS mode; those of OpenSSL are."""
+    (tmp_path / "files/openssl.cnf").write_text(FIPS, encoding="utf-8")
+    said = ok(
+        run(f"""{unpacked(architecture)}
+            export OPENSSL_CONF=/made/openssl.cnf OPENSSL_FORCE_FIPS_MODE=1
+            $A/bin/python3.11 -I -c 'if 1:
+                import _hashlib
+                try:
+                    _hashlib.new("sha256")
+                    print("the settings were not read")
+                except ValueError:
+                    print("OpenSSL has no SHA-256")'
+            $A/bin/npudoctor check --simulate healthy-a3 --json >/dev/null
+            $A/bin/npudoctor record --simulate healthy-a3 --redact /root/node.tar.gz >/dev/null 2>&1
+            $A/bin/npudoctor check --replay /root/node.tar.gz >/dev/null {DAEMON}""")
+    )
+    assert said.splitlines() == ["OpenSSL has no SHA-256", "200", "stopped with 0"]
+
+
+def test_a_user_whom_only_nss_knows_is_known(run: Run, architecture: str, system: Path) -> None:
+    if not list(system.glob("lib/*/libnss_extrausers.so.2")):
+        pytest.skip("no libnss-extrausers in the root")
+    one = file(f"npudoctor-{__version__}-linux-{architecture}.run")
+    said = ok(
+        run(f"""{unpacked(architecture)}
+            sed -i 's/^\\(passwd\\|group\\):.*/\\1: files extrausers/' /etc/nsswitch.conf
+            echo 'nora:x:4322:4323::/home/nora:/bin/sh' >/var/lib/extrausers/passwd
+            echo 'ascend:x:4323:' >/var/lib/extrausers/group
+            install -d -m 700 -o 4322 -g 4323 /home/nora; ! grep nora /etc/passwd
+            as="setpriv --reuid 4322 --regid 4323 --clear-groups env -u HOME"
+            $as $A/bin/python3.11 -I -c 'if 1:
+                from npudoctor.host.live import accounts
+                print(accounts.user_by_id(4322).pw_name, accounts.user_by_name("nora").pw_uid)
+                print(accounts.group_by_id(4323).gr_name, accounts.groups_of("nora", 4323))'
+            $as $A/bin/npudoctor check --simulate healthy-a3 >/dev/null
+            $as sh {one} --version; ls -d /home/nora/.cache/npudoctor""")
+    )
+    assert said.splitlines() == ["nora 4322", "ascend [4323]", VERSION, "/home/nora/.cache/npudoctor"]
+
+
+def test_self_uninstall_shows_first_and_removes_only_its_own(run: Run, architecture: str) -> None:
+    said = ok(
+        run(f"""{unpacked(architecture)}
+            mkdir -p /var/lib/npudoctor /etc/npudoctor /var/lib/other; touch /var/lib/npudoctor/x /var/lib/other/x
+            printf '[Unit]\\n' >/etc/systemd/system/npudoctor.service
+            $A/bin/npudoctor self uninstall >/root/first 2>&1 || echo $?; ls -d /var/lib/npudoctor
+            grep -c -e /var/lib/npudoctor -e npudoctor.service /root/first
+            $A/bin/npudoctor self uninstall --dry-run >/dev/null; ls -d /var/lib/npudoctor
+            $A/bin/npudoctor self uninstall --yes >/root/second 2>&1 || cat /root/second
+            ls -d /var/lib/npudoctor /etc/systemd/system/npudoctor.service 2>/dev/null || :
+            ls -d /etc/npudoctor /var/lib/other/x $A/bin/npudoctor""")
+    ).splitlines()
+    assert said[:2] == ["7", "/var/lib/npudoctor"] and said[3] == "/var/lib/npudoctor", "first shown, not confirmed"
+    assert int(said[2]) >= 2
+    assert said[4:6] == ["/etc/npudoctor", "/var/lib/other/x"] and said[6].endswith("/bin/npudoctor") and not said[7:]
+
+
+TEST_PACKAGES = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "httpx", "httpcore", "junitparser")
+
+
+def test_the_fast_tests_pass_on_the_python_of_the_archive(run: Run, architecture: str, tmp_path: Path) -> None:
+    """The tests of the last commit; some minutes, under emulation much longer."""
+    chosen = os.environ.get("NPUDOCTOR_ROOT_TESTS", "tests/facts tests/checks tests/core")
+    packages = tmp_path / "files" / "packages"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", packages]
+    done = command(
+        *pip, "-c", ROOT / "constraints.txt", "--only-binary=:all:", "--python-version", "3.11",
+        "--platform", f"manylinux2014_{architecture}", "--platform", f"manylinux_2_28_{architecture}", *TEST_PACKAGES,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"the packages of the tests cannot be had: {done.stderr[-300:]}")
+    tree = tmp_path / "files" / "checkout"
+    tree.mkdir()
+    ok(command("sh", "-c", f"git -C '{ROOT}' archive HEAD | tar -x -C '{tree}'"))
+    said = run(f"""{unpacked(architecture)}
+        cd /made/checkout; mv npudoctor npudoctor-is-in-the-archive; mkdir /root/tmp
+        export PYTHONPATH=/made/packages PYTHONDONTWRITEBYTECODE=1 TMPDIR=/root/tmp LC_ALL=C.UTF-8
+        $A/bin/python3.11 -P -m pytest -q -p no:cacheprovider -m 'not slow and not thorough' {chosen}""")
+    print(said.stdout[-3000:])
+    assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-1000:]
 
 
 def newer(folder: Path, architecture: str) -> None:

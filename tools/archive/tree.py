@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import email
 import json
 import os
+import pprint
 import re
 import shutil
 import subprocess
@@ -85,8 +87,17 @@ def _write_build_data(target: cpython.Target, interpreter: Path, library: Path) 
     """sysconfig's data, without the folders of the machine that built it."""
     built = interpreter / (interpreter / "pybuilddir.txt").read_text(encoding="utf-8").strip()
     for path in built.glob("_sysconfigdata*.py"):
-        text = path.read_text(encoding="utf-8").replace(str(target.work.parent), "/build")
-        _write(library / path.name, text)
+        _write(library / path.name, build_data(path.read_text(encoding="utf-8"), target.work.parent))
+
+
+def build_data(text: str, work: Path) -> str:
+    """The text of sysconfig's data, made below `work`, as it is made anywhere: its lines break by the width of a path."""
+    head, equals, values = text.partition("build_time_vars = ")
+    told: dict[str, Any] = ast.literal_eval(values)
+    said = {
+        name: value.replace(str(work), "/build") if isinstance(value, str) else value for name, value in told.items()
+    }
+    return f"{head}{equals}{pprint.pformat(said)}\n"
 
 
 def _install(python: Path, target: cpython.Target, own_wheel: Path, packages: Path) -> None:

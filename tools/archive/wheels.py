@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,8 +105,7 @@ def build_own(python: Path, work: Path, variables: Mapping[str, str]) -> Path:
         subprocess.run(["rm", "-rf", str(path)], check=True)
         path.mkdir(parents=True)
     committed = subprocess.run(["git", "-C", str(ROOT), "archive", "HEAD"], check=True, capture_output=True).stdout
-    with tarfile.open(fileobj=BytesIO(committed)) as tar:
-        tar.extractall(source, filter="data")
+    subprocess.run(["tar", "-x", "-C", str(source)], check=True, input=committed)
     argv = [
         str(python),
         "-m",
