@@ -31,6 +31,21 @@ FOLDER = Path(os.environ.get("NPUDOCTOR_ARCHIVES") or ROOT / "dist")
 ARCHIVES = {name: FOLDER / f"npudoctor-{__version__}-linux-{name}.tar.gz" for name in archive_main.ARCHITECTURES}
 LIMIT_S = 300.0
 
+FIPS = """
+openssl_conf = all
+[all]
+providers = providers
+alg_section = algorithms
+[providers]
+default = active
+base = active
+[active]
+activate = 1
+[algorithms]
+default_properties = fips=yes
+"""
+"""What OPENSSL_CONF can name on a system in FIPS mode; without the module fips.so OpenSSL has no SHA-256 then."""
+
 
 # The tools
 
@@ -254,6 +269,14 @@ def test_an_archive_starts_through_a_link_and_ignores_variables_of_another_pytho
     (tmp_path / "rich.py").write_text("raise SystemExit(9)\n", encoding="utf-8")
     done = sh(tmp_path / "npudoctor", "--version", PYTHONPATH=str(tmp_path), PYTHONHOME="/nowhere", PYTHONSTARTUP="x")
     assert (done.returncode, done.stdout) == (0, f"npudoctor {__version__}\n")
+
+
+def test_an_archive_reads_no_settings_of_the_machine_s_openssl(own_archive: Path, tmp_path: Path) -> None:
+    """In FIPS mode they name a module that is not in the archive, and without it there is no SHA-256."""
+    (tmp_path / "openssl.cnf").write_text(FIPS, encoding="utf-8")
+    script = "import hashlib; print(hashlib.sha256().name, hashlib.md5().name)"
+    done = sh(own_archive / "bin" / "python3.11", "-I", "-c", script, OPENSSL_CONF=str(tmp_path / "openssl.cnf"))
+    assert (done.returncode, done.stdout) == (0, "sha256 md5\n"), done.stderr
 
 
 @pytest.mark.parametrize("module", ["npudoctor.daemon.service", "npudoctor.tui.app", "aiohttp", "textual_serve.server"])

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor import __version__
-from tests.deploy.test_archive import FOLDER
+from tests.deploy.test_archive import FIPS, FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # at the end: npudoctor itself is the installed one
@@ -197,44 +197,21 @@ def test_the_daemon_of_the_archive_serves_and_stops(run: Run, architecture: str)
     assert ok(run(unpacked(architecture) + DAEMON)).splitlines() == ["200", "stopped with 0"]
 
 
-FIPS = """
-openssl_conf = all
-[all]
-providers = providers
-alg_section = algorithms
-[providers]
-default = active
-base = active
-[active]
-activate = 1
-[algorithms]
-default_properties = fips=yes
-"""
-"""What OPENSSL_CONF can name on a system in FIPS mode; without the module fips.so no algorithm is left."""
-
-
 def test_settings_of_a_system_in_fips_mode_do_not_stop_it(run: Run, architecture: str, tmp_path: Path) -> None:
     """The settings of this kernel cannot be changed to FIPS mode; those of OpenSSL are."""
     (tmp_path / "files/openssl.cnf").write_text(FIPS, encoding="utf-8")
     said = ok(
         run(f"""{unpacked(architecture)}
             export OPENSSL_CONF=/made/openssl.cnf OPENSSL_FORCE_FIPS_MODE=1
-            $A/bin/python3.11 -I -c 'if 1:
-                import _hashlib
-                try:
-                    _hashlib.new("sha256")
-                    print("the settings were not read")
-                except ValueError:
-                    print("OpenSSL has no SHA-256")'
             $A/bin/npudoctor check --simulate healthy-a3 --json >/dev/null
             $A/bin/npudoctor record --simulate healthy-a3 --redact /root/node.tar.gz >/dev/null 2>&1
             $A/bin/npudoctor check --replay /root/node.tar.gz >/dev/null {DAEMON}""")
     )
-    assert said.splitlines() == ["OpenSSL has no SHA-256", "200", "stopped with 0"]
+    assert said.splitlines() == ["200", "stopped with 0"]
 
 
 def test_a_user_whom_only_nss_knows_is_known(run: Run, architecture: str, system: Path) -> None:
-    if not list(system.glob("lib/*/libnss_extrausers.so.2")):
+    if not list(system.glob("usr/lib/**/libnss_extrausers.so.2")):
         pytest.skip("no libnss-extrausers in the root")
     one = file(f"npudoctor-{__version__}-linux-{architecture}.run")
     said = ok(
@@ -262,7 +239,7 @@ def test_self_uninstall_shows_first_and_removes_only_its_own(run: Run, architect
             $A/bin/npudoctor self uninstall >/root/first 2>&1 || echo $?; ls -d /var/lib/npudoctor
             grep -c -e /var/lib/npudoctor -e npudoctor.service /root/first
             $A/bin/npudoctor self uninstall --dry-run >/dev/null; ls -d /var/lib/npudoctor
-            $A/bin/npudoctor self uninstall --yes >/root/second 2>&1 || cat /root/second
+            $A/bin/npudoctor self uninstall --yes >/root/second 2>&1; cat /root/second >&2
             ls -d /var/lib/npudoctor /etc/systemd/system/npudoctor.service 2>/dev/null || :
             ls -d /etc/npudoctor /var/lib/other/x $A/bin/npudoctor""")
     ).splitlines()

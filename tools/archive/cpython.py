@@ -175,7 +175,8 @@ def _sqlite(target: Target, source: Path) -> None:
 
 def _openssl(target: Target, source: Path) -> None:
     kind = {"x86_64": "linux-x86_64", "aarch64": "linux-aarch64"}[target.architecture]
-    # No engine or provider from files, and no settings of the machine (FIPS): nothing outside the executable is loaded.
+    # No engine or provider from files, and no settings of the machine, also not those of OPENSSL_CONF (FIPS): nothing
+    # outside the executable is loaded.
     target.run(
         source,
         "perl",
@@ -187,6 +188,7 @@ def _openssl(target: Target, source: Path) -> None:
         "no-engine",
         "no-dso",
         "no-async",
+        "no-autoload-config",
         "no-comp",
         "no-legacy",
         "no-weak-ssl-ciphers",

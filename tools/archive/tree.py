@@ -91,7 +91,7 @@ def _write_build_data(target: cpython.Target, interpreter: Path, library: Path) 
 
 
 def build_data(text: str, work: Path) -> str:
-    """The text of sysconfig's data, made below `work`, as it is made anywhere: its lines break by the width of a path."""
+    """The text of sysconfig's data from below `work`, as any other folder gives it: long paths break its lines."""
     head, equals, values = text.partition("build_time_vars = ")
     told: dict[str, Any] = ast.literal_eval(values)
     said = {
