@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))  # at the end: npudoctor itself is the installed one
 
 from tools.archive import __main__ as archive_main  # noqa: E402
-from tools.archive import elf, pack, sources, tree, wheels  # noqa: E402
+from tools.archive import cpython, elf, pack, sources, tree, wheels  # noqa: E402
 
 FOLDER = Path(os.environ.get("NPUDOCTOR_ARCHIVES") or ROOT / "dist")
 ARCHIVES = {name: FOLDER / f"npudoctor-{__version__}-linux-{name}.tar.gz" for name in archive_main.ARCHITECTURES}
@@ -115,6 +115,19 @@ def test_the_build_data_are_the_same_wherever_it_was_built() -> None:
         made.append(tree.build_data(f"# made\nbuild_time_vars = {pprint.pformat(values)}\n", work))
     assert made[0] == made[1]
     assert made[0].startswith("# made\nbuild_time_vars = {") and "-L/build/x86_64/root/lib" in made[0]
+
+
+def test_what_another_recipe_has_compiled_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(cpython, "LIBRARIES", {"zlib": lambda *_: compiled.append("zlib")})
+    target = cpython.Target("x86_64", tmp_path, ["zig"], 0)
+    monkeypatch.setattr(target, "copy_of", lambda _: tmp_path)
+    for _ in range(2):
+        cpython.build_libraries(target)
+    assert compiled == ["zlib"]
+    (target.work / "zlib.done").write_text("another", encoding="utf-8")
+    cpython.build_libraries(target)
+    assert compiled == ["zlib", "zlib"]
 
 
 def staged(folder: Path) -> Path:

@@ -10,6 +10,7 @@ Tried instead: a compiler of an old distribution (none can be had offline), and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -32,6 +33,9 @@ _CTYPES = (
     "-DHAVE_FFI_PREP_CIF_VAR -DHAVE_FFI_PREP_CLOSURE_LOC -DHAVE_FFI_CLOSURE_ALLOC -I{root}/include "
     "{root}/lib/libffi.a -ldl"
 )
+
+_RECIPE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+"""In the marks of what is finished: what another version of this file has compiled is compiled again."""
 
 _SQLITE_OPTIONS = "-DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_THREADSAFE=1 -DSQLITE_ENABLE_MATH_FUNCTIONS"
 
@@ -121,10 +125,14 @@ def build_libraries(target: Target) -> None:
     """Compile zlib, bzip2, xz, libffi, SQLite and OpenSSL as static libraries."""
     for name, build in LIBRARIES.items():
         done = target.work / f"{name}.done"
-        if not done.exists():
+        if not _is_finished(done):
             print(f"{target.architecture}: {name}", flush=True)
             build(target, target.copy_of(name))
-            done.touch()
+            done.write_text(_RECIPE, encoding="utf-8")
+
+
+def _is_finished(mark: Path) -> bool:
+    return mark.exists() and mark.read_text(encoding="utf-8") == _RECIPE
 
 
 def _zlib(target: Target, source: Path) -> None:
@@ -226,7 +234,8 @@ def build_python(target: Target, builder: str) -> Path:
     `builder` is a Python of the same minor version on this machine, which freezes modules and writes the build data.
     """
     folder = target.work / "python3.11"
-    if (target.work / "python.done").exists():
+    mark = target.work / "python.done"
+    if _is_finished(mark):
         return folder
     print(f"{target.architecture}: python", flush=True)
     target.copy_of("python3.11")
@@ -271,5 +280,5 @@ def build_python(target: Target, builder: str) -> Path:
     (folder / "Modules" / "Setup.local").write_text("\n".join([*kept, _CTYPES.format(root=root), ""]), encoding="utf-8")
     target.make(folder, "python")
     target.make(folder, "pybuilddir.txt")
-    (target.work / "python.done").touch()
+    mark.write_text(_RECIPE, encoding="utf-8")
     return folder
