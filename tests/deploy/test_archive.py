@@ -284,6 +284,20 @@ def test_an_archive_starts_through_a_link_and_ignores_variables_of_another_pytho
     assert (done.returncode, done.stdout) == (0, f"npudoctor {__version__}\n")
 
 
+AS_ITSELF = """
+import os, subprocess
+from npudoctor.host.live import identity
+start = identity.Start(identity.user_of(os.geteuid()), ["/bin/echo", "ran"], {})
+subprocess.run(start.argv, env=start.environ, cwd=start.cwd, pass_fds=start.descriptors, check=True)
+start.must_have_started()
+"""
+
+
+def test_an_archive_starts_a_tool_with_the_rights_of_a_user(own_archive: Path) -> None:
+    done = sh(own_archive / "bin" / "python3.11", "-I", "-c", AS_ITSELF)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
 def test_an_archive_reads_no_settings_of_the_machine_s_openssl(own_archive: Path, tmp_path: Path) -> None:
     """In FIPS mode they name a module that is not in the archive, and without it there is no SHA-256."""
     (tmp_path / "openssl.cnf").write_text(FIPS, encoding="utf-8")

@@ -265,8 +265,9 @@ def test_the_fast_tests_pass_on_the_python_of_the_archive(run: Run, architecture
     tree.mkdir()
     ok(command("sh", "-c", f"git -C '{ROOT}' archive HEAD | tar -x -C '{tree}'"))
     said = run(f"""{unpacked(architecture)}
-        cd /made/checkout; mv npudoctor npudoctor-is-in-the-archive; mkdir /root/tmp
+        cd /made/checkout; mkdir /root/tmp
         export PYTHONPATH=/made/packages PYTHONDONTWRITEBYTECODE=1 TMPDIR=/root/tmp LC_ALL=C.UTF-8
+        $A/bin/python3.11 -P -c 'import npudoctor; assert npudoctor.__file__.startswith("/opt/npudoctor-")'
         $A/bin/python3.11 -P -m pytest -q -p no:cacheprovider -m 'not slow and not thorough' {chosen}""")
     print(said.stdout[-3000:])
     assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-1000:]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor.host import Because, Completed, Unavailable, User
-from npudoctor.host.live import job_environment, local, scripts
+from npudoctor.host.live import identity, job_environment, local, scripts
 from npudoctor.host.live.identity import Start, user_of
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.python_owner import handed_on, python_user
@@ -46,6 +46,30 @@ def status(done: Completed) -> dict[str, list[str]]:
     """The lines of /proc/self/status by name."""
     pairs = (line.partition(":") for line in done.stdout.splitlines() if ":\t" in line)
     return {name: value.split() for name, _, value in pairs}
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_python_of_an_old_glibc_starts_a_process_of_a_user(
+    has_call: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That of the archive has no os.memfd_create; Linux 3.10 does not have the call."""
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if not has_call:
+        monkeypatch.setattr(identity, "_MEMFD_CREATE", {})
+    handle = identity.unnamed_file()
+    try:
+        assert ("memfd:npudoctor" in os.readlink(f"/proc/self/fd/{handle}")) is has_call
+        assert not os.get_inheritable(handle) and os.fstat(handle).st_nlink == 0
+    finally:
+        os.close(handle)
+    start = Start(user_of(ALICE), ["/usr/bin/id", "-u"], {"PATH": "/usr/bin:/bin"})
+    done = subprocess.run(
+        start.argv, env=start.environ, cwd=start.cwd, pass_fds=start.descriptors, capture_output=True, check=False
+    )
+    start.must_have_started()
+    assert done.stdout == f"{ALICE}\n".encode()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_of_a_user_has_his_ids_and_groups_and_no_way_back(shown: Path) -> None:

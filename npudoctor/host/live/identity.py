@@ -163,7 +163,7 @@ class Start:
             "cwd": private_folder(user),
             "keep": list(keep),
         }
-        self._told = os.memfd_create("npudoctor")
+        self._told = unnamed_file()
         os.write(self._told, marshal.dumps(wanted))
         self.descriptors = (*keep, self._told)
         self.argv = [sys.executable, "-I", "-S", DROP_RIGHTS, str(self._told)]
@@ -196,6 +196,29 @@ class Start:
         if self._told >= 0:
             os.close(self._told)
             self._told = -1
+
+
+_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+"""Numbers of the system call (Linux, asm/unistd.h)."""
+_MFD_CLOEXEC = 1
+
+
+def unnamed_file() -> int:
+    """A descriptor of an empty file in memory; raises OSError.
+
+    The archive's Python has no os.memfd_create, since glibc 2.17 has no function for it. Linux before 3.17 (CentOS 7)
+    has no such call: there it is a temporary file without a name.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("npudoctor")
+    import tempfile
+
+    number = _MEMFD_CREATE.get(os.uname().machine, -1)
+    handle = int(ctypes.CDLL(None).syscall(ctypes.c_long(number), b"npudoctor", ctypes.c_uint(_MFD_CLOEXEC)))
+    if handle >= 0:
+        return handle
+    with tempfile.TemporaryFile(buffering=0) as file:
+        return os.dup(file.fileno())
 
 
 def _is_valid(name: str, value: str) -> bool:
