@@ -10,6 +10,7 @@ from npudoctor.facts.dcmi.answer import DCMI
 from npudoctor.facts.driver.install import RECORD, DriverInstall, LoadedModules
 from npudoctor.facts.driver.next_boot import NextBoot
 from npudoctor.facts.driver.version_files import DriverFile, InstallRecord
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.container_mounts import LIBRARIES, NPU_SMI, ContainerMounts
 from npudoctor.facts.node.context import CardPresence, DriverStack
@@ -20,19 +21,9 @@ from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.python.in_sight import UNDECIDED, DevicesInSight
 from npudoctor.facts.system.platform import Platform
-from npudoctor.sdk import (
-    HEALTH,
-    Because,
-    Evidence,
-    Finding,
-    Options,
-    Severity,
-    Threshold,
-    Unavailable,
-    check,
-)
+from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
-from ._packages import DRIVER, FIRMWARE, explained
+from ._packages import DRIVER, FIRMWARE, explained, for_this_node
 from ._places import Place, place_of, start_again
 from .container import recreate
 from .driver_kernel import boot_kernel, install_headers, kernels_with_driver
@@ -114,7 +105,7 @@ def _of_the_tool(
         )
     elif answer.timed_out:
         yield messages.SMI_TIMED_OUT.finding(
-            limit_s=min(answer.limit_s, answer.seconds) or answer.limit_s,
+            limit_s=round(answer.seconds) or answer.limit_s,
             commands=("ps -eo pid,stat,wchan:30,args | grep '[n]pu-smi'", KERNEL_LOG),
             evidence=(
                 Evidence(
@@ -220,6 +211,7 @@ def driver_is_installed_and_loaded(
     nodes: DeviceNodes | None,
     boot: NextBoot | None,
     platform: Platform | None,
+    chips: Chips | None,
 ) -> Iterator[Finding]:
     """Ascend driver installed and kernel modules loaded.
 
@@ -230,6 +222,7 @@ def driver_is_installed_and_loaded(
     tool = answer is not None and answer.found
     loaded = bool(modules and modules.ours)
     folder = f"{driver.prefix}/driver/lib64"
+    package, firmware = (for_this_node(one, chips, platform) for one in (DRIVER, FIRMWARE))
     if container is not None:
         if not (driver.is_there or tool):
             devices = [node.path for node in (*nodes.cards, *nodes.managers)] if nodes else ()
@@ -244,8 +237,8 @@ def driver_is_installed_and_loaded(
             detail=messages.NPUS_ON_THE_BUS.text() if cards.cards else None,
             commands=(
                 "getent passwd HwHiAiUser || useradd -m -U HwHiAiUser",
-                explained(f"{DRIVER} --full --install-for-all"),
-                explained(f"{FIRMWARE} --full"),
+                explained(f"{package} --full --install-for-all"),
+                explained(f"{firmware} --full"),
                 "reboot",
             ),
             evidence=(
@@ -257,22 +250,21 @@ def driver_is_installed_and_loaded(
         yield messages.HALF_INSTALLED.finding(
             paths=[driver.path] if driver.libraries else [driver.path, folder],
             detail=messages.WORKS_UNTIL_REBOOT.text() if works else None,
-            commands=(
-                f"cat {RECORD}",
-                explained(f"{DRIVER} --full"),
-            ),
+            commands=(f"cat {RECORD}", explained(f"{package} --full")),
             evidence=(
                 Evidence(source=driver.path, expected="Version=…", actual="not found"),
                 Evidence(source=folder, expected="libraries", actual="found" if driver.libraries else "not found"),
             ),
         )
     elif modules is not None and not loaded and not works:
-        yield _not_loaded(driver, driver.file, boot, platform)
+        yield _not_loaded(driver, driver.file, boot, platform, package)
     else:
         yield from _unfinished(answer, record)
 
 
-def _not_loaded(driver: DriverInstall, file: DriverFile, boot: NextBoot | None, platform: Platform | None) -> Finding:
+def _not_loaded(
+    driver: DriverInstall, file: DriverFile, boot: NextBoot | None, platform: Platform | None, package: str
+) -> Finding:
     """The driver without its modules; with the kernels that have them, where it is known."""
     version = file.version or file.package_version
     commands: tuple[str, ...] = ("lsmod | grep drv_", KERNEL_LOG)
@@ -280,7 +272,7 @@ def _not_loaded(driver: DriverInstall, file: DriverFile, boot: NextBoot | None, 
     evidence: tuple[Evidence, ...] = ()
     if boot is not None and boot.running not in boot.with_driver:
         detail, evidence = messages.NO_MODULES_ON_DISK.text(), (kernels_with_driver(boot),)
-        commands = (install_headers(boot.running, platform), explained(f"{DRIVER} --full"), *commands)
+        commands = (install_headers(boot.running, platform), explained(f"{package} --full"), *commands)
         if boot.with_driver:
             other = boot.with_driver[0]
             detail = messages.MODULES_OF_OTHER_KERNEL.text(

@@ -146,10 +146,11 @@ def _names(interfaces: Iterable[Interface]) -> list[str]:
 def _wrong(
     message: Message, names: Sequence[str], value: str, expected: str, present: Interfaces, /, **more: Any
 ) -> Finding:
+    right, unset = _exports(candidates(present)[:1]), [f"unset {' '.join(names)}"]
     return message.finding(
         name=", ".join(names),
         value=value,
-        commands=("ip -brief address", *_exports(candidates(present)[:1]), f"unset {' '.join(names)}"),
+        commands=("ip -brief address", *(unset + right if IF_IP in names else right + unset)),
         evidence=(*(Evidence(source=name, expected=expected, actual=value) for name in names), _listing(present)),
         fix=FixOffer(id="env.profile", params={"unset": list(names)}),
         **more,

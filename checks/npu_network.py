@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor.facts.by_chip import PerPort
 from npudoctor.facts.hccn.card_view import CardAddresses, CardLinks, CardNetHealth, NetworkPlan
-from npudoctor.facts.hccn.probes import NetworkDevices
+from npudoctor.facts.hccn.conf import CONF_PATH
+from npudoctor.facts.hccn.probes import NetworkDevices, PortSettings
 from npudoctor.facts.hccn.tls import Tls
+from npudoctor.facts.node.container import Container
 from npudoctor.sdk import Because, Evidence, Finding, FixOffer, Message, Severity, Unavailable, check
 
 from ._together import by_fault, by_setting, on
@@ -101,7 +103,12 @@ def _down(
 
 @check("npu.network", profile="standard", after=BEHIND_THE_DRIVER)
 def cards_have_addresses(
-    found: CardAddresses, links: CardLinks, health: CardNetHealth | Unavailable, plan: NetworkPlan
+    found: CardAddresses,
+    links: CardLinks,
+    health: CardNetHealth | Unavailable,
+    plan: NetworkPlan,
+    conf: PortSettings | Unavailable,
+    container: Container | None,
 ) -> Iterator[Finding]:
     """NPU network addresses set, unique and reachable.
 
@@ -113,6 +120,8 @@ def cards_have_addresses(
     if without:
         yield _without_address(without, found, plan)
     yield from _not_in_force(differing, found, plan)
+    if plan.is_roce and container is None and (unsaved := _not_on_disk(found, conf)):
+        yield _not_saved(unsaved, found, plan)
     shared = _shared_addresses(found)
     if shared:
         yield _same_address(shared, found, plan)
@@ -182,6 +191,37 @@ def _not_in_force(
         )
 
 
+def _not_on_disk(found: CardAddresses, conf: PortSettings | Unavailable) -> list[int]:
+    """The NPUs with an address that /etc/hccn.conf does not set; none where the file could not be read."""
+    if isinstance(conf, Unavailable) and conf.because is not Because.ABSENT:
+        return []
+    return [
+        device
+        for device, answers in found.in_force.items()
+        if answers.get("address") and "address" not in found.on_disk.get(device, {})
+    ]
+
+
+def _not_saved(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan) -> Finding:
+    return messages.NOT_SAVED.finding(
+        **on(["host"] if len(devices) == len(found.addresses) else _subjects(devices, found)),
+        severity=Severity.WARNING if plan.several else None,
+        path=CONF_PATH,
+        commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:8]),
+        evidence=(
+            *(
+                Evidence(
+                    source=f"hccn_tool -i {device} -ip -g",
+                    expected=messages.ALSO_IN_FILE.text(name="address", device=device, path=CONF_PATH),
+                    actual=found.in_force[device]["address"],
+                )
+                for device in devices[:8]
+            ),
+            *of_the_job(plan),
+        ),
+    )
+
+
 _QUERIES = {"address": "ip", "netmask": "ip", "gateway": "gateway"}
 
 
@@ -220,13 +260,11 @@ def _shared_addresses(found: CardAddresses) -> dict[str, list[int]]:
 def _same_address(shared: Mapping[str, Sequence[int]], found: CardAddresses, plan: NetworkPlan) -> Finding:
     """Addresses that were set twice, by one mistake in one file."""
     devices = [device for several in shared.values() for device in several]
-    return messages.SAME_ADDRESS.finding(
-        **on([found.subjects[shared[next(iter(shared))][-1]]] if len(shared) == 1 else _subjects(devices, found)),
-        severity=Severity.ERROR if plan.several else None,
-        address=", ".join(shared),
-        npus=_named(devices, found.subjects),
-        commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:4]),
-        evidence=(
+    rest: dict[str, Any] = {
+        "severity": Severity.ERROR if plan.several else None,
+        "address": ", ".join(shared),
+        "commands": tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:4]),
+        "evidence": (
             *(
                 Evidence(source=found.source[device], expected=messages.UNIQUE_ADDRESS.text(), actual=address)
                 for address, several in shared.items()
@@ -234,7 +272,11 @@ def _same_address(shared: Mapping[str, Sequence[int]], found: CardAddresses, pla
             ),
             *of_the_job(plan),
         ),
-    )
+    }
+    if len(shared) > 1:
+        return messages.SAME_ADDRESSES.finding(**on(_subjects(devices, found)), **rest)
+    *others, last = devices
+    return messages.SAME_ADDRESS.finding(**on([found.subjects[last]]), npus=_named(others, found.subjects), **rest)
 
 
 def _subjects(devices: Sequence[int], found: CardAddresses) -> list[str]:
@@ -265,7 +307,7 @@ def _no_gateway(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan)
     )
 
 
-def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known: Container[int]) -> Iterator[Finding]:
+def _unhealthy(health: CardNetHealth, links: CardLinks, plan: NetworkPlan, known: Collection[int]) -> Iterator[Finding]:
     """Ports that do not reach their detect address, without those of `known`, whose settings explain it."""
     well = ("Success", *_NO_VERDICT)
     odd = {device: one for device, one in health.statuses.items() if one not in well and device not in known}

@@ -87,7 +87,7 @@ def host_memory_is_enough(
     if huge is not None and huge.free_bytes >= usable * _MANY_HUGE_PAGES and container is None:
         yield _in_huge_pages(memory, huge, Severity.WARNING if low and _used_for_cards(found) else Severity.INFO)
     elif low and _used_for_cards(found):
-        expected = messages.PERCENT_AVAILABLE.text(least=least)
+        expected = messages.LEAST_AVAILABLE.text(size=size_text(usable * least / 100), share=least)
         yield messages.MEMORY_LOW.finding(
             available=size_text(available),
             usable=size_text(usable),

@@ -26,6 +26,7 @@ def nothing_is_hidden(asker: Asker, found: Presence | None, devices: NetworkDevi
     yield messages.HIDDEN.finding(
         user=asker.user.name,
         hidden=hidden,
-        commands=("sudo npudoctor check",),
+        hint=messages.OF_THE_HOST.text() if found.in_container else None,
+        commands=() if found.in_container else ("sudo npudoctor check",),
         evidence=(Evidence(source="user", expected="root", actual=f"{asker.user.name} (uid {asker.user.uid})"),),
     )

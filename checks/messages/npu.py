@@ -57,7 +57,7 @@ NPUS_LISTED = Sentence("NPU {npus}")
 NOT_IN_NPU_SMI = Message(
     "npu.count/not-in-npu-smi",
     summary="{count:NPU|NPUs} in PCI {count:slot|slots} {slots} missing from npu-smi",
-    detail="The driver could not start the NPU or has lost it. Jobs on all NPUs of the node fail.",
+    detail="The driver could not start the NPU or has lost it. Jobs on it fail, and those on the other NPUs may.",
     hint="Check the kernel log for this slot. A reboot starts the NPU again; if it stays away, reseat or replace it. "
     "Until then, exclude it with ASCEND_RT_VISIBLE_DEVICES.",
     pitfall="P052",

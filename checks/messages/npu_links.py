@@ -204,6 +204,15 @@ NOT_IN_FORCE = Message(
     severity=Severity.WARNING,
     pitfall="P027",
 )
+NOT_SAVED = Message(
+    "npu.network/not-saved",
+    summary="network address not in {path}",
+    detail="The NPU has an address now, and none after a reset or a reboot: the driver then applies the file.",
+    hint="Write address, netmask and gateway of each NPU into the file; hccn_tool writes it when it sets them.",
+    severity=Severity.INFO,
+    pitfall="P027",
+)
+ALSO_IN_FILE = Sentence("also {name}_{device} in {path}")
 FOR_EXAMPLE = Sentence("for example ")
 OF_FILE = Sentence("{value} ({name}_{device} in /etc/hccn.conf)")
 NOT_COMPARED = Message(
@@ -215,7 +224,15 @@ NOT_COMPARED = Message(
 AN_ADDRESS = Sentence("an address")
 SAME_ADDRESS = Message(
     "npu.network/duplicate-address",
-    summary="duplicate network address {address}: {npus}",
+    summary="network address {address} is also set on {npus}",
+    detail="Packets for one NPU reach the other: links break or are never set up.",
+    hint="Give each NPU its own address, and correct /etc/hccn.conf.",
+    severity=Severity.WARNING,
+    pitfall="P027",
+)
+SAME_ADDRESSES = Message(
+    "npu.network/several-duplicate-address",
+    summary="each of these network addresses is set on more than one NPU: {address}",
     detail="Packets for one NPU reach the other: links break or are never set up.",
     hint="Give each NPU its own address, and correct /etc/hccn.conf.",
     severity=Severity.WARNING,

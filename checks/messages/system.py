@@ -25,7 +25,7 @@ MEMORY_IN_HUGE_PAGES = Message(
 )
 FEW_HUGE_PAGES = Sentence("less than a quarter of the memory")
 HUGE_PAGES = Sentence("{total} reserved, {used} used")
-PERCENT_AVAILABLE = Sentence("{least:g} % or more available")
+LEAST_AVAILABLE = Sentence("at least {size} available ({share:g} %)")
 MEMORY_BELOW_CHIPS = Message(
     "system.memory/less-than-chips",
     summary="Host memory ({usable}) is less than the memory of all chips together ({chips})",
@@ -217,6 +217,9 @@ HIDDEN = Message(
     summary="{user} is not root and cannot see {hidden}",
     hint="Checks that need one of these are skipped and say so. No other check needs root.",
     severity=Severity.INFO,
+)
+OF_THE_HOST = Sentence(
+    "Checks that need one of these are skipped and say so. Root of the host sees them with `npudoctor check` there."
 )
 NPU_PORTS = Sentence("NPU network ports (hccn_tool)")
 KERNEL_LOG = Sentence("the kernel log")

@@ -132,9 +132,21 @@ def test_no_address_at_all_is_how_a_node_alone_is_run(node: Nodes) -> None:
 
 def test_two_cards_with_one_address_are_named(node: Nodes) -> None:
     finding = only(node(card=[{"id": 1, "address": "29.40.8.11"}]).check("npu.network"))
-    assert (finding.code, finding.params["npus"]) == ("npu.network/duplicate-address", ["npu:0", "npu:1"])
-    assert finding.summary == "duplicate network address 29.40.8.11: npu:0, npu:1"
+    assert (finding.code, finding.params["npus"]) == ("npu.network/duplicate-address", ["npu:0"])
+    assert finding.summary == "network address 29.40.8.11 is also set on npu:0"
     assert finding.severity is Severity.WARNING
+
+
+def test_addresses_that_the_file_lacks_are_said_and_matter_for_several_nodes(node: Nodes) -> None:
+    gone: dict[str, Any] = {"remove": ["/etc/hccn.conf"]}
+    saved = only(node(**gone, **SEVERAL).check("npu.network"))
+    assert (saved.code, saved.severity, saved.subject) == ("npu.network/not-saved", Severity.WARNING, "host")
+    assert {one.severity for one in node(**gone).check("npu.network").findings} <= {Severity.INFO}
+    part = "".join(f"address_{number}=29.40.8.{11 + number}\n" for number in range(7))
+    one = only(node(files={"/etc/hccn.conf": part}, **SEVERAL).check("npu.network"))
+    assert (one.code, one.subject) == ("npu.network/not-saved", "npu:7")
+    inside = node(container={"host_network": True}, **gone, **SEVERAL).check("npu.network")
+    assert [finding.code for finding in inside.findings] == []
 
 
 def test_a_flat_network_needs_no_gateway_but_one_card_alone_without_is_odd(node: Nodes) -> None:

@@ -416,3 +416,43 @@ def test_a_file_of_many_equal_lines_is_compared_in_little_time() -> None:
     begin = time.process_time()
     assert 1 in set(owners._changed(["x"] + ["a"] * 20_000, ["a"] * 20_000 + ["b"]))
     assert time.process_time() - begin < 3
+
+
+SPEC = """\
+Name: cluster-defaults
+Version: 1
+Release: 1
+Summary: settings of the site
+License: none
+BuildArch: noarch
+%description
+Settings of the site.
+%install
+install -D -m 644 "{source}" "%{{buildroot}}{path}"
+%files
+"{path}"
+"""
+
+
+def test_rpm_itself_names_the_owner_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is built and installed into a database of the test, which a macro of the user names to rpm."""
+    if shutil.which("rpm") is None or shutil.which("rpmbuild") is None:
+        pytest.skip("rpm and rpmbuild are not installed")
+    source, path, spec = tmp_path / "source.conf", tmp_path / "etc" / "job.conf", tmp_path / "x.spec"
+    source.write_text("umask 022\n", encoding="utf-8")
+    spec.write_text(SPEC.format(source=source, path=path), encoding="utf-8")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".rpmmacros").write_text(f"%_dbpath {tmp_path}/db\n%_topdir {tmp_path}/top\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    for command in (["rpmbuild", "-bb", str(spec)], ["rpm", "-i", "--nodeps"]):
+        made = [str(file) for file in (tmp_path / "top").rglob("*.rpm")]
+        if subprocess.run([*command, *made], capture_output=True, check=False).returncode:
+            pytest.skip(f"{command[0]} does not work here")
+    assert path.read_text(encoding="utf-8") == "umask 022\n"
+    owner = owner_of(LocalHost(), WriteFile(path=str(path), content="umask 077\n"))
+    assert owner is not None
+    assert (owner.path, owner.name) == (str(path), "cluster-defaults")
+    beside = path.with_name("other.conf")
+    beside.write_text("umask 022\n", encoding="utf-8")
+    assert owner_of(LocalHost(), WriteFile(path=str(beside), content="umask 077\n")) is None
