@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import posixpath
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from npudoctor import knowledge
-from npudoctor.cli import packages, setup_install
+from npudoctor.cli import packages, setup_install, setup_text
 from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
-from npudoctor.facts.node.staged_packages import Package, StagedPackages
-from npudoctor.findings import Report, Result, Status
+from npudoctor.facts.node.staged_packages import StagedPackages
+from npudoctor.findings import Report, Status
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.knowledge.patterns import canonical
-from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, PURPOSES, Missing, missing
+from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
 from npudoctor.packages.node import Node
-from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, planned, wanted
+from npudoctor.packages.plan import PARTS, Plan, planned, wanted
 from npudoctor.packages.sets import PackageSet, package_sets
 from npudoctor.records import record
 
-_PURPOSE = {
-    CONTAINERS: "jobs in containers",
-    BARE: "jobs on the node",
-    BOTH: "jobs in containers and on the node",
-}
 CHUNK = 4 << 20
-
-
-@record(frozen=True)
-class Checksum:
-    """The SHA-256 of a file, and whether a checksum file beside it says the same; None where there is none."""
-
-    path: str
-    sha256: str | None
-    matches: bool | None = None
-    problem: str | None = None
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,35 +56,101 @@ def run(args: argparse.Namespace) -> int:
     only, expected = _parts(args.only), _expected(args.expect)
     if not args.dry_run:
         setup_install.refuse_early(args, only, expected)
+    found = prepared(args, only, expected)
+    if args.json:
+        write_json(found.document)
+    else:
+        lines = [*found.lines(), *(["nothing was changed"] if args.dry_run or not found.complete else [])]
+        write("\n".join(lines) + "\n")
+    if found.node.in_container and not args.dry_run:
+        raise Refused("driver and firmware are installed on the host, not in a container")
+    if found.complete and found.plan is not None and not args.dry_run:
+        sums = {one.path: one.sha256 for one in found.sums}
+        return setup_install.install(args, found.plan, sums, found.report)
+    return 0 if found.complete else 1
+
+
+@record(frozen=True, kw_only=True)
+class Prepared:
+    """A plan, with what it was made from. `plan` is None where the packages leave a choice, or fit in no way."""
+
+    purpose: str
+    only: tuple[str, ...]
+    staged: StagedPackages
+    node: Node
+    report: Report
+    sets: tuple[PackageSet, ...]
+    plan: Plan | None
+    lacks: tuple[Missing, ...]
+    sums: tuple[setup_text.Checksum, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def blocked(self) -> list[str]:
+        """The checks that the plan fails on."""
+        return _blocked(self.report, self.plan)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing or wrong."""
+        wrong = any(one.matches is False for one in self.sums)
+        return self.plan is not None and not (self.lacks or self.plan.refused or wrong or self.absent or self.blocked)
+
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """The sets to choose from, each with its title and what `--expect` takes."""
+        names = wanted(self.purpose, self.only)
+        return [(one.title, setup_text.expectation(one, names)) for one in self.sets]
+
+    def lines(self, *, narrow: bool = False) -> Iterator[str]:
+        """The plan as text; `narrow` lists the steps instead of a table, for a terminal of 80 columns."""
+        steps = setup_text.listed if narrow else setup_text.table
+        yield from setup_text.lines(
+            self.node, self.purpose, self.only, list(self.sets), self.plan, self.lacks, self.sums, steps
+        )
+        yield from self.absent
+        yield from setup_text.tried(self.report)
+        if blocked := self.blocked:
+            yield f"not ready for this plan: {', '.join(blocked)}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The plan for scripts."""
+        sets, plan, whole = list(self.sets), self.plan, self.complete
+        made = setup_text.document(self.staged, self.node, self.purpose, sets, plan, self.lacks, self.sums, whole=whole)
+        checks = [setup_text.check(result) for result in self.report.results]
+        return {**made, "absent": list(self.absent), "blocked": self.blocked, "checks": checks}
+
+
+def of_args(args: argparse.Namespace) -> Prepared:
+    """The plan for options of this command; raises UsageError."""
+    return prepared(args, _parts(args.only), _expected(args.expect))
+
+
+def prepared(args: argparse.Namespace, only: tuple[str, ...], expected: dict[str, str]) -> Prepared:
+    """Read the folders, examine the node, and plan; raises UsageError for a folder that cannot be listed."""
     purpose = args.purpose or BOTH
     staged = staged_in(args.packages)
     args.packages = []  # read once: the options of the run take `staged`
     node, report = packages.examined(args, staged)
     found = package_sets(staged, node, cann=args.cann)
     sets = [one for one in found.sets if all(_has(one, part, version) for part, version in expected.items())]
-    absent = [*packages.without_cann(found, args.cann), *_not_there(found.sets, expected)]
+    absent = (*packages.without_cann(found, args.cann), *_not_there(found.sets, expected))
     sets = _distinct(sets, staged, node, purpose, only)
-    chosen = sets[0] if len(sets) == 1 else None
-    plan = planned(chosen, staged, node, purpose=purpose, only=only) if chosen else None
-    lacks = missing(chosen, node, purpose) if not only and len(sets) < 2 else ()
-    sums = _checksums(plan) if plan else ()
-    whole = plan is not None and not lacks and not plan.refused and all(one.matches is not False for one in sums)
-    blocked = _blocked(report, plan)
-    whole = whole and not absent and not blocked
-    if args.json:
-        checks = [_check(result) for result in report.results]
-        document = _document(staged, node, purpose, sets, plan, lacks, sums, whole=whole)
-        write_json({**document, "absent": absent, "blocked": blocked, "checks": checks})
-    else:
-        lines = [*_lines(node, purpose, only, sets, plan, lacks, sums), *absent, *_tried(report)]
-        lines += [f"not ready for this plan: {', '.join(blocked)}"] if blocked else []
-        lines += ["nothing was changed"] if args.dry_run or not whole else []
-        write("\n".join(lines) + "\n")
-    if node.in_container and not args.dry_run:
-        raise Refused("driver and firmware are installed on the host, not in a container")
-    if whole and plan is not None and not args.dry_run:
-        return setup_install.install(args, plan, {one.path: one.sha256 for one in sums}, report)
-    return 0 if whole else 1
+    plan = planned(sets[0], staged, node, purpose=purpose, only=only) if len(sets) == 1 else None
+    lacks = missing(sets[0] if plan else None, node, purpose) if not only and len(sets) < 2 else ()
+    return Prepared(
+        purpose=purpose,
+        only=only,
+        staged=staged,
+        node=node,
+        report=report,
+        sets=tuple(sets),
+        plan=plan,
+        lacks=tuple(lacks),
+        sums=_checksums(plan) if plan else (),
+        absent=absent,
+    )
 
 
 def _parts(text: str | None) -> tuple[str, ...]:
@@ -122,15 +170,9 @@ def _expected(text: str | None) -> dict[str, str]:
     return found
 
 
-def _decisive(one: PackageSet, part: str) -> Package | None:
-    """The package of a set whose version stands for a part."""
-    components = {"python": ("torch_npu",), "cann": ("toolkit", "combined")}.get(part, PARTS[part])
-    return one.of(*components) or (one.of("hdk_bundle") if part == "driver" else None)
-
-
 def _has(one: PackageSet, part: str, version: str) -> bool:
     """Whether a set has this version of a part; for Python, of torch_npu."""
-    package = _decisive(one, part)
+    package = setup_text.decisive(one, part)
     return package is not None and canonical(package.version or "") == canonical(version)
 
 
@@ -138,7 +180,7 @@ def _not_there(sets: Sequence[PackageSet], expected: dict[str, str]) -> Iterator
     """The expected versions that no set has, each with those that there are."""
     for part, version in expected.items():
         if not any(_has(one, part, version) for one in sets):
-            there = {package.version for one in sets if (package := _decisive(one, part)) is not None}
+            there = {package.version for one in sets if (package := setup_text.decisive(one, part)) is not None}
             others = f"there is {visible(', '.join(sorted(filter(None, there))))}" if there else "there is none"
             yield f"--expect {part}={visible(version)}: no matching set has it; {others}"
 
@@ -168,7 +210,7 @@ def _distinct(
 # Checksums
 
 
-def _checksums(plan: Plan) -> tuple[Checksum, ...]:
+def _checksums(plan: Plan) -> tuple[setup_text.Checksum, ...]:
     from npudoctor.cli.staged import this_machine
 
     host = this_machine()
@@ -180,7 +222,7 @@ def _checksums(plan: Plan) -> tuple[Checksum, ...]:
         host.close()
 
 
-def _checksum(host: Host, path: str) -> Checksum:
+def _checksum(host: Host, path: str) -> setup_text.Checksum:
     digest = hashlib.sha256()
     place = 0
     try:
@@ -188,171 +230,12 @@ def _checksum(host: Host, path: str) -> Checksum:
             digest.update(piece)
             place += len(piece)
     except Unavailable as why:
-        return Checksum(path, None, None, why.reason)
+        return setup_text.Checksum(path, None, None, why.reason)
     found = digest.hexdigest()
     for suffix in ("sha256", "sha256sum"):
         try:
             said = host.read_bytes(f"{path}.{suffix}", limit=4096).decode("ascii", "replace").lower()
         except Unavailable:
             continue
-        return Checksum(path, found, found in said.split())
-    return Checksum(path, found)
-
-
-# Output
-
-
-def _document(
-    staged: StagedPackages,
-    node: Node,
-    purpose: str,
-    sets: list[PackageSet],
-    plan: Plan | None,
-    lacks: tuple[Missing, ...],
-    sums: tuple[Checksum, ...],
-    *,
-    whole: bool,
-) -> dict[str, Any]:
-    return {
-        "schema": "npudoctor.setup-plan/1",
-        "purpose": purpose,
-        "complete": whole,
-        "folders": list(staged.folders),
-        "node": {name: getattr(node, name) for name in Node.__dataclass_fields__},
-        "sets": [packages.set_document(one) for one in sets],
-        "steps": [
-            {name: getattr(step, name) for name in step.__dataclass_fields__} for step in (plan.steps if plan else ())
-        ],
-        "unchanged": list(plan.unchanged) if plan else [],
-        "refused": list(plan.refused) if plan else [],
-        "uncertain": list(plan.uncertain) if plan else [],
-        "reboot": plan.reboot if plan else None,
-        "system_packages": list(_system_packages(node, plan)),
-        "missing": [{"component": one.component, "published": one.published, "why": one.why} for one in lacks],
-        "checksums": [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in sums],
-    }
-
-
-def _system_packages(node: Node, plan: Plan | None) -> tuple[str, ...]:
-    if plan is None or not any(step.component in ("driver", "combined") for step in plan.steps):
-        return ()
-    return knowledge.install().driver_packages(node.os_id or "", node.kernel or "$(uname -r)")
-
-
-def _lines(
-    node: Node,
-    purpose: str,
-    only: tuple[str, ...],
-    sets: list[PackageSet],
-    plan: Plan | None,
-    lacks: tuple[Missing, ...],
-    sums: tuple[Checksum, ...],
-) -> Iterator[str]:
-    yield f"node: {packages.described(node)}"
-    yield f"for: {_PURPOSE[purpose]}"
-    if plan is None:
-        yield from _choice(sets, wanted(purpose, only))
-    else:
-        yield f"set: {visible(sets[0].title)}"
-        yield from (f"  {visible(reason)}" for reason in sets[0].reasons)
-        yield ""
-        yield from _table(plan)
-        yield from _rest(node, plan, sums)
-    if lacks:
-        yield "missing, by the vendor's name:"
-        yield from (f"  {one.published}  ({one.why})" for one in lacks)
-
-
-def _check(result: Result) -> dict[str, Any]:
-    findings = [
-        {"code": finding.code, "severity": finding.severity.value, "summary": finding.summary}
-        for finding in result.findings
-    ]
-    return {"check": result.check, "status": result.status.value, "reason": result.reason, "findings": findings}
-
-
-def _tried(report: Report) -> Iterator[str]:
-    """What the checks before an installation found just now; details with `npudoctor check install`."""
-    yield "checked now (npudoctor check install --packages FOLDER):"
-    good = [result.check for result in report.results if result.status is Status.OK and not result.findings]
-    if good:
-        yield f"  ok: {', '.join(good)}"
-    for result in report.results:
-        yield from (
-            f"  {finding.severity.value}: {visible(finding.summary)} ({result.check})" for finding in result.findings
-        )
-        if result.status in (Status.SKIPPED, Status.CRASHED):
-            yield f"  not known: {result.check}: {visible(result.reason or '')}"
-
-
-def _choice(sets: list[PackageSet], names: tuple[str, ...]) -> Iterator[str]:
-    if not sets:
-        yield "no packages that fit this node; see npudoctor packages FOLDER"
-        return
-    yield f"{len(sets)} matching sets; choose one:"
-    for one in sets[: packages.SHOWN_SETS]:
-        versions = [f"{name}={package.version}" for name in names if (package := _decisive(one, name)) is not None]
-        yield f"  --expect {visible(','.join(versions))}"
-
-
-def _table(plan: Plan) -> Iterator[str]:
-    if not plan.steps:
-        yield "no steps: nothing is to be installed"
-        return
-    rows = [("", "STEP", "FROM → TO", "ROOT", "REBOOT", "SECONDS", "DISK", "WAY BACK")]
-    for number, step in enumerate(plan.steps, 1):
-        seen = sorted(set(step.seconds_seen or ()))
-        rows.append(
-            (
-                str(number),
-                f"{step.id} ({step.component})",
-                f"{step.now or 'none'} → {step.then}",
-                "yes" if step.root else "no",
-                step.reboot or "no",
-                f"{'-'.join(map(str, seen))} seen" if seen else "not known",
-                f"{step.disk_mb} MB" if step.disk_mb else "not known",
-                step.way_back,
-            )
-        )
-    cells = [tuple(map(visible, row)) for row in rows]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]) - 1)]
-    for row in cells:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-    yield f"reboot: {plan.reboot}, by you" if plan.reboot else "reboot: none"
-
-
-def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
-    yield ""
-    yield from (f"installed already: {visible(text)}" for text in plan.unchanged)
-    yield from (f"refused: {visible(text)}" for text in plan.refused)
-    if needed := _system_packages(node, plan):
-        yield f"system packages required before: {' '.join(needed)}"
-    if plan.steps:
-        yield "commands of the vendor, in this order:"
-        yield from (f"  {number}. {visible(step.command)}" for number, step in enumerate(plan.steps, 1))
-    if drivers := [step for step in plan.steps if step.component in setup_install.INSTALLED]:
-        yield f"driver and firmware are installed by: {visible(setup_install.command(drivers))}"
-    if toolkits := [step for step in plan.steps if step.component == "toolkit"]:
-        paths = [path for step in plan.steps if step.id == "cann.install" for path in step.paths]
-        folders = dict.fromkeys(map(posixpath.dirname, paths))
-        words = [word for folder in folders for word in ("--packages", folder)]
-        command = shlex.join(["npudoctor", "fix", "cann.install", *words, "--set", f"cann={toolkits[0].then}"])
-        yield f"CANN can be installed by: {visible(command)}"
-    if any("--quiet" in step.command for step in plan.steps):
-        yield "  --quiet accepts the vendor's licence"
-    if sums:
-        yield "SHA-256, computed now:"
-        yield from (f"  {_sum(one)}" for one in sums)
-    if plan.uncertain:
-        yield "uncertain:"
-        yield from (f"  {visible(text)}" for text in plan.uncertain)
-    if any(step.way_back == NO_WAY_BACK for step in plan.steps):
-        yield f"{NO_WAY_BACK}: {', '.join(step.component for step in plan.steps if step.way_back == NO_WAY_BACK)}"
-
-
-def _sum(one: Checksum) -> str:
-    name = visible(posixpath.basename(one.path))
-    if one.sha256 is None:
-        return f"{name}: {visible(one.problem or 'not read')}"
-    said = {None: "no checksum file beside it", True: "as in its checksum file", False: "NOT as in its checksum file"}
-    return f"{one.sha256}  {name}  ({said[one.matches]})"
+        return setup_text.Checksum(path, found, found in said.split())
+    return setup_text.Checksum(path, found)

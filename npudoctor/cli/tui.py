@@ -19,8 +19,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from npudoctor.cli.setup_plan import Prepared
     from npudoctor.config import Config
     from npudoctor.host import Host
     from npudoctor.tui.model.session import Node
@@ -150,6 +151,7 @@ def _node(args: argparse.Namespace | None) -> Node:
             selection=selection,
             open=lambda: _opened(args, config),
             words=tuple(words_of(args)),
+            plan_setup=lambda words: _planned(args, words),
         )
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
@@ -167,6 +169,24 @@ def _opened(args: argparse.Namespace, config: Config) -> Iterator[Host]:
             yield host
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
+
+
+def _planned(args: argparse.Namespace, words: Sequence[str]) -> Prepared:
+    """The plan of `npudoctor setup` with these options, for the node that is shown."""
+    from npudoctor.cli import setup_plan
+    from npudoctor.cli.output import UsageError
+    from npudoctor.cli.parsing import parser_of
+    from npudoctor.host import Refused, Unavailable
+    from npudoctor.tui.model.session import CannotPlan
+
+    asked = parser_of("setup").parse_args(list(words))
+    for name, value in vars(args).items():
+        if name not in ("run", "give_up") and hasattr(asked, name):
+            setattr(asked, name, value)
+    try:
+        return setup_plan.of_args(asked)
+    except (UsageError, Refused, Unavailable) as why:
+        raise CannotPlan(getattr(why, "reason", "") or str(why)) from why
 
 
 def words_of(args: argparse.Namespace) -> list[str]:

@@ -34,7 +34,9 @@ def node_of(*words: str, names: tuple[str, ...] = ()) -> Node:
     if not names:
         return node
     selection = Selection(names=names, options=node.selection.options)
-    return Node(catalog=plugins.load(), selection=selection, open=node.open, words=node.words)
+    return Node(
+        catalog=plugins.load(), selection=selection, open=node.open, words=node.words, plan_setup=node.plan_setup
+    )
 
 
 def play(scenario: str, acts: Play, *, size: tuple[int, int] = (80, 24), names: tuple[str, ...] = FEW) -> DoctorApp:

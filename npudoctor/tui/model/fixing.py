@@ -53,7 +53,7 @@ class Job:
 
     `obstacle` says why it cannot be done here; `command` would do it instead, `sudo` says that it needs root; `word`
     must be typed where the change cannot be undone. `plans` is empty for an undo, whose run is `undoes`, and for the
-    undo of interrupted runs (`recovers`).
+    undo of interrupted runs (`recovers`). `packages` are the staged packages that the plans were made from.
     """
 
     title: str
@@ -67,6 +67,7 @@ class Job:
     undoes: str | None = None
     recovers: bool = False
     resolves: tuple[str, ...] = ()
+    packages: Any = None
 
     @property
     def ready(self) -> bool:
@@ -207,7 +208,7 @@ def carry_out(
     from npudoctor.fixer.journal import state_folder
 
     session.must_allow_changes()
-    catalog, options = session.node.catalog, session.node.selection.options
+    catalog, options = session.node.catalog, replace(session.node.selection.options, packages=job.packages)
     with session.looking() as own, session.judging() as found:
         host = cast("MutableHost", found)  # recordings were refused before
         state = state_folder(own)  # a login may name another folder

@@ -51,7 +51,7 @@ def name_for(report: Report | None, shape: Shape) -> str:
 def save(session: Session, report: Report | None, shape: Shape, path: str) -> str:
     """Write the file, never over an existing one; return its path. Raises NotSaved and ReadOnly."""
     session.must_allow_changes()
-    place = os.path.abspath(_in_home(path))
+    place = os.path.abspath(in_home(path))
     if os.path.lexists(place):
         raise NotSaved(f"{place} exists")
     try:
@@ -70,7 +70,7 @@ def save(session: Session, report: Report | None, shape: Shape, path: str) -> st
     return place
 
 
-def _in_home(path: str) -> str:
+def in_home(path: str) -> str:
     """The path with a leading `~/` as this user's home; a `~name` stays, because looking it up may take long."""
     return f"{accounts.home() or ''}{path[1:]}" if path == "~" or path.startswith("~/") else path
 

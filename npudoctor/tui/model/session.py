@@ -20,17 +20,27 @@ if TYPE_CHECKING:
     from npudoctor.selection import Selection
 
 
+class CannotPlan(Exception):
+    """There is no plan for a folder of packages; the text says why."""
+
+
+def _cannot_plan(_: Sequence[str]) -> Any:
+    raise CannotPlan("this session cannot plan an installation")
+
+
 @record(frozen=True, kw_only=True)
 class Node:
     """The settings of the command line: what to check, how, and how to reach the node.
 
-    `words` are the options that name the node, for commands shown to the user.
+    `words` are the options that name the node, for commands shown to the user. `plan_setup` plans an installation
+    for options of `npudoctor setup`; raises CannotPlan.
     """
 
     catalog: Catalog
     selection: Selection
     open: Callable[[], AbstractContextManager[Host]]
     words: tuple[str, ...] = ()
+    plan_setup: Callable[[Sequence[str]], Any] = _cannot_plan
 
 
 class CannotOpen(Exception):

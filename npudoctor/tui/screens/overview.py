@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input
 
-from npudoctor.tui.model import detail
+from npudoctor.tui.model import detail, setting_up
 from npudoctor.tui.model.diagnosis import Section, Shown
 from npudoctor.tui.paragraphs import of_blocks
 from npudoctor.tui.screens.check_screen import CheckScreen
@@ -65,6 +65,8 @@ class Overview(CheckScreen):
         shown = Shown(words=words, ok=settings.ok, skipped=settings.skipped)
         empty = "no matching check" if words else "all checks are hidden; press o and s\nto show ok and skipped ones"
         sections = self.diagnosis.sections(shown)
+        if not words and not self.doctor.session.read_only and (first := setting_up.section(self.diagnosis)):
+            sections = [first, *sections]
         self.query_one(CheckList).show(sections, empty)
         if self.doctor.changed_node and not self.diagnosis.running:
             self.doctor.changed_node = False
@@ -85,13 +87,20 @@ class Overview(CheckScreen):
     def _show_check(self) -> None:
         check = self.check
         blocks = detail.blocks(self.diagnosis, check) if check else []
+        if check == setting_up.ENTRY:
+            blocks = setting_up.blocks(self.diagnosis)
         self.query_one("#page", Page).show(of_blocks(blocks, read_only=bool(self.doctor.session.read_only)))
         self.refresh_bindings()
 
     # Keys
 
     def action_cause(self) -> None:
-        """Go to the cause of a skipped check."""
+        """Go to the cause of a skipped check, or set up the node."""
+        if self.check == setting_up.ENTRY:
+            from npudoctor.tui.screens.setup import SetUp
+
+            self.doctor.push_screen(SetUp())
+            return
         row = self.diagnosis.row(self.check or "")
         self.action_look_at(row.blocked_by)
 
@@ -122,7 +131,7 @@ class Overview(CheckScreen):
 
     def action_explain(self) -> None:
         """What the codes of the selected finding mean, and the check itself."""
-        if self.check:
+        if self.check and self.check != setting_up.ENTRY:
             self.doctor.explain(*self.diagnosis.codes_of(self.check))
 
     def action_fix_all(self) -> None:
