@@ -102,6 +102,13 @@ class Prepared:
         names = wanted(self.purpose, self.only)
         return [(one.title, setup_text.expectation(one, names)) for one in self.sets]
 
+    @property
+    def commands(self) -> list[str]:
+        """The command that installs driver and firmware, where the plan has such a step."""
+        steps = self.plan.steps if self.plan else ()
+        drivers = [step for step in steps if step.component in setup_install.INSTALLED]
+        return [setup_install.command(drivers)] if drivers else []
+
     def lines(self, *, narrow: bool = False) -> Iterator[str]:
         """The plan as text; `narrow` lists the steps instead of a table, for a terminal of 80 columns."""
         steps = setup_text.listed if narrow else setup_text.table

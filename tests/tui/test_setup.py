@@ -26,6 +26,7 @@ from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import fixing, setting_up
 from npudoctor.tui.model.fixing import Kind
 from npudoctor.tui.model.session import Node, Session
+from npudoctor.tui.screens.copy import Copy
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.setup import SetUp
 from npudoctor.tui.widgets.check_list import CheckList
@@ -83,7 +84,10 @@ def test_the_plan_of_a_bare_node_names_the_order_and_installs_nothing(
         plan = app.screen.query_one("#lines").plain  # type: ignore[attr-defined]
         assert "1. driver.install (driver): none → 25.5.2" in plan
         assert plan.index("way back: NO WAY BACK") < plan.index("cann.install (toolkit)")
-        assert text(app).count("Copy the command") == 1
+        await press(pilot, "enter")
+        await until(pilot, lambda: isinstance(app.screen, Copy))
+        assert "--only driver,firmware" in app.screen._choices[0].text  # type: ignore[attr-defined]
+        await press(pilot, "escape")
         await press(pilot, "escape", "escape", "escape")
         await until(pilot, lambda: not isinstance(app.screen, SetUp))
 

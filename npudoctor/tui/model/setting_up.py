@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from npudoctor.control_characters import visible
 from npudoctor.records import record, replace
+from npudoctor.tui.model.copying import Choice
 from npudoctor.tui.model.detail import GAP, Block, Kind
 from npudoctor.tui.model.diagnosis import Diagnosis, Row, Section, State
 from npudoctor.tui.model.session import CannotPlan
@@ -47,6 +48,8 @@ class SetupPlan(Protocol):
     def complete(self) -> bool: ...  # noqa: D102
     @property
     def choices(self) -> Sequence[tuple[str, str]]: ...  # noqa: D102
+    @property
+    def commands(self) -> Sequence[str]: ...  # noqa: D102
     def lines(self, *, narrow: bool = False) -> Iterator[str]: ...  # noqa: D102
 
 
@@ -137,9 +140,10 @@ def plan(session: Session, answers: Answers) -> SetupPlan:
     return made
 
 
-def command(answers: Answers, words: Sequence[str]) -> str:
-    """The command that prints the plan again."""
-    return shlex.join(["npudoctor", "setup", *answers.words, *words])
+def commands(found: SetupPlan, answers: Answers, words: Sequence[str]) -> list[Choice]:
+    """The commands to copy: what installs driver and firmware, and what prints the plan again."""
+    listed = [*found.commands, shlex.join(["npudoctor", "setup", *answers.words, *words])]
+    return [Choice(one, one) for one in listed]
 
 
 def obstacle(found: SetupPlan) -> str | None:

@@ -19,7 +19,7 @@ from npudoctor.records import replace
 from npudoctor.tui.model import setting_up
 from npudoctor.tui.model.session import CannotPlan
 from npudoctor.tui.model.setting_up import Answers
-from npudoctor.tui.screens.copy import copied
+from npudoctor.tui.screens.copy import offer
 from npudoctor.tui.screens.fix import open_job
 from npudoctor.tui.widgets.page import Page, Paragraph
 
@@ -96,7 +96,7 @@ class SetUp(ModalScreen[None]):
             yield Licence(LICENCE, id="licence", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Install CANN", id="go", classes="key", disabled=True)
-                yield Button("Copy the command", id="copy", classes="key")
+                yield Button("Copy a command", id="copy", classes="key")
                 yield Button("Close", id="close", classes="key")
 
     def on_mount(self) -> None:
@@ -234,7 +234,9 @@ class SetUp(ModalScreen[None]):
 
     @on(Button.Pressed, "#copy")
     def _copy(self) -> None:
-        copied(self._doctor, setting_up.command(self._answers, self._doctor.session.node.words))
+        if self._found is not None:
+            words = self._doctor.session.node.words
+            offer(self._doctor, setting_up.commands(self._found, self._answers, words))
 
     @on(Button.Pressed, "#close")
     def _close(self) -> None:
