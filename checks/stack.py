@@ -121,7 +121,8 @@ def _of_releases(framework: Framework, python: PythonEnvironment, cann: Cann | N
             subject="python",
             title=framework.title,
             python=python.executable,
-            commands=tuple(commands(framework, release, wrong, python, parts)) if release is not None else (),
+            hint=_how_to_install(framework, release, wrong),
+            commands=_first_commands(framework, release, wrong, python, parts),
             evidence=(
                 Evidence(source=python.executable, expected=framework.package, actual=messages.MISSING_PART.text()),
             ),
@@ -137,6 +138,31 @@ def _of_releases(framework: Framework, python: PythonEnvironment, cann: Cann | N
     wrong_here = misfits(published, parts)
     if wrong_here and found is not None:
         yield _mismatch(framework, published, wrong_here, found, python, parts)
+
+
+def _how_to_install(framework: Framework, release: FrameworkRelease | None, wrong: tuple[str, ...]) -> str:
+    """Which release to install, or where it is said, for a framework that is not installed."""
+    source = next(iter((*(release.sources if release is not None else ()), *framework.sources)), "")
+    if release is None or "*" in release.release:
+        return messages.INSTALL_ANY.text(title=framework.title, source=source)
+    if not framework.in_package_index:
+        what = messages.PART.text(part=framework.title, version=release.release)
+        return messages.INSTALL_ELSEWHERE.text(what=what, source=source)
+    changes = ", ".join(_part(part, release.requires[part]) for part in wrong)
+    said = messages.INSTALL_AND if changes else messages.INSTALL
+    return said.text(title=framework.title, release=release.release, **({"changes": changes} if changes else {}))
+
+
+def _first_commands(
+    framework: Framework,
+    release: FrameworkRelease | None,
+    wrong: tuple[str, ...],
+    python: PythonEnvironment,
+    parts: dict[str, str],
+) -> tuple[str, ...]:
+    """The commands for a framework that is not installed; without any, the one that shows what is published."""
+    found = tuple(commands(framework, release, wrong, python, parts)) if release is not None else ()
+    return found or (f"npudoctor knowledge pair --for {framework.name}",)
 
 
 def _mismatch(

@@ -22,6 +22,10 @@ OTHER_RELEASE = Sentence(
 OTHER_RELEASE_ALONE = Sentence(
     "Smallest change: install {title} {release}, which was published for the versions found here."
 )
+INSTALL = Sentence("Install {title} {release}, which was published for the versions found here.")
+INSTALL_AND = Sentence("Install {title} {release}, which was published for most versions found here, and {changes}.")
+INSTALL_ELSEWHERE = Sentence("Install {what} from its vendor, who publishes it outside the package index: {source}")
+INSTALL_ANY = Sentence("Install {title} as its documentation says; the tables name no single release: {source}")
 PART = Sentence("{part} {version}")
 MISSING_PART = Sentence("not installed")
 

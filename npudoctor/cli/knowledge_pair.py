@@ -46,11 +46,32 @@ def _of_cann(args: argparse.Namespace) -> dict[str, Any]:
         if args.torch is None or release.torch == wheel(args.torch)
     ]
     answer = _answer(args, table, solve(stack, table) if args.torch else None, releases[:SHOWN])
+    if args.torch and not releases:  # no pair fits both: what fits each of them, newest first
+        of_cann = table.releases_for_cann(args.cann, python=args.python)
+        answer["fits"] = {
+            "cann": _alternative(of_cann, args.cann) if of_cann else None,
+            "torch": _best_for_torch(table, args),
+        }
     if not args.torch and releases:
         answer["install"] = {"torch": releases[0].torch, "torch_npu": releases[0].version}
         fit = table.fit(releases[0], args.cann)
         answer["rests_on"] = f"{fit.value} by the tables as of {table.as_of}"
     return answer
+
+
+def _alternative(releases: list[TorchNpuRelease] | tuple[TorchNpuRelease, ...], cann: str | None) -> dict[str, Any]:
+    """The first of some releases, with the CANN that it is for."""
+    release = releases[0]
+    return {"torch": release.torch, "torch_npu": release.version, "cann": cann or next(iter(release.cann), None)}
+
+
+def _best_for_torch(table: Compatibility, args: argparse.Namespace) -> dict[str, Any] | None:
+    releases = [
+        release
+        for release in table.releases_for_torch(args.torch)
+        if release.cann and (args.python is None or release.supports_python(args.python) is not False)
+    ]
+    return _alternative(releases, None) if releases else None
 
 
 def _of_torch(args: argparse.Namespace) -> dict[str, Any]:
@@ -134,10 +155,12 @@ _WORDS = {
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
     given = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in answer["given"].items())
-    if not answer["install"] and not answer["releases"]:
+    if not answer["install"] and not answer["releases"] and not any((answer.get("fits") or {}).values()):
         yield f"{given}: not in the tables as of {answer['as_of']}; see npudoctor knowledge compatibility releases"
         return
-    if answer["advice"]:
+    if answer.get("fits"):
+        yield from _apart(given, answer)
+    elif answer["advice"]:
         yield f"{given}: {answer['advice']} ({answer['rests_on']})"
     elif answer["install"]:
         install = answer["install"]
@@ -154,6 +177,23 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
                 yield f"  {words:<17} {', '.join(value) if isinstance(value, list) else value}"
     yield ""
     yield f"as of {answer['as_of']}"
+
+
+def _apart(given: str, answer: dict[str, Any]) -> Iterator[str]:
+    """What fits each of two releases that no pair holds together, and the smaller of the two changes."""
+    yield f"{given}: no torch_npu is published for both"
+    asked = answer["given"]
+    for part, fits in answer["fits"].items():
+        named = f"{'CANN' if part == 'cann' else part} {asked[part]}"
+        if fits is None:
+            yield f"  {named}: not in the tables"
+            continue
+        other = f", with CANN {fits['cann']}" if part == "torch" else ""
+        yield f"  {named}: torch {fits['torch']} and torch_npu {fits['torch_npu']}{other}"
+        yield f'    pip install "torch=={fits["torch"]}"  # on x86_64: "torch=={fits["torch"]}+cpu"'
+        yield f'    pip install --no-deps "torch_npu=={fits["torch_npu"]}"'
+    if answer["advice"]:
+        yield f"smallest change: {answer['advice']} ({answer['rests_on']})"
 
 
 # A framework

@@ -19,6 +19,10 @@ _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
 _CODE_LIKE = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}")
 
 
+_GROUP = 6
+"""The most checks of a group that are named."""
+
+
 class Unknown(Exception):
     """Unknown name; the text suggests the nearest one."""
 
@@ -73,13 +77,29 @@ def _nearest(text: str, catalog: Catalog) -> str:
     if family or _CODE_LIKE.fullmatch(text):
         of = f" of {family}" if family else ""
         return f"unknown code {text!r}{of}; the line that prints it says more: explain the whole line, or --log FILE"
+    if other := _other_name(text.lower(), catalog):
+        return f"{text!r} is {other}"
     spelled = re.fullmatch(r"([A-Z]{2})0*(\d{1,4})", text.upper())
     padded = errors.code(f"{spelled[1]}{spelled[2]:0>4}") if spelled else None
     near = [padded.code] if padded else []
-    near += _close(text, [*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], 0.5)
+    near += _close(text, [*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], 0.8 if "." in text else 0.5)
     near = near or _close(text, sorted(knowledge.codes().symbols), 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "see `npudoctor list`"
     return f"unknown name {text!r}; {hint}"
+
+
+def _other_name(text: str, catalog: Catalog) -> str | None:
+    """What a name is that is none to explain: a fix, a fact, a finding of a fleet, a group of checks."""
+    if text in catalog.fixes:
+        return f"a fix; see `npudoctor fix {text}`"
+    if text in {probe.name for probe in catalog.probes.values()}:
+        return f"a fact; see `npudoctor facts {text}`"
+    if text.startswith("fleet."):
+        return "a finding of `npudoctor fleet check`; its report says what it means and what to do"
+    if group := [id for id in catalog.checks if id.startswith(f"{text}.")]:
+        more = ", …" if len(group) > _GROUP else ""
+        return f"a group of checks; explain one of them: {', '.join(group[:_GROUP])}{more}"
+    return None
 
 
 def _close(text: str, names: Iterable[str], cutoff: float) -> list[str]:

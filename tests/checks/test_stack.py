@@ -64,6 +64,9 @@ def test_a_framework_that_is_asked_for_and_not_installed_is_an_error(name: str, 
     [finding] = told(NODE, tmp_path, frameworks=(name,))[f"stack.{name}"].findings
     assert finding.code == f"stack.{name}/required"
     assert finding.severity is Severity.ERROR
+    assert finding.commands
+    assert finding.hint
+    assert any(character.isdigit() for character in finding.hint) or "https://" in finding.hint
 
 
 @pytest.mark.parametrize("release", knowledge.stacks().releases, ids=lambda one: f"{one.framework}-{one.release}")

@@ -84,3 +84,26 @@ def test_a_bad_file_of_a_site_ends_the_npudoctor(
 def test_an_unknown_release_of_a_framework_is_supported_on_nothing(npudoctor: Command) -> None:
     ran = npudoctor("knowledge", "pair", "--vllm-ascend", "99.9")
     assert (ran.code, "not in the tables" in ran.out, "supported on" in ran.out) == (1, True, False)
+
+
+def test_where_no_pair_fits_both_each_is_told_what_fits_it_and_the_smallest_change(npudoctor: Command) -> None:
+    ran = npudoctor("knowledge", "pair", "--cann", "8.5.0", "--torch", "2.1.0")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0] == "cann 8.5.0, torch 2.1.0: no torch_npu is published for both"
+    assert [line.partition(":")[0].strip() for line in lines if line.startswith("  ") and line[2] != " "] == [
+        "CANN 8.5.0",
+        "torch 2.1.0",
+    ]
+    assert [line.split()[0] for line in lines if line.startswith("    ")] == ["pip"] * 4
+    assert any(line.startswith("smallest change: install torch ") for line in lines)
+    alone = npudoctor("knowledge", "pair", "--cann", "99.0", "--torch", "2.1.0")
+    assert (alone.code, "CANN 99.0: not in the tables" in alone.out) == (1, True)
+
+
+def test_the_releases_of_a_framework_stand_newest_first_and_verl_is_known_from_0_5_on(npudoctor: Command) -> None:
+    shown = npudoctor("knowledge", "pair", "--for", "verl", "--json")
+    releases = [row["release"] for row in json.loads(shown.out)["releases"]]
+    assert releases == ["0.9.0", "0.8.0", "0.7.1", "0.7.0", "0.6.1", "0.6.0"]
+    said = npudoctor("knowledge", "pair", "--for", "verl=0.7.0").out
+    assert all(f"{part:<17} {version}" in said for part, version in (("cann", "8.3.RC1"), ("vllm-ascend", "0.11.0rc1")))

@@ -5,6 +5,7 @@ The releases of vllm-ascend are in combinations.json, where a site may already h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -81,7 +82,8 @@ class Stacks:
 
     def of(self, framework: str) -> tuple[FrameworkRelease, ...]:
         """The releases of a framework, newest first."""
-        return tuple(release for release in self.releases if release.framework == framework)
+        rows = (release for release in self.releases if release.framework == framework)
+        return tuple(sorted(rows, key=lambda row: _order(row.release), reverse=True))
 
     def release(self, framework: str, version: str) -> FrameworkRelease | None:
         """The row of this release, else of its train, else of every release; None where no table speaks of it."""
@@ -95,6 +97,19 @@ class Stacks:
     @cached_property
     def _by_name(self) -> Mapping[str, Framework]:
         return {framework.name: framework for framework in self.frameworks}
+
+
+def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """A key that sorts releases, oldest first: numbers, then candidates before what they lead to, then post releases.
+
+    `*` is the oldest, `3.12.*` the newest of its train.
+    """
+    found = re.match(r"(?P<numbers>\d+(?:\.\d+)*)(?P<train>\.\*)?(?P<stage>.*)", release)
+    if found is None:
+        return ((), 0, ())
+    stage = found["stage"].strip(".-_")
+    rank = 3 if found["train"] else 1 if not stage else 2 if stage.startswith("post") else 0
+    return (tuple(map(int, found["numbers"].split("."))), rank, tuple(map(int, re.findall(r"\d+", stage))))
 
 
 def load(combinations: Combinations) -> Stacks:
