@@ -122,6 +122,12 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
             yield f"{which} {'was' if len(names) == 1 else 'were'} not read: {problem}{unpack}"
     if moved := sum(1 for shift in found.shifts if shift):
         yield f"the clocks of {moved} of {len(found.files)} files show another time zone; their stamps were aligned"
+    for node, ahead_s in found.apart.items():
+        away = f"{abs(ahead_s) / 3600:.1f} h {'ahead of' if ahead_s > 0 else 'behind'}"
+        yield (
+            f"the clock of {node} is about {away} the other nodes': its stamps order nothing; compare the clocks "
+            "with `npudoctor check system.clock` on each node"
+        )
     if found.knows or found.answer or not read:
         return
     name = read[0].name if len(read) == 1 else f"{len(read)} files"

@@ -16,7 +16,7 @@ from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_generi
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
-from npudoctor.records import record, replace
+from npudoctor.records import field, record, replace
 
 _NEIGHBOURS = 15
 """Distance in lines within which a line without a source gets that of its neighbour."""
@@ -65,7 +65,8 @@ class Diagnosis:
     """The diagnosis. `unexplained` is the first exception without a known cause.
 
     `echoes` are the ranks that failed after the first, `nodes` those whose logs these are, where they are several.
-    `shifts` are the seconds that were added to the stamps of each file, so that all share a clock.
+    `shifts` are the seconds that were added to the stamps of each file, so that all share a clock; `apart` are the
+    nodes whose clock is wrong, with the seconds by which it is ahead: their stamps order nothing.
     `answer` explains the failure where no known issue does; `notices` are issues that stop no job, found beside it.
     """
 
@@ -80,6 +81,7 @@ class Diagnosis:
     echoes: tuple[Echo, ...] = ()
     nodes: tuple[str, ...] = ()
     shifts: tuple[float, ...] = ()
+    apart: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
     notices: tuple[Suspect, ...] = ()
 
@@ -96,7 +98,8 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     nodes = jobs.nodes_of([file.name for file in files], folders)
     seen, memories = figures.weighed(_attributed(scanner.sightings, files, nodes))
     shifts = jobs.clock_shifts(files, nodes)
-    times = _times(seen, shifts)
+    apart = jobs.clocks_apart(files, nodes, shifts)
+    times = _times([one for one in seen if nodes[one.file] not in apart], shifts)
     unexplained = _unexplained(seen)
     failures = _failures(seen, files)
     first = _first_failure(failures, seen, times, unexplained)
@@ -118,6 +121,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         echoes=_echoes(failures, first, times),
         nodes=tuple(dict.fromkeys(node for node in nodes if node)),
         shifts=shifts,
+        apart=apart,
         answer=answer,
         notices=tuple(one for one in ranked if answer is not None and one.pitfall.severity != "error"),
     )

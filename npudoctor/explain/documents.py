@@ -172,6 +172,7 @@ def of_log(diagnosis: Diagnosis, checks: Mapping[str, Check]) -> Document:
             for file, shift in zip(diagnosis.files, diagnosis.shifts, strict=True)
         ],
         "nodes": list(diagnosis.nodes),
+        "clocks_apart": [{"node": node, "ahead_s": round(ahead_s)} for node, ahead_s in diagnosis.apart.items()],
         "first_failure": _first(diagnosis.first_failure, names),
         "echoes": [
             {**_sighting(echo.sighting, names), "who": echo.who or None, "after_s": echo.after_s}

@@ -31,6 +31,7 @@ _RANK = re.compile(r"rank|^\d+$|attempt|restart|plog|device", re.IGNORECASE)
 """A folder of one rank, of one try or of one kind of log."""
 
 _HALF_HOUR = 1800
+_HOUR = 3600
 _TOGETHER_S = 600
 """How far the beginnings and the ends of the logs of one job lie apart at most, beside the time zone."""
 
@@ -109,6 +110,35 @@ def clock_shifts(files: Sequence[FileRead], nodes: Sequence[str | None]) -> tupl
         key: 0.0 if key[1] else _shift(span, spans[reference]) for key, span in spans.items()
     }
     return tuple(shifts.get((node, False), 0.0) for node in nodes)
+
+
+def clocks_apart(
+    files: Sequence[FileRead], nodes: Sequence[str | None], shifts: Sequence[float]
+) -> Mapping[str, float]:
+    """The nodes whose clock cannot be that of the others, each with the seconds by which it is ahead of it.
+
+    The logs of a node that begin and end minutes apart from all others, both by the same time and by no time zone, or
+    that share no instant with them, are stamped by a clock that is wrong: no order in time follows from it.
+    """
+    year = max((file.began.year or 0 for file in files if file.began), default=0) or 2000
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for file, node, shift in zip(files, nodes, shifts, strict=True):
+        if node and file.began and file.ended:
+            spans.setdefault(node, []).append((stamp(file.began, year, shift), stamp(file.ended, year, shift)))
+    if len(spans) < 2:
+        return {}
+    whole = {node: (min(begin for begin, _ in each), max(end for _, end in each)) for node, each in spans.items()}
+    begins = sorted(begin for begin, _ in whole.values())
+    ends = sorted(end for _, end in whole.values())
+    begun, ended = begins[(len(begins) - 1) // 2], ends[(len(ends) - 1) // 2]
+    found = {node: (begin - begun, end - ended) for node, (begin, end) in whole.items()}
+    return {node: (begin + end) / 2 for node, (begin, end) in found.items() if _is_apart(begin, end)}
+
+
+def _is_apart(begin: float, end: float) -> bool:
+    """Whether differences of beginnings and of ends are those of a wrong clock."""
+    far = min(abs(begin), abs(end)) > _TOGETHER_S and (begin > 0) == (end > 0)
+    return far and (abs(begin - end) <= _TOGETHER_S or min(abs(begin), abs(end)) > _HOUR)
 
 
 def _span(group: Sequence[FileRead], year: int) -> tuple[float, float]:

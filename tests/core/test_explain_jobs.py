@@ -287,3 +287,35 @@ def test_a_rank_of_a_program_that_failed_leads_over_the_timeouts_of_others(tmp_p
     assert found.first_failure is not None and found.first_failure.who == "rank 5 of node-1"
     assert found.answer is not None and found.answer.kind is AnswerKind.NOT_THE_ENVIRONMENT
     assert len(found.echoes) == 7
+
+
+@pytest.mark.parametrize("ahead_s", [3 * 3600 + 17 * 60, -(2 * 3600 + 43 * 60), 26 * 3600 + 16 * 60, -17 * 60])
+def test_a_clock_that_is_hours_ahead_does_not_say_who_failed_first(tmp_path: Path, ahead_s: int) -> None:
+    def at(rank: int, second: float) -> str:
+        clock = datetime(2026, 3, 3, 10) + timedelta(seconds=second + (ahead_s if rank >= 4 else 0))
+        return clock.strftime("%Y-%m-%d %H:%M:%S,000")
+
+    for rank in range(8):
+        steps = [f"{at(rank, second)} INFO [rank{rank}] iteration {second}" for second in range(30)]
+        failed = [f"{at(rank, 60)} ERROR [rank1]: Failed to bind the IP port. Reason: EI0019"]
+        waited = [f"{at(rank, 150 + rank)} ERROR [rank{rank}] EI0006: Getting socket times out"]
+        put(tmp_path / f"node-{rank // 4}" / f"rank_{rank}.log", *steps, *(failed if rank == 1 else waited))
+    found = diagnosed(tmp_path)
+    [(node, ahead)] = found.apart.items()
+    assert node in ("node-0", "node-1")
+    assert abs(abs(ahead) - abs(ahead_s)) < 120
+    assert found.first_failure is not None
+    assert (found.first_failure.who, found.first_failure.by) == ("rank 1 of node-0", "cause")
+    assert found.suspects[0].pitfall.id == "P003"
+
+
+def test_clocks_that_agree_and_nodes_that_join_later_are_not_apart() -> None:
+    def file(began: str, ended: str) -> scan.FileRead:
+        return scan.FileRead("log", 1, 1, began=moment_of(f"2026-02-{began}"), ended=moment_of(f"2026-02-{ended}"))
+
+    names = ("node-0", "node-1", "node-2")
+    here = file("03 10:00:00", "03 12:00:00")
+    for other in (("03 10:09:00", "03 12:09:00"), ("03 11:30:00", "03 12:00:00"), ("03 10:00:00", "03 10:20:00")):
+        assert jobs.clocks_apart([here, here, file(*other)], names, (0.0,) * 3) == {}
+    assert jobs.clocks_apart([here, here, file("03 13:17:00", "03 15:17:00")], names, (0.0,) * 3) == {"node-2": 11820.0}
+    assert jobs.clocks_apart([here, file("03 13:17:00", "03 15:17:00")], (None, None), (0.0,) * 2) == {}
