@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from npudoctor import plugins
 from npudoctor.cli.output import UsageError, say, write, write_json
 from npudoctor.control_characters import visible
 
@@ -56,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _explain_topics(args: argparse.Namespace) -> int:
+    from npudoctor import plugins
     from npudoctor.explain import documents, topics
 
     catalog = plugins.load()
@@ -78,7 +78,7 @@ def _explain_topics(args: argparse.Namespace) -> int:
 
 def _explain_log(args: argparse.Namespace) -> int:
     from npudoctor.cli import logfiles
-    from npudoctor.explain import diagnosis, documents, scan
+    from npudoctor.explain import diagnosis, log_documents, scan
 
     logs = logfiles.Logs(args.log)
     with Progress(logs.total_bytes, color=not args.no_color) as progress:
@@ -86,7 +86,7 @@ def _explain_log(args: argparse.Namespace) -> int:
         for name, blocks in logs.read(scan.BLOCK):
             scanner.read(visible(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in args.log if os.path.isdir(name)])
-    document = documents.of_log(found, plugins.load().checks)
+    document = log_documents.of_log(found)
     if args.json:
         write_json(document)
     elif found.knows or found.answer:

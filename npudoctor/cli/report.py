@@ -210,14 +210,14 @@ def _extent(known: Sequence[float]) -> str:
 def _explained(names: Sequence[str]) -> Mapping[str, Any]:
     """What `npudoctor explain --log` says of these logs; empty where it knows nothing in them."""
     from npudoctor.cli import logfiles
-    from npudoctor.explain import diagnosis, documents, scan
+    from npudoctor.explain import diagnosis, log_documents, scan
 
     logs = logfiles.Logs(names)
     scanner = scan.Scanner()
     for name, blocks in logs.read(scan.BLOCK):
         scanner.read(visible(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in names if os.path.isdir(name)])
-    return documents.of_log(found, plugins.load().checks) if found.knows or found.answer else {}
+    return log_documents.of_log(found) if found.knows or found.answer else {}
 
 
 def _explanation(document: Mapping[str, Any]) -> str:

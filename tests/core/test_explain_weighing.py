@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npudoctor import knowledge
-from npudoctor.explain import advice, answers, documents, patterns
+from npudoctor.explain import advice, answers, log_documents, patterns
 from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis, diagnose
 from npudoctor.explain.patterns import Found, Kind, Sought
@@ -215,7 +215,7 @@ def test_a_code_alone_leads_to_no_step_that_resets_reinstalls_or_ends(row: Pitfa
     codes = [one for one in knowledge.errors().codes if row.id in one.pitfalls]
     for code in codes:
         diagnosis = diagnosed(f"error code is {code.code}", f"[ERROR] {code.code}: text", f"Error Code : 0x{code.code}")
-        for pitfall in documents.of_log(diagnosis, {})["pitfalls"]:
+        for pitfall in log_documents.of_log(diagnosis)["pitfalls"]:
             assert not any(advice.is_dangerous(step["step"]) for step in pitfall["mend"]), (code.code, pitfall["id"])
 
 

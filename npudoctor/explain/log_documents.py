@@ -1,0 +1,121 @@
+"""The diagnosis of a log as plain data: printed as JSON, and rendered as text. No check is loaded for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npudoctor import __version__, knowledge
+from npudoctor.explain import advice
+from npudoctor.explain.answers import Answer
+from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
+from npudoctor.explain.scan import Sighting
+from npudoctor.explain.scoring import STRONG, Suspect
+from npudoctor.knowledge.tables.pitfalls import is_command
+
+LOG = "npudoctor.explain-log/1"
+_ECHOES = 64
+_EVIDENCE = 5
+_LIKELY = 0.25
+
+Document = dict[str, Any]
+
+
+def of_log(diagnosis: Diagnosis) -> Document:
+    """The diagnosis of a log."""
+    names = [file.name for file in diagnosis.files]
+    return {
+        "schema": LOG,
+        "tool_version": __version__,
+        "as_of": knowledge.pitfalls().as_of,
+        "files": [
+            {
+                "name": file.name,
+                "bytes": file.bytes,
+                "lines": file.lines,
+                "problem": file.problem,
+                "stopped": file.stopped,
+                "clock_shift_s": shift,
+            }
+            for file, shift in zip(diagnosis.files, diagnosis.shifts, strict=True)
+        ],
+        "nodes": list(diagnosis.nodes),
+        "clocks_apart": [{"node": node, "ahead_s": round(ahead_s)} for node, ahead_s in diagnosis.apart.items()],
+        "first_failure": _first(diagnosis.first_failure, names),
+        "echoes": [
+            {**_sighting(echo.sighting, names), "who": echo.who or None, "after_s": echo.after_s}
+            for echo in diagnosis.echoes[:_ECHOES]
+        ],
+        "echoes_in_all": len(diagnosis.echoes),
+        "pitfalls": [_suspect(suspect, names) for suspect in diagnosis.suspects],
+        "answer": _answer(diagnosis.answer, names) if diagnosis.answer else None,
+        "notices": [_suspect(suspect, names) for suspect in diagnosis.notices],
+        "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
+        "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
+        "blamed": [{"culprit": one.found.what, **_sighting(one, names)} for one in diagnosis.blamed],
+        "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
+    }
+
+
+def _answer(answer: Answer, names: list[str]) -> Document:
+    return {
+        "kind": answer.kind.value,
+        "title": answer.title,
+        "because": answer.because,
+        "steps": [{"step": step, "command": is_command(step)} for step in answer.steps],
+        "evidence": _sighting(answer.sighting, names),
+    }
+
+
+def _first(first: FirstFailure | None, names: list[str]) -> Document | None:
+    if first is None:
+        return None
+    return {**_sighting(first.sighting, names), "who": first.who or None, "known_by": first.by, "of": first.of}
+
+
+def _suspect(suspect: Suspect, names: list[str]) -> Document:
+    pitfall = suspect.pitfall
+    certainty = "clear" if suspect.weight >= STRONG else "likely" if suspect.weight >= _LIKELY else "possible"
+    return {
+        "id": pitfall.id,
+        "title": pitfall.title,
+        "certainty": certainty,
+        "score": suspect.score,
+        "severity": pitfall.severity,
+        "cause": pitfall.cause,
+        "follows_from_another": pitfall.consequence,
+        "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect)],
+        "steps_withheld": advice.withheld(suspect),
+        "needs_root": pitfall.needs_root,
+        "root_when": pitfall.root_when,
+        "foreseen_by": list(pitfall.foreseen_by),
+        "evidence": [_sighting(one, names) for one in suspect.evidence[:_EVIDENCE]],
+        "sources": list(pitfall.sources),
+    }
+
+
+def _code_seen(seen: CodeSeen, names: list[str]) -> Document:
+    code, row = seen.code, seen.row
+    return {
+        "code": seen.spelled,
+        "known": (code or row) is not None,
+        "meaning": code.meaning if code else row.meaning if row else None,
+        "look": code.look if code else None,
+        "of": seen.family or (code.kind if code else row.kind if row else None),
+        "component": row.component if row else None,
+        "pitfalls": list(code.pitfalls) if code else [],
+        "count": seen.count,
+        "first": _sighting(seen.first, names),
+    }
+
+
+def _sighting(one: Sighting, names: list[str]) -> Document:
+    return {
+        "file": names[one.file],
+        "line": one.line,
+        "offset": one.offset,
+        "who": one.source.label or None,
+        "time": str(one.moment) if one.moment else None,
+        "time_of_a_line_nearby": one.moment_near,
+        "shows": one.found.what,
+        "text": one.text,
+    }
