@@ -19,6 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
 
+_FILES = frozenset({"FILE", "PATH", "BUNDLE", "NODE", "NODE|FILE", "RUN|FILE", "FILE.tar.gz", "NODE.tar.gz|FOLDER"})
+_FOLDERS = frozenset({"DIR", "FOLDER"})
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
@@ -27,6 +31,31 @@ def run(args: argparse.Namespace) -> int:
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers(dest="command")
     for name, (_, about) in COMMANDS.items():
-        commands.add_parser(name, parents=[parser_of(name)], add_help=False, help=about)
+        commands.add_parser(name, parents=[_completed(parser_of(name), name)], add_help=False, help=about)
     write(shtab.complete(whole, shell=args.shell) + "\n")
     return 0
+
+
+def _completed(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
+    """The parser with what can follow its options: files, folders, and the names that npudoctor knows."""
+    import shtab
+
+    from npudoctor import plugins, sim
+
+    catalog = plugins.load()
+    names = {
+        ("fix", "ids"): list(catalog.fixes),
+        ("check", "names"): [*catalog.checks, *sorted({tag for one in catalog.checks.values() for tag in one.tags})],
+        ("explain", "ids"): list(catalog.checks),
+    }
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                _completed(inner, f"{command} {name}")
+        elif action.metavar in _FILES | _FOLDERS:
+            action.complete = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar == "SCENARIO":
+            action.choices = list(sim.scenarios())
+        elif known := names.get((command, action.dest)):
+            action.choices = known
+    return parser

@@ -12,8 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from npudoctor.explain.lines import in_short
-from npudoctor.records import replace
-from npudoctor.report.look import look_of, wrapped
+from npudoctor.report.look import Look, look_of, wrapped
 
 LABEL = 13
 """Columns that a label takes."""
@@ -33,9 +32,9 @@ _HOW = {
 }
 
 
-def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
-    """The subject of an explanation."""
-    page = _Page(no_color)
+def topics(document: Mapping[str, Any], *, no_color: bool = False, width: int | None = None) -> str:
+    """The subject of an explanation, for so many columns without colours, or for the terminal."""
+    page = _Page(no_color, width)
     asked = Counter(topic["asked"] for topic in document["topics"])
     for number, topic in enumerate(document["topics"]):
         if number:
@@ -47,7 +46,7 @@ def topics(document: Mapping[str, Any], *, no_color: bool = False) -> str:
 
 
 def log(document: Mapping[str, Any], *, no_color: bool = False, width: int | None = None) -> str:
-    """The diagnosis of a log, for `width` columns or those of the terminal."""
+    """The diagnosis of a log, for so many columns without colours, or for the terminal."""
     page = _Page(no_color, width)
     page.log(document)
     return page.text()
@@ -55,8 +54,7 @@ def log(document: Mapping[str, Any], *, no_color: bool = False, width: int | Non
 
 class _Page:
     def __init__(self, no_color: bool, width: int | None = None) -> None:
-        look = look_of(sys.stdout, no_color=no_color)
-        look = look if width is None else replace(look, width=width)
+        look = look_of(sys.stdout, no_color=no_color) if width is None else Look(width=width)
         self._width = look.width
         self._names: Mapping[str, str] = {}
         self._out = io.StringIO()

@@ -6,7 +6,6 @@ Exit codes: 0 applied and verified, or nothing to do · 5 some applied · 6 roll
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import shlex
 import shutil
@@ -16,6 +15,7 @@ from typing import cast
 
 from npudoctor.cli.output import UsageError, say
 from npudoctor.fixer import runner
+from npudoctor.fixer.events import in_one_line
 from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.fixer.runner import Begun, Ended, Event, Outcome, Proving, StepBegun, Undoing
@@ -197,17 +197,6 @@ def command_for(instead: str, words: Sequence[str]) -> str:
     if instead == "sudo":
         return with_sudo(words)
     return f"npudoctor {shlex.join(words)} {instead}" if instead.startswith("--") else instead
-
-
-def in_one_line(preview: str) -> str:
-    """What a step changes: the file that it writes or removes, each value from → to, or its command."""
-    lines = [line for line in preview.splitlines() if line] or ["nothing"]
-    if lines[1:] and lines[1] == "+++ /dev/null":
-        return lines[0][4:].removesuffix(" (now)") + " is removed"
-    if lines[0].startswith("--- ") and len(lines) > 1:
-        return lines[1][4:].removesuffix(" (then)") + " is written"
-    values = list(itertools.takewhile(lambda line: not line.startswith("$ "), lines))
-    return "; ".join(values) or lines[0]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

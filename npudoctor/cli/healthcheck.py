@@ -66,10 +66,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the line; 0 where the NPUs are healthy."""
     fit, line = _answer(args)
-    text = visible(line).encode()
-    cut = text if len(text) < LINE_BYTES else text[: LINE_BYTES - 4].decode(errors="ignore").encode() + b"..."
-    write(f"{cut.decode()}\n")
+    write(f"{_cut(visible(line), LINE_BYTES)}\n")
     return 0 if fit else 1
+
+
+def _cut(line: str, limit: int) -> str:
+    text = line.encode()
+    return line if len(text) < limit else text[: limit - 4].decode(errors="ignore") + "..."
+
+
+def _counted(line: str, more: int) -> str:
+    """The line with how many problems more there are, which stays where the line is cut."""
+    rest = f" and {more} more" if more else ""
+    return _cut(visible(line), LINE_BYTES - len(rest)) + rest
 
 
 def _answer(args: argparse.Namespace) -> tuple[bool, str]:
@@ -134,8 +143,7 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
         return None
     troubled = [(device, states[device]) for device in mine if states[device]]
     if troubled:
-        more = f" and {len(troubled) - 1} more" if len(troubled) > 1 else ""
-        return False, f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}{more}"
+        return False, _counted(f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}", len(troubled) - 1)
     if known.undetermined:
         return False, f"unhealthy: daemon could not determine: {known.undetermined}"
     if known.problem:
@@ -192,8 +200,7 @@ def _from_here(args: argparse.Namespace) -> tuple[bool, str]:
 
         check, finding = errors[0]
         about = cause.with_subject(finding) if finding.chips else finding.summary
-        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-        return False, f"unhealthy: {about} ({check}){more}"
+        return False, _counted(f"unhealthy: {about} ({check})", len(errors) - 1)
     for check in (check for check in args.require if check != DAEMON):
         if results[check].status is Status.SKIPPED:
             why = results[check].reason or ""

@@ -9,6 +9,7 @@ from npudoctor.cli import fixing, node
 from npudoctor.cli.output import say, write, write_json
 from npudoctor.control_characters import all_visible, visible, visible_lines
 from npudoctor.fixer import progress, runner
+from npudoctor.fixer.events import in_one_line
 from npudoctor.host import Refused
 
 
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     for raw, one in zip(runs, all_visible(runs), strict=True):
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
         for preview in raw["preview"]:
-            write(f"    {visible(fixing.in_one_line(preview))}\n")
+            write(f"    {visible(in_one_line(preview))}\n")
         if said := progress.said(one) or one["reason"]:
             write(f"    {said}\n")
     if not runs:

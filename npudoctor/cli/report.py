@@ -27,6 +27,7 @@ from npudoctor.cli.progress import Progress
 from npudoctor.cli.progressed import Progressed
 from npudoctor.control_characters import visible, visible_lines
 from npudoctor.findings import Report
+from npudoctor.fixer.events import in_one_line
 from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.host.recording import bundle_writer
@@ -169,9 +170,7 @@ def changes_of(host: Host, state: str | None) -> list[str]:
     except (Refused, Unavailable, OSError) as why:
         return [f"not known: {why.reason if isinstance(why, (Refused, Unavailable)) else why.strerror}"]
     return [
-        visible(
-            f"{one['started_at']} {one['fix']}: {'; '.join(map(fixing.in_one_line, one['preview']))} ({one['status']})"
-        )
+        visible(f"{one['started_at']} {one['fix']}: {'; '.join(map(in_one_line, one['preview']))} ({one['status']})")
         for one in runs
     ]
 

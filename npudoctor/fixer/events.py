@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from enum import Enum
 
 from npudoctor.findings import Finding
@@ -98,3 +99,14 @@ class Ended:
 
 
 Event = Begun | StepBegun | StepDone | Proving | Undoing | Ended
+
+
+def in_one_line(preview: str) -> str:
+    """What a step changes: the file that it writes or removes, each value from → to, or its command."""
+    lines = [line for line in preview.splitlines() if line] or ["nothing"]
+    if lines[1:] and lines[1] == "+++ /dev/null":
+        return lines[0][4:].removesuffix(" (now)") + " is removed"
+    if lines[0].startswith("--- ") and len(lines) > 1:
+        return lines[1][4:].removesuffix(" (then)") + " is written"
+    values = list(itertools.takewhile(lambda line: not line.startswith("$ "), lines))
+    return "; ".join(values) or lines[0]

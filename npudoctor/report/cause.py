@@ -73,11 +73,11 @@ def one_line(report: Report, *, room: int) -> str:
     """The verdict in one line of at most `room` bytes, without control characters: the cause and how many more."""
     cause = primary(report)
     if cause is None:
-        text = all_clear(report)
+        text, rest = all_clear(report), ""
     else:
         more = sum(len(actionable(result, action_threshold(report))) for result in report.results) - 1
-        text = f"{cause[1]} ({cause[0].check})" + (f" and {more} more" if more > 0 else "")
-    return truncate("".join(letter if letter.isprintable() else " " for letter in text), room)
+        text, rest = f"{cause[1]} ({cause[0].check})", f" and {more} more" if more > 0 else ""
+    return truncate("".join(letter if letter.isprintable() else " " for letter in text), room - len(rest)) + rest
 
 
 def truncate(text: str, room: int) -> str:

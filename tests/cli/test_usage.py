@@ -241,6 +241,19 @@ def test_completions_know_every_command(npudoctor: Command, shell: str) -> None:
     assert all(name in ran.out for name in COMMANDS)
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_completions_know_checks_fixes_scenarios_and_files(npudoctor: Command, shell: str) -> None:
+    said = npudoctor("completion", shell).out
+    assert all(name in said for name in ("hccl.reserve-ports", "npu.health", "container-broken"))
+
+
+@pytest.mark.parametrize("option", ["--log", "--html", "--replay", "--state"])
+def test_the_fish_completion_offers_files_and_folders(npudoctor: Command, option: str) -> None:
+    said = npudoctor("completion", "fish").out
+    [line] = [one for one in said.splitlines() if "_using report'" in one and f" -l {option[2:]} " in one]
+    assert "__fish_complete_" in line
+
+
 def test_the_bash_completion_completes(npudoctor: Command, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(npudoctor("completion", "bash").out, encoding="utf-8")
     ask = "COMP_WORDS=(npudoctor ch); COMP_CWORD=1; _shtab_npudoctor; echo ${COMPREPLY[@]}"

@@ -284,6 +284,9 @@ def test_the_cards_say_why_there_are_none() -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "2")
         await until(pilot, lambda: "npu-smi is not installed" in text(app))
+        await until(pilot, lambda: "(npu.present); 1 Overview says what to do" in text(app))
+        await press(pilot, "3")
+        await until(pilot, lambda: "(npu.present); 1 Overview says what to do" in text(app))
 
     play("bare-host", acts)
 

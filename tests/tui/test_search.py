@@ -50,6 +50,9 @@ def test_codes_known_issues_and_checks_are_explained_and_others_said_to_be_unkno
     session, _ = looked_at("new-node")
     for name in ("EI0019", "P003", "hccl.ports-reserved"):
         assert len(explaining.explained(session, name)) >= 2, name
+    told = dict(explaining.explained(session, "P001"))
+    assert {"  cause", "  codes", "  detected by", "  do", "  shows"} <= {label.rstrip() for label in told}
+    assert told["  detected by  "].startswith("npudoctor check cann.environment")
     ((heading, said),) = explaining.explained(session, "no-such-code")
     assert heading == "" and "no-such-code" in said
 

@@ -262,6 +262,13 @@ class Diagnosis:
                 sections.append(Section(group, rest, _remark(alike)))
         return sections
 
+    def cause_elsewhere(self) -> str | None:
+        """For a screen without data: the problem that may explain it, and where to read of it; None without one."""
+        found = self.headline()
+        return (
+            f"{found.text} ({found.check}); 1 Overview says what to do" if found.state.broken and found.check else None
+        )
+
     def headline(self) -> Headline:
         """The verdict, or the state of the run."""
         worst = [row for row in self.rows() if row.state in _URGENCY]

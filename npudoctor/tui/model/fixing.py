@@ -127,9 +127,12 @@ def propose(session: Session, diagnosis: Diagnosis, checks: Sequence[str]) -> Jo
 def _together(ids: Sequence[str], asking: Sequence[str]) -> Iterator[Line]:
     """What several fixes at once do, and which of those offered they leave out."""
     if ids:
-        yield Line(Kind.NOTE, f"Applied together, each can be undone alone: {', '.join(ids)}")
+        together = "Will be applied; each can be undone alone" if len(ids) > 1 else "Will be applied; can be undone"
+        yield Line(Kind.NOTE, f"{together}: {', '.join(ids)}")
     if asking:
-        yield Line(Kind.NOTE, f"Not applied, each needs its own confirmation (f on its problem): {', '.join(asking)}")
+        yield Line(
+            Kind.NOTE, f"Will not be applied; each needs its own confirmation (f on its problem): {', '.join(asking)}"
+        )
     if ids:
         yield Line(Kind.SAME)
 
@@ -145,7 +148,7 @@ def job_of(plans: Sequence[FixPlan], *, recorded: bool = False, words: Sequence[
     if not plans:
         refused = "no finding offers a safe fix"
     return Job(
-        title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes",
+        title=plans[0].fix.id if len(plans) == 1 else f"{len(plans)} fixes" if plans else "Safe fixes",
         lines=_visible(lines),
         obstacle=RECORDED if recorded else visible(refused or (barred.reason if barred else "")) or None,
         command=tuple(["sudo", *command] if sudo else command) if plans and not recorded else (),
@@ -222,7 +225,7 @@ def carry_out(
             )
             for event in events:
                 if isinstance(event, runner.Ended) and event.verification.text:
-                    yield _visible([Line(Kind.PROOF, event.verification.text)])[0]
+                    yield _visible([Line(Kind.NOTE, event.verification.text)])[0]
                 yield _line_of(event)
 
 
@@ -235,29 +238,25 @@ def _line_of(event: Any) -> Line:
 
 
 def _event_line(event: Any) -> Line:
+    from npudoctor.fixer.events import in_one_line
+
     kind = type(event).__name__
     if kind == "Begun":
         return Line(Kind.TITLE, event.fix)
     if kind == "StepBegun":
-        return Line(Kind.STEP, f"step {event.number}: {_short(event.preview)}")
+        return Line(Kind.STEP, f"step {event.number}: {in_one_line(event.preview)}")
     if kind == "StepDone":
         return Line(Kind.DONE, f"step {event.number} done")
     if kind == "Proving":
         where = " in a fresh login shell" if event.effect.value == "new-login" else ""
         return Line(Kind.PROOF, f"re-checking{where}: {', '.join(event.checks)}")
     if kind == "Undoing":
-        return Line(Kind.STEP, f"undoing step {event.number}: {_short(event.preview)}")
+        return Line(Kind.STEP, f"undoing step {event.number}: {in_one_line(event.preview)}")
     good = event.outcome.value in ("applied", "undone", "nothing")
     instead = f"; instead: {event.instead}" if event.instead else ""
     outcome = event.outcome.value
     reason = event.reason if outcome == "applied" else f"{outcome}: {event.reason}"
     return Line(Kind.DONE if good else Kind.BAD, f"{reason}{instead}")
-
-
-def _short(preview: str) -> str:
-    lines = [line for line in preview.splitlines() if line.strip()]
-    named = [line[4:] for line in lines if line.startswith(("---", "+++")) and line[4:] != "/dev/null"]
-    return (named or lines or [""])[-1 if named else 0].removesuffix(" (then)").removesuffix(" (now)")
 
 
 # Afterwards

@@ -110,7 +110,9 @@ class Cards(NodeScreen):
     # Drawing
 
     def follow(self) -> None:
-        """Redraw after a run of checks."""
+        """Redraw after a run of checks, which may say why there is no reading."""
+        if self._reading is not None and not self._reading.rows:
+            self._show()
 
     def _show(self) -> None:
         reading = self._reading
@@ -150,6 +152,8 @@ class Cards(NodeScreen):
             said.append(
                 Paragraph(Content.styled(reading.reason, "bold $warning"), Content.styled("! ", "bold $warning"))
             )
+            if not reading.rows and (why := self.doctor.diagnosis.cause_elsewhere()):
+                said += [Paragraph(Content()), Paragraph(Content(why))]
         said += [
             Paragraph(Content.styled(remark, "bold $warning"), Content.styled("! ", "bold $warning"), "  ")
             for remark in reading.remarks

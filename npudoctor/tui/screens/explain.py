@@ -56,10 +56,10 @@ class Explain(ModalScreen[None]):
         if place is None or self._names[place] != name:
             return
         said = []
-        width = max((len(heading) for heading, _ in found), default=0)
-        for heading, text in found:
-            lead = Content.styled(f"{heading:<{width}}  ", "bold $accent") if width else Content()
-            said.append(Paragraph(Content(text), lead, " " * lead.cell_length))
+        for label, text in found:
+            lead = Content.styled(label, "bold $accent")
+            body = Content.styled(text, "bold") if not label and len(found) > 1 else Content(text)
+            said.append(Paragraph(body, lead, " " * lead.cell_length))
         self.query_one("#text", Page).show(said)
         self.query_one("#explained", VerticalScroll).scroll_to(y=0, animate=False)
 

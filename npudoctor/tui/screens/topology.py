@@ -32,9 +32,15 @@ class Topology(NodeScreen):
 
     def follow(self) -> None:
         """Show the links of the last run."""
-        grid = topology.grid(self.doctor.session) if self.doctor.session.facts else topology.Grid(reason="looking")
+        grid = (
+            topology.grid(self.doctor.session)
+            if self.doctor.session.facts
+            else topology.Grid(reason="checking this node")
+        )
         self.query_one(GridView).show(grid)
         said = [Paragraph(Content.styled(grid.reason, "$muted"))] if grid.reason else []
+        if grid.reason and (why := self.doctor.diagnosis.cause_elsewhere()):
+            said += [Paragraph(Content()), Paragraph(Content(why))]
         legend = grid.legend()
         if legend:
             short = [
