@@ -31,13 +31,15 @@ def run(args: argparse.Namespace) -> int:
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers(dest="command")
     for name, (_, about) in COMMANDS.items():
-        commands.add_parser(name, parents=[_completed(parser_of(name), name)], add_help=False, help=about)
+        parser = parser_of(name)
+        _complete(parser, name)
+        commands.add_parser(name, parents=[parser], add_help=False, help=about)
     write(shtab.complete(whole, shell=args.shell) + "\n")
     return 0
 
 
-def _completed(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
-    """The parser with what can follow its options: files, folders, and the names that npudoctor knows."""
+def _complete(parser: argparse.ArgumentParser, command: str) -> None:
+    """Say what can follow the parser's options: files, folders, and the names that npudoctor knows."""
     import shtab
 
     from npudoctor import plugins, sim
@@ -51,11 +53,10 @@ def _completed(parser: argparse.ArgumentParser, command: str) -> argparse.Argume
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
-                _completed(inner, f"{command} {name}")
+                _complete(inner, f"{command} {name}")
         elif action.metavar in _FILES | _FOLDERS:
             action.complete = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar == "SCENARIO":
             action.choices = list(sim.scenarios())
         elif known := names.get((command, action.dest)):
             action.choices = known
-    return parser

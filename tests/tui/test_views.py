@@ -9,6 +9,7 @@ import pytest
 
 from npudoctor import engine
 from npudoctor.findings import Finding, Result, Severity, Status
+from npudoctor.fixer.events import in_one_line
 from npudoctor.fixer.progress import Change
 from npudoctor.sdk import Effect
 from npudoctor.tui.model import cards, clock, detail, fixing, node, running, saving, settings, topology
@@ -306,14 +307,17 @@ def test_times_are_those_of_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatc
         time.tzset()
 
 
-def test_a_step_that_removes_or_makes_a_file_names_that_file() -> None:
+def test_a_step_names_the_file_that_it_removes_or_makes_and_each_value_that_it_changes() -> None:
     made = "--- /dev/null\n+++ /etc/a.conf (then)\n@@ -0,0 +1 @@\n+x\n"
     removed = "--- /etc/a.conf (now)\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
-    assert [fixing._short(one) for one in (made, removed, "kernel.x: 1 → 2\n", "")] == [
-        "/etc/a.conf",
-        "/etc/a.conf",
+    packages = "torch: 2.5.1 → 2.6.0\ntorch-npu: 2.5.1 → 2.6.0\n$ pip install torch\n"
+    assert [in_one_line(one) for one in (made, removed, packages, "kernel.x: 1 → 2\n", "$ reboot\n", "")] == [
+        "/etc/a.conf is written",
+        "/etc/a.conf is removed",
+        "torch: 2.5.1 → 2.6.0; torch-npu: 2.5.1 → 2.6.0",
         "kernel.x: 1 → 2",
-        "",
+        "$ reboot",
+        "nothing",
     ]
 
 
