@@ -148,7 +148,7 @@ def go_on(args: argparse.Namespace) -> int:
 def _shown(host: ApartHost, journal: Journal, found: str) -> int:
     """Show the log of the step that runs, without the lock, which its npudoctor may hold; how many lines."""
     for number in range(1, len(state.plan_of(journal, found)[1]) + 1):
-        if state.begun(journal, found, number) and not state.ended(journal, found, number):
+        if run.began_here(host, journal, found, number) and not state.ended(journal, found, number):
             return run.follow(host, journal.archive(found, f"step-{number}"), setup_node.tell)
     return 0
 

@@ -19,7 +19,7 @@ from npudoctor.findings import Severity, Status
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
-from npudoctor.installing import conditions, run
+from npudoctor.installing import conditions, proof, run
 from npudoctor.installing.state import Node, Step
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.plugins import Catalog
@@ -130,6 +130,7 @@ def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[
     if not isinstance(chips, Chips) or not chips.chips:
         reason = chips.reason if isinstance(chips, Unavailable) else "none is listed"
         found.append(f"the NPUs are not known to the driver: {reason}")
+    found += proof.unfinished(host)
     selection = Selection(names=("driver", "npu"), options=options)
     for event in engine.run(catalog, host.fresh(), selection):
         if isinstance(event, engine.Done):

@@ -53,6 +53,11 @@ def _of_slurm(host: ApartHost, unmanaged: bool) -> str | None:
             f"Slurm has {name} in service ({state[1]}); drain it and wait for its jobs",
             instead=f"scontrol update NodeName={name} State=DRAIN Reason=driver",
         )
+    if re.search(r"\bReason=npudoctor-health:", done.stdout):
+        raise Refused(
+            f"{name} is drained by the health check of npudoctor, which resumes it; drain it for this installation",
+            instead=f"scontrol update NodeName={name} State=DRAIN Reason=driver",
+        )
     return f"Slurm: {name} is {state[1]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 
@@ -12,7 +13,17 @@ from npudoctor.installing.state import Ended, Node, Step
 from npudoctor.knowledge.patterns import canonical
 
 PREFIX = "/usr/local/Ascend"
+TOOL = f"{PREFIX}/driver/tools/upgrade-tool"
 DONE, DONE_AT_REBOOT = 0, 2
+_UPGRADE_TOOL = (
+    ("--boot_status", re.compile(r"boot[ _]status\s*:\s*(\d+)", re.I), "16", "boot status"),
+    (
+        "--status",
+        re.compile(r"\b(idle|waitting_restart|waiting_restart|waiting_sync|upgrading)\b", re.I),
+        "idle",
+        "state",
+    ),
+)
 _FLASHED = re.compile(r"The firmware of \[(\d{1,3})\] chips are successfully upgraded")
 _REBOOT = re.compile(r"[Rr]eboot (is )?needed|please check after reboot|Reboot now or after")
 _INSTALLED = re.compile(r"(Driver|Firmware) package (installed|upgraded) successfully")
@@ -36,7 +47,7 @@ def _driver(host: ApartHost, step: Step) -> tuple[str, str]:
         return "", f"{path} is not there: no driver is installed"
     if canonical(str(found)) != canonical(step.then):
         return "", f"{path} names {found}, not {step.then}"
-    if not host.exists(f"{PREFIX}/driver/tools/upgrade-tool"):
+    if not host.exists(TOOL):
         return "", f"{path} names {found}, and driver/tools/upgrade-tool is not there: the installation is not complete"
     return f"{path} names {found}", ""
 
@@ -57,6 +68,22 @@ def _firmware(host: ApartHost, step: Step, node: Node, log: str) -> tuple[str, s
         else "number of flashed chips not known"
     )
     return f"{path} names {found}; {flashed}", ""
+
+
+def unfinished(host: ApartHost) -> list[str]:
+    """What the driver's upgrade-tool says of devices that are not started, or of firmware that is not in force.
+
+    Nothing where the tool cannot be asked: the checks of the NPUs are asked, too.
+    """
+    found = []
+    for question, pattern, good, meaning in _UPGRADE_TOOL:
+        library = f"LD_LIBRARY_PATH={PREFIX}/driver/lib64:{PREFIX}/driver/lib64/common:{PREFIX}/driver/lib64/driver"
+        with contextlib.suppress(Unavailable):
+            done = host.run(["env", library, TOOL, "--device_index", "-1", question], timeout=60.0)
+            said = [one.lower() for one in pattern.findall(done.stdout)]
+            if wrong := sorted({one for one in said if one != good}):
+                found.append(f"{meaning} of {sum(one != good for one in said)} devices: {', '.join(wrong)}, not {good}")
+    return found
 
 
 def version_at(host: ApartHost, path: str, parse: Callable[[str], object]) -> object | None:

@@ -121,7 +121,8 @@ class Installation:
                         raise
                     lift_leftover(self.host, self.journal)
                     return self._stopped(number, f"{problem}; it was not begun")
-                follow(self.host, self._folder(number), self.say, self.shown)
+                if began_here(self.host, self.journal, self.run, number):
+                    follow(self.host, self._folder(number), self.say, self.shown)
                 self.shown = 0
                 done = self._judged(number, step)
                 lift_leftover(self.host, self.journal)
@@ -302,6 +303,12 @@ class Installation:
         age_s = (clock.now() - datetime.fromisoformat(at)).total_seconds()
         if not 0 <= age_s <= VALID_H * 3600:
             raise Refused(f"the installation is of {at}, not of the last {VALID_H} hours")
+
+
+def began_here(host: ApartHost, journal: Journal, run: str, number: int) -> bool:
+    """Whether a step was begun on this boot: a pid of another boot is one of another process."""
+    begun = state.begun(journal, run, number)
+    return begun is not None and begun.boot_id == host.boot_id()
 
 
 def follow(host: ApartHost, folder: str, say: Callable[[str], None], shown: int = 0) -> int:

@@ -47,22 +47,66 @@ wc -l </var/lib/ran-firmware
 """
 
 
+FAULTS = f"""
+setup() {{ npudoctor setup --packages /repo {WORDS} | tail -1; }}
+mkdir -p /var/lib/npudoctor; mount -t tmpfs -o size=12k tmpfs /var/lib/npudoctor
+npudoctor setup --packages /repo {WORDS} >/dev/null; echo "full: $?"
+umount /var/lib/npudoctor
+: >/dev/davinci9; sleep 600 </dev/davinci9 & holder=$!
+npudoctor setup --packages /repo {WORDS} >/dev/null; echo "held: $?"
+kill $holder; rm /dev/davinci9
+mkdir -p /run/npudoctor; echo "by hand" >/run/npudoctor/hands-off
+npudoctor setup --packages /repo {WORDS} >/dev/null; echo "by hand: $?"
+rm /run/npudoctor/hands-off; ls /var/lib/ran-driver
+touch /out/wait-driver
+setup >/out/killed & person=$!
+for _ in $(seq 600); do test -e /var/lib/ran-driver && break; sleep 0.1; done
+systemctl kill --signal=KILL 'npudoctor-install-*'; wait $person; cat /out/killed
+ls /run/npudoctor; rm /out/wait-driver
+setup; cat /var/lib/ran-driver /var/lib/ran-firmware
+npudoctor history | grep -c replaced
+"""
+
+
+class Node:
+    """A bare node that boots, runs a script and powers off."""
+
+    def __init__(self, folder: Path, debian: Path) -> None:
+        needs("systemd-nspawn")
+        self.root, self.out = folder / "root", folder / "out"
+        self.out.mkdir()
+        subprocess.run(["cp", "-a", "--reflink=auto", str(debian), str(self.root)], check=True)
+        try:
+            installation.make(self.root)
+        except PermissionError:
+            pytest.skip("device nodes cannot be made here")
+        (self.root / "etc/systemd/system/proof.service").write_text(PROOF, encoding="utf-8")
+        wants = self.root / "etc/systemd/system/multi-user.target.wants/proof.service"
+        wants.parent.mkdir(exist_ok=True)
+        wants.symlink_to("/etc/systemd/system/proof.service")
+
+    def boot(self, script: str) -> str:
+        said = installation.boot(self.root, self.out, script, limit_s=300)
+        if said is None:
+            pytest.skip("no systemd boots in a container here")
+        return said
+
+
+def test_a_full_disk_a_holder_and_a_killed_installer_under_systemd(tmp_path: Path, debian: Path) -> None:
+    said = Node(tmp_path, debian).boot(FAULTS)
+    assert "full: 7\n" in said and "No space left on device" in said
+    assert "NPUs are held by sleep pid " in said and "held: 7\n" in said
+    assert "maintenance: by hand" in said and "by hand: 7\n" in said
+    assert "cannot access '/var/lib/ran-driver'" in said
+    assert "INTERRUPTED at step 1: its installer was ended, or the node went down: its exit code is not known\n" in said
+    assert "\nhands-off\n" not in said
+    ends = "NOT READY: reboot the node, then npudoctor setup --resume\n--full root /\n--full root /\n--full root /\n"
+    assert ends in said
+
+
 def test_from_a_bare_node_through_a_kill_and_a_reboot(tmp_path: Path, debian: Path) -> None:
-    needs("systemd-nspawn")
-    root, out = tmp_path / "root", tmp_path / "out"
-    out.mkdir()
-    subprocess.run(["cp", "-a", "--reflink=auto", str(debian), str(root)], check=True)
-    try:
-        installation.make(root)
-    except PermissionError:
-        pytest.skip("device nodes cannot be made here")
-    (root / "etc/systemd/system/proof.service").write_text(PROOF, encoding="utf-8")
-    wants = root / "etc/systemd/system/multi-user.target.wants/proof.service"
-    wants.parent.mkdir(exist_ok=True)
-    wants.symlink_to("/etc/systemd/system/proof.service")
-    said = installation.boot(root, out, CUT, limit_s=300)
-    if said is None:
-        pytest.skip("no systemd boots in a container here")
+    node = Node(tmp_path, debian)
+    said = node.boot(CUT)
     assert "unit: active\n" in said
     assert "KillMode=process\nRuntimeMaxUSec=infinity\nSendSIGKILL=no\nTimeoutStopUSec=infinity\n1\n" in said
     assert "unhealthy: maintenance: NPU driver 23.0.5 is being installed" in said
@@ -70,8 +114,7 @@ def test_from_a_bare_node_through_a_kill_and_a_reboot(tmp_path: Path, debian: Pa
     assert said.count("Driver package installed successfully") == 1
     assert "NOT READY: reboot the node, then npudoctor setup --resume\nattach: 1\n" in said
     assert said.endswith("\n--full root /\n--full root /\n")
-    said = installation.boot(root, out, AFTER, limit_s=300)
-    assert said is not None
+    said = node.boot(AFTER)
     assert "clone: 7\n" in said
     assert "READY\nresume: 0\n" in said and "NOT READY" not in said
     assert "  done  root (uid 0)  NPU driver 23.0.5 and NPU firmware 7.1.0.7.220" in said

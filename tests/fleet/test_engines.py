@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+import npudoctor
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 120.0
@@ -276,6 +279,56 @@ def test_a_node_that_slurm_has_drained_is_not_asked(rig: Rig, cluster: dict[str,
     assert outcomes(report) == {**expected, "n0002": "scheduler"}
     (row,) = (row for row in report["nodes"] if row["name"] == "n0002")
     assert row["detail"].startswith("drained: fan broken (by root, since ")
+
+
+OUT_OF_SERVICE = """
+from npudoctor.host import Refused
+from npudoctor.host.live.local import LocalHost
+from npudoctor.installing import conditions
+LocalHost.about = property(lambda _: type("About", (), {"hostname": "n0003", "source": "live"}))
+LocalHost.process_names = lambda _: frozenset({"slurmd"})
+try:
+    print(conditions.out_of_service(LocalHost(), unmanaged=True))
+except Refused as why:
+    print("refused:", why.reason)
+"""
+
+
+def test_driver_and_firmware_are_installed_on_a_node_that_slurm_has_drained(
+    rig: Rig, cluster: dict[str, str], tmp_path: Path
+) -> None:
+    def asked() -> str:
+        return rig.run(sys.executable, "-c", OUT_OF_SERVICE, environ=cluster).stdout
+
+    def update(*words: str) -> None:
+        rig.run("scontrol", "update", "NodeName=n0003", *words, environ=cluster)
+
+    def state() -> str:
+        return rig.run("scontrol", "-o", "show", "node", "n0003", environ=cluster).stdout
+
+    assert asked() == "refused: Slurm has n0003 in service (IDLE); drain it and wait for its jobs\n"
+    batch = tmp_path / "job"
+    batch.write_text("#!/bin/sh\nsleep 600\n", encoding="utf-8")
+    job = rig.run("sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "-w", "n0003", str(batch), environ=cluster)
+    wait_for(lambda: re.search("State=(ALLOC|MIX)", state()))
+    update("State=DRAIN", "Reason=driver")
+    assert asked().startswith("refused: Slurm has n0003 in service (")
+    rig.run("scancel", job.stdout.strip(), environ=cluster)
+    wait_for(lambda: "State=IDLE+DRAIN " in state())
+    assert asked() == "Slurm: n0003 is IDLE+DRAIN\n"
+    well = tmp_path / "npudoctor"
+    well.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    well.chmod(0o755)
+    interval = {**cluster, "NPUDOCTOR": str(well), "SLURMD_NODENAME": "n0003"}
+    script = str(Path(npudoctor.__file__).parent / "deploy/slurm/healthcheck.sh")
+    rig.run("bash", script, environ=interval)
+    assert "State=IDLE+DRAIN " in state()
+    update("State=RESUME")
+    wait_for(lambda: "+DRAIN" not in state())
+    update("State=DRAIN", "Reason=npudoctor-health: NPU 3")
+    assert "which resumes it" in asked()
+    rig.run("bash", script, environ=interval)
+    assert "+DRAIN" not in state()
 
 
 def test_the_lists_for_slurm_are_read_by_slurm(rig: Rig, cluster: dict[str, str]) -> None:

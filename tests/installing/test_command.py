@@ -15,8 +15,8 @@ from npudoctor.facts.node.running_containers import RunningContainer, RunningCon
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Refused, Unavailable
-from npudoctor.installing import run
+from npudoctor.host import Completed, Refused, Unavailable
+from npudoctor.installing import proof, run
 from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.records import replace
@@ -300,3 +300,25 @@ def test_without_its_plan_it_is_refused_with_what_to_do(
 ) -> None:
     assert main([*words]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("boot", "state_of", "wrong"),
+    [
+        ("boot status:16\nboot status:16\n", "idle\nidle\n", []),
+        ("boot status:16\nboot status:2\n", "idle\n", ["boot status of 1 devices: 2, not 16"]),
+        (
+            "boot status:16\n",
+            "{device 0: waitting_restart}\n{device 1: waitting_restart}\n",
+            ["state of 2 devices: waitting_restart, not idle"],
+        ),
+        ("not supported\n", "\n", []),
+    ],
+)
+def test_what_the_upgrade_tool_says_is_part_of_the_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str, state_of: str, wrong: list[str]
+) -> None:
+    host = tree(tmp_path)
+    answers = {"--boot_status": boot, "--status": state_of}
+    monkeypatch.setattr(host, "run", lambda argv, **_: Completed(returncode=0, stdout=answers[argv[-1]]))
+    assert proof.unfinished(host) == wrong

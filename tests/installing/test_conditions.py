@@ -23,6 +23,7 @@ class Asked(Tree):
         return f"/usr/bin/{name}" if name in self.answers else None
 
     def run(self, argv: Sequence[str], *, timeout: float = 1.0) -> Completed:
+        assert tuple(argv[:2]) in (("scontrol", "show"), ("kubectl", "get"), ("systemd-detect-virt", "--vm"))
         return self.answers[argv[0]]
 
 
@@ -61,6 +62,7 @@ def test_a_drained_node_is_out_of_service(tmp_path: Path, answers: dict[str, str
         ({"scontrol": "State=COMPLETING+DRAIN"}, "in service"),
         ({"scontrol": "State=IDLE+DRAIN+REBOOT_ISSUED"}, "in service"),
         ({"scontrol": "State=IDLE+DRAIN+POWERING_DOWN"}, "in service"),
+        ({"scontrol": "State=IDLE+DRAIN\n   Reason=npudoctor-health: NPU 3 [root@now]"}, "which resumes it"),
         ({"kubectl": f"{NAME} "}, "Kubernetes has"),
         ({"scontrol": "State=IDLE+DRAIN", "kubectl": f"{NAME} false"}, "Kubernetes has"),
     ],

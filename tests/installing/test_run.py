@@ -19,7 +19,7 @@ from npudoctor.explain.patterns import Sought
 from npudoctor.explain.scan import Scanner
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Refused, hands_off
+from npudoctor.host import Completed, Refused, hands_off
 from npudoctor.installing import apart, run, state
 from npudoctor.records import replace
 
@@ -136,6 +136,30 @@ def test_a_package_that_changed_since_the_preview_is_not_copied(tmp_path: Path) 
         opened(host, [one])
     journal = Journal(host, "/var/lib/npudoctor")
     assert [status(journal, id) for id in journal.runs()] == ["stopped"]
+
+
+def test_without_room_for_the_copies_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    one = step(host, package(tmp_path, "driver", "25.5.2"))
+    full = Completed(returncode=1, stderr="cp: error writing: No space left on device")
+    monkeypatch.setattr(host, "run_streaming", lambda *_, **__: full)
+    with pytest.raises(Refused, match="No space left on device"):
+        opened(host, [one])
+    journal = Journal(host, "/var/lib/npudoctor")
+    assert [status(journal, id) for id in journal.runs()] == ["stopped"]
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_a_package_that_another_user_can_change_is_not_copied(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("root alone judges the owner of packages")
+    host = tree(tmp_path)
+    path = package(tmp_path, "driver", "25.5.2")
+    one = step(host, path)
+    path.chmod(0o666)
+    with pytest.raises(Refused, match="root does not run a package that others can change"):
+        opened(host, [one])
+    assert not list((tmp_path / "var/lib/npudoctor/runs").glob("*/packages/*"))
 
 
 def test_a_holder_stops_it_before_the_first_step(tmp_path: Path) -> None:
@@ -363,6 +387,20 @@ def test_a_resume_on_another_node_or_boot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "etc/machine-id").write_text("0" * 31 + "1\n")
     assert refused().endswith("/etc/machine-id differs")
     assert times_run(tmp_path, "firmware") == 1
+
+
+def test_a_pid_of_another_boot_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    monkeypatch.setattr(host, "start_apart", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        installation(host, journal, id, []).go_on()
+    own = f"{os.getpid()} {host.start_of(os.getpid())}\n"
+    host.write_file(journal.archive(id, "step-1/pid"), own.encode())
+    assert apart.alive(host, journal.archive(id, "step-1")) == os.getpid()
+    host.boot = NEXT_BOOT
+    line = installation(host, journal, id, []).go_on()  # without an end, if this process were followed
+    assert line == "INTERRUPTED at step 1: its installer was ended, or the node went down: its exit code is not known"
 
 
 def test_a_resume_is_valid_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
