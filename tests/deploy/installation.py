@@ -126,13 +126,15 @@ def bindings() -> list[str]:
     return [f"--bind-ro={path}" for path in dict.fromkeys((sys.base_prefix, str(ROOT)))]
 
 
-def boot(root: Path, out: Path, script: str, *, limit_s: int) -> str | None:
-    """Boot, run the script, power off; what it printed, None where no systemd boots in a container here."""
+def boot(root: Path, out: Path, script: str, *, limit_s: int, systemd: bool = True) -> str | None:
+    """Boot, run the script, power off; what it printed, None where no container starts here. Without systemd, the
+    script alone runs."""
     (out / "proof.sh").write_text(BEGIN.format(python=sys.executable, root=ROOT) + script, encoding="utf-8")
-    (out / "said").unlink(missing_ok=True)
-    argv = ["systemd-nspawn", "-b", "-D", str(root), "--register=no", "--keep-unit", "--private-network", "--quiet"]
+    said = out / "said"
+    said.unlink(missing_ok=True)
+    argv = ["systemd-nspawn", "-D", str(root), "--register=no", "--keep-unit", "--private-network", "--quiet"]
     argv += [*bindings(), f"--bind={out}:/out"]
+    argv += ["-b"] if systemd else ["--as-pid2", "/bin/sh", "-c", "exec /bin/sh /out/proof.sh >/out/said 2>&1"]
     with open(out / "console", "wb") as console:
         subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=limit_s, check=False)
-    said = out / "said"
     return said.read_text(encoding="utf-8") if said.exists() else None

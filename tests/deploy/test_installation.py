@@ -68,6 +68,20 @@ npudoctor history | grep -c replaced
 """
 
 
+WITHOUT = f"""
+touch /out/wait-driver
+setsid $NPU setup --packages /repo {WORDS} >/dev/null 2>&1 & person=$!
+for _ in $(seq 600); do test -e /var/lib/ran-driver && break; sleep 0.1; done
+kill -HUP $person; wait $person; echo "hung up: $?"
+setsid $NPU setup --attach >/out/attached 2>&1 & person=$!
+for _ in $(seq 600); do grep -q '  |' /out/attached && break; sleep 0.1; done
+kill -TERM $person; wait $person; echo "ended: $?"
+rm /out/wait-driver
+npudoctor setup --attach; echo "attach: $?"
+cat /var/lib/ran-driver /var/lib/ran-firmware
+"""
+
+
 class Node:
     """A bare node that boots, runs a script and powers off."""
 
@@ -85,8 +99,8 @@ class Node:
         wants.parent.mkdir(exist_ok=True)
         wants.symlink_to("/etc/systemd/system/proof.service")
 
-    def boot(self, script: str) -> str:
-        said = installation.boot(self.root, self.out, script, limit_s=300)
+    def boot(self, script: str, *, systemd: bool = True) -> str:
+        said = installation.boot(self.root, self.out, script, limit_s=300, systemd=systemd)
         if said is None:
             pytest.skip("no systemd boots in a container here")
         return said
@@ -119,3 +133,12 @@ def test_from_a_bare_node_through_a_kill_and_a_reboot(tmp_path: Path, debian: Pa
     assert "READY\nresume: 0\n" in said and "NOT READY" not in said
     assert "  done  root (uid 0)  NPU driver 23.0.5 and NPU firmware 7.1.0.7.220" in said
     assert said.endswith("\n1\n")
+
+
+def test_without_systemd_a_lost_terminal_leaves_the_installer_running(tmp_path: Path, debian: Path) -> None:
+    said = Node(tmp_path, debian).boot(WITHOUT, systemd=False)
+    assert "hung up: 129\n" in said and "ended: 143\n" in said
+    assert said.count("Driver package installed successfully") == 1
+    assert (
+        "NOT READY: reboot the node, then npudoctor setup --resume\nattach: 1\n--full root /\n--full root /\n" in said
+    )
