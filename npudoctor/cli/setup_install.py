@@ -187,7 +187,7 @@ class _Node:
     def __enter__(self) -> tuple[ApartHost, Catalog, Options]:
         host = self._opening.__enter__()
         try:
-            if host.about.source != "live" or not isinstance(host, ApartHost):
+            if host.about.source != "live" or not isinstance(host, ApartHost) or host.rooted:
                 raise Refused("an installation is of the node itself only")
             if host.user.uid != 0:
                 raise Refused("only root installs driver and firmware", instead="sudo")

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from npudoctor import plugins
-from npudoctor.cli import main, setup_install, setup_node
+from npudoctor.cli import main, setup, setup_install, setup_node
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Finding, Report, Result, Severity, Status
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Completed, Refused, Unavailable
+from npudoctor.host import Completed, Refused, Unavailable, User
+from npudoctor.host.live.local import LocalHost
 from npudoctor.installing import proof, run
 from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
@@ -322,3 +323,24 @@ def test_what_the_upgrade_tool_says_is_part_of_the_proof(
     answers = {"--boot_status": boot, "--status": state_of}
     monkeypatch.setattr(host, "run", lambda argv, **_: Completed(returncode=0, stdout=answers[argv[-1]]))
     assert proof.unfinished(host) == wrong
+
+
+@pytest.mark.parametrize("option", ["--attach", "--resume"])
+def test_a_tree_below_root_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert main(["setup", option, "--root", str(tmp_path)]) == 7
+    assert "an installation is of the node itself only" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_user_than_root_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = User(name="plain", uid=1000, gid=1000, groups=())
+    monkeypatch.setattr(LocalHost, "user", property(lambda _: plain))
+    with pytest.raises(Refused, match="only root installs driver and firmware") as why, setup_install._Node(parsed()):
+        pass
+    assert why.value.instead == "sudo"
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    setup.configure(parser)
+    return parser.parse_args(["--attach"])
