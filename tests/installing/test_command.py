@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from npudoctor import plugins
+from npudoctor.change_control import ChangeControl
 from npudoctor.cli import main, setup, setup_install, setup_node
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
@@ -62,6 +63,7 @@ class Given:
     """A node below a folder, a plan for it, and what its checks find afterwards."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, does: str = "installs") -> None:
+        self.options = Options()
         self.host, self.folder, self.wrong = tree(folder), folder, list[str]()
         files = {"driver": package(folder, "driver", "25.5.2", does)}
         files["firmware"] = package(folder, "firmware", "7.8.0.7.220")
@@ -88,7 +90,7 @@ class Given:
 
     @contextlib.contextmanager
     def _opened(self, _: argparse.Namespace) -> Iterator[tuple[Tree, plugins.Catalog, Options]]:
-        yield self.host, plugins.load(folder=""), Options()
+        yield self.host, plugins.load(folder=""), self.options
 
     def _described(self, *_: object, unmanaged: bool) -> Node:
         return replace(node_of(self.host), unmanaged=unmanaged)
@@ -192,6 +194,14 @@ def test_a_stopped_installation_gives_way_to_one_that_is_confirmed_anew(
     assert again.go_on(resume=True) == 0  # the same steps are verified once more, and none is repeated
     assert again.statuses() == ["replaced", "done"]
     assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (2, 1)
+
+
+def test_a_site_that_asks_for_a_reason_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Given(tmp_path, monkeypatch)
+    given.options = Options(changes=ChangeControl(require_reason=True))
+    with pytest.raises(Refused):
+        given.install()
+    assert given.statuses() == []
 
 
 def test_no_other_option_is_passed_to_an_installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from npudoctor.explain.scan import Scanner
 from npudoctor.fixer import runner
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, hands_off
-from npudoctor.installing import apart, run, state
+from npudoctor.installing import apart, proof, run, state
 from npudoctor.records import replace
 
 from .node import CARDS, Tree, installation, node_of, opened, package, step, times_run, tree
@@ -136,6 +136,39 @@ def test_a_package_that_changed_since_the_preview_is_not_copied(tmp_path: Path) 
         opened(host, [one])
     journal = Journal(host, "/var/lib/npudoctor")
     assert [status(journal, id) for id in journal.runs()] == ["stopped"]
+
+
+def test_a_step_is_begun_on_the_boot_and_out_of_service_as_it_was_confirmed(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path)
+    host.names = frozenset({"slurmd"})
+    line = installation(host, journal, id, []).go_on()
+    assert line.startswith("INTERRUPTED at step 1: slurmd runs here") and line.endswith("; it was not begun")
+    host.names = frozenset({"sh"})
+    journal, id = both(host, tmp_path)
+    host.boot = NEXT_BOOT
+    line = installation(host, journal, id, []).go_on()
+    assert line.startswith("INTERRUPTED at step 1: the node was rebooted before step 1")
+    assert times_run(tmp_path, "driver") == 0
+
+
+def test_the_proof_of_a_driver_is_its_version_and_its_tool(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2"))])
+    one = state.plan_of(journal, id)[1][0]
+    folder = tmp_path / "usr/local/Ascend/driver"
+    (folder / "tools").mkdir(parents=True)
+
+    def problem() -> str:
+        return proof.of_step(host, one, node_of(host), 0, "", "now").problem
+
+    assert problem().endswith("is not there: no driver is installed")
+    (folder / "version.info").write_text("Version=25.5.2\n", encoding="utf-8")
+    assert problem().endswith("the installation is not complete")
+    (folder / "tools/upgrade-tool").touch()
+    assert problem() == ""
+    (folder / "version.info").write_text("Version=25.5.1\n", encoding="utf-8")
+    assert problem().endswith("names 25.5.1, not 25.5.2")
 
 
 def test_without_room_for_the_copies_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
