@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from npudoctor.cli import check, parsing, tui
-from npudoctor.cli.output import say, write
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.selection import Selection
 
 ABOUT = """\
@@ -22,6 +22,8 @@ ABOUT_FLEET = """\
 This is a simulated cluster of 64 nodes with 8 NPUs each, in which some faults were planted. Below is the page of
 `npudoctor fleet`. Check your own nodes with: npudoctor fleet check -w 'n[0001-0064]'
 """
+OF_FLEET = ("fleet", "format", "verbose", "no_color")
+"""The options of `npudoctor check` that --fleet takes."""
 FAULTS = {"switch": 1, "drift": 3, "tls": 1, "swap": 1, "hot": 1, "dead": 2, "sick": 2}
 
 
@@ -44,20 +46,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    import sys
+    from npudoctor.cli import fleet
+    from npudoctor.fleet import sim, verdict
 
-    from npudoctor.fleet import page, sim, verdict
-    from npudoctor.report import text
-
-    say(ABOUT_FLEET)
+    if other := next((name for name in _given(args) if name not in OF_FLEET), None):
+        raise UsageError(f"--fleet shows a simulated cluster: leave out --{other.replace('_', '-')}")
+    args.format = args.format or "text"
+    if args.format not in fleet.FORMATS:
+        raise UsageError(f"--fleet: expected a format of {', '.join(fleet.FORMATS)}, found {args.format}")
+    if args.format == "text":
+        say(ABOUT_FLEET)
     report = verdict.judged(sim.merged(64, FAULTS), Selection())
-    write(
-        page.render(report, look=text.look_of(sys.stdout, no_color=args.no_color), verbose=args.verbose), colored=True
-    )
+    write(fleet.rendered(report, args), colored=args.format == "text")
     return report.exit_code
+
+
+def _given(args: argparse.Namespace) -> list[str]:
+    """The options that were given, but for the node."""
+    usual = vars(args.plain.parse_args([]))
+    return [name for name, value in vars(args).items() if name in usual and name != "simulate" and value != usual[name]]
 
 
 def _is_bare(args: argparse.Namespace) -> bool:
     """Whether no option but the node was given."""
-    usual = vars(args.plain.parse_args([]))
-    return all(value == usual.get(name) for name, value in vars(args).items() if name in usual and name != "simulate")
+    return not _given(args)

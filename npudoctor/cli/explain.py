@@ -59,6 +59,12 @@ def _explain_topics(args: argparse.Namespace) -> int:
     from npudoctor.explain import documents, topics
 
     catalog = plugins.load()
+    if any(name.startswith("fleet.") for name in args.ids):
+        from npudoctor.fleet import verdict
+        from npudoctor.records import replace
+
+        across = plugins.load_kind(verdict.PLUGINS, verdict.CHECKS)
+        catalog = replace(catalog, checks={**catalog.checks, **across.checks})
     together = " ".join(args.ids)
     try:
         found = [(name, one) for name in args.ids for one in topics.find_all(name, catalog)]

@@ -24,8 +24,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from npudoctor import clock
-from npudoctor.cli import node
+from npudoctor.cli import fleet_asking, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import add_common
 from npudoctor.findings import Severity
@@ -34,7 +33,6 @@ from npudoctor.sdk import PROFILES, Options
 from npudoctor.selection import Selection
 
 if TYPE_CHECKING:
-    from npudoctor.fleet.engines import Engine, Plan
     from npudoctor.fleet.merge import Fleet
     from npudoctor.fleet.store import Run
     from npudoctor.fleet.verdict import FleetReport
@@ -165,11 +163,11 @@ def _check(args: argparse.Namespace) -> int:
     from npudoctor.fleet.store import Run
 
     if args.drop:
-        fleet = gather.of_files([args.drop], _named(args))
+        fleet = gather.of_files([args.drop], fleet_asking.named(args))
         return _show(args, fleet, engine="drop")
-    folder = args.run_folder or _new_folder()
+    folder = args.run_folder or fleet_asking.new_folder()
     run = Run(folder)
-    names = _named(args) or run.expected()
+    names = fleet_asking.named(args) or run.expected()
     if not names and args.slurm:
         from npudoctor.fleet.engines import slurm
 
@@ -178,78 +176,15 @@ def _check(args: argparse.Namespace) -> int:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table, --slurm, --drop or --run")
     if (before := run.expected()) and before != names:
         raise UsageError(f"--run {folder}: its nodes are others than the named ones; choose a new folder")
+    plan, (called, engine) = fleet_asking.plan(args, names), fleet_asking.engine(args)
     run.begin(names)
-    plan, (called, engine) = _plan(args, names), _engine(args)
     say(f"npudoctor: {len(names)} nodes by {called}; run folder {folder}")
     try:
-        gather.ask(run, plan, engine, progress=_progress)
+        gather.ask(run, plan, engine, progress=fleet_asking.progress)
     except KeyboardInterrupt:
         say(f"npudoctor: interrupted; resume: npudoctor fleet check --run {folder}")
         raise
     return _show(args, gather.of_run(run), run=run, engine=called)
-
-
-def _named(args: argparse.Namespace) -> list[str]:
-    from npudoctor.fleet import targets
-
-    if args.names:
-        return targets.expand(args.names)
-    for kind in ("hostfile", "inventory", "rank-table"):
-        if path := getattr(args, kind.replace("-", "_")):
-            return targets.of_file(kind, path)
-    return []
-
-
-def _new_folder() -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "npudoctor", "fleet", f"{clock.local():%Y-%m-%dT%H-%M-%S}-{os.getpid()}")
-
-
-def _plan(args: argparse.Namespace, names: list[str]) -> Plan:
-    from npudoctor.fleet.engines import Plan
-
-    if args.sudo and not args.remote_command.startswith("/"):
-        raise UsageError("--sudo requires an absolute path on the nodes: --remote-command /PATH/npudoctor")
-    return Plan(
-        names=tuple(names),
-        command=tuple(args.remote_command.split()),
-        words=("--profile", args.profile) if args.profile else (),
-        timeout_s=args.timeout,
-        fanout=getattr(args, "fanout", 1),
-        sudo=args.sudo,
-        partition=getattr(args, "partition", None),
-        scenario=getattr(args, "simulate", None),
-        ssh_config=getattr(args, "ssh_config", None),
-    )
-
-
-def _engine(args: argparse.Namespace) -> tuple[str, Engine]:
-    """The engine and its name; simulated nodes are processes of this machine."""
-    called = args.engine
-    if called == "auto":
-        in_slurm = args.slurm or "SLURM_JOB_ID" in os.environ
-        called = "local" if args.simulate else "slurm" if in_slurm else "clustershell"
-    if called == "local":
-        from npudoctor.fleet.engines import local
-
-        if not args.simulate:
-            raise UsageError("--engine local runs simulated nodes: add --simulate SCENARIO")
-        return called, local.ask
-    if called == "slurm":
-        from npudoctor.fleet.engines import slurm
-
-        return called, slurm.ask
-    try:
-        from npudoctor.fleet.engines import clustershell
-    except ImportError as problem:
-        raise UsageError("asking over ssh requires ClusterShell: pip install 'npudoctor[fleet]'") from problem
-    return called, clustershell.ask
-
-
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        sys.stderr.write(f"\r\x1b[K{done}/{total} nodes" if done < total else "\r\x1b[K")
-        sys.stderr.flush()
 
 
 def _merge(args: argparse.Namespace) -> int:
@@ -301,11 +236,12 @@ def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, eng
 
         run.write("fleet.json", report.model_dump_json(by_alias=True, indent=1) + "\n")
         run.write("report.html", html.render(report))
-    write(_rendered(report, args), colored=args.format == "text")
+    write(rendered(report, args), colored=args.format == "text")
     return report.exit_code
 
 
-def _rendered(report: FleetReport, args: argparse.Namespace) -> str:
+def rendered(report: FleetReport, args: argparse.Namespace) -> str:
+    """The verdict in the format of the options."""
     if args.format == "html":
         from npudoctor.fleet import html
 
@@ -346,7 +282,7 @@ def _fix(args: argparse.Namespace) -> int:
 
 
 def _script(args: argparse.Namespace) -> int:
-    plan = _plan(args, [])
+    plan = fleet_asking.plan(args, [])
     say("Run this on each node, carry the line that it prints into a file, then: npudoctor fleet merge FILE...")
     write(f"{plan.line}\n")
     return 0
@@ -355,7 +291,7 @@ def _script(args: argparse.Namespace) -> int:
 def _manifest(args: argparse.Namespace) -> int:
     from npudoctor.fleet import manifest
 
-    names = _named(args)
+    names = fleet_asking.named(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory or --rank-table")
     write(manifest.kubernetes(names, args.image, args.claim))

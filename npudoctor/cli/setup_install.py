@@ -87,7 +87,7 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
     """Install the steps of a plan that was shown and is complete; the exit code."""
     with _opened(args) as (host, catalog, options):
         _refuse_by_checks(report)
-        if (forbidden := control.forbidden_now(options)) is not None:
+        if (forbidden := control.forbidden_now(options, host)) is not None:
             raise forbidden
         steps = _steps(plan, sums, args)
         journal = Journal(host, args.state)

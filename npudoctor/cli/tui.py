@@ -106,6 +106,8 @@ def _open_fleet(args: argparse.Namespace) -> int:
 
     if other := next((option for option, _ in options_of(args) if option != "plugin"), None):
         raise UsageError(f"--fleet shows stored answers: leave out --{other}")
+    if args.screen:
+        raise UsageError("--fleet shows stored answers: leave out --screen")
     if not os.path.exists(args.fleet):
         raise UsageError(f"{args.fleet} does not exist")
     if not on_a_terminal():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from npudoctor import clock
 from npudoctor.fixer import messages
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Completed, Host, MutableHost, Refused, Unavailable
+from npudoctor.host import Completed, Host, MutableHost, Refused, Unavailable, hold
 from npudoctor.host.live import audit
 from npudoctor.sdk import Options
 from npudoctor.steps import Step
@@ -37,9 +37,11 @@ def standing_against(planned: FixPlan, *, irreversible: bool) -> Refused | None:
     return None
 
 
-def forbidden_now(options: Options) -> Refused | None:
-    """Why the site allows no change now; None where it does."""
+def forbidden_now(options: Options, host: Host) -> Refused | None:
+    """Why the site allows no change of this node now; None where it does."""
     control = options.changes
+    if reason := hold.reason(host, clock.today()):
+        return Refused(messages.ON_HOLD.text(reason=reason))
     if reason := control.frozen_for(clock.today()):
         return Refused(messages.FROZEN.text(reason=reason))
     if window := control.closed_window(clock.local()):

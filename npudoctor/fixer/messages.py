@@ -45,6 +45,7 @@ UNDER_WAY = Sentence("{reason}; it is run {run} of {by} on {host}, begun {at}")
 
 # change control
 
+ON_HOLD = Sentence("this node is on hold: {reason}")
 FROZEN = Sentence("changes are frozen on this node: {reason}")
 WINDOW_CLOSED = Sentence("changes are allowed in the window {window} only")
 REASON_REQUIRED = Sentence("this site requires a reason for every change")

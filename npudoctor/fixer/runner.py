@@ -69,7 +69,7 @@ def apply(
     if stands := standing_against(planned, irreversible=irreversible):
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=stands.reason, instead=stands.instead)
         return
-    if not planned.empty and (forbidden := control.forbidden_now(options)):
+    if not planned.empty and (forbidden := control.forbidden_now(options, host)):
         yield Ended(outcome=Outcome.REFUSED, fix=fix.id, reason=forbidden.reason, instead=forbidden.instead)
         return
     if planned.empty:

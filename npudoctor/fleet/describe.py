@@ -17,6 +17,7 @@ from npudoctor.facts.npu_smi.readings import SuperPod, parse_superpod
 from npudoctor.fleet import profile
 from npudoctor.fleet.digest import Clock, Digest, Event, Identity, Measure, Npu, RankTable, TableServer
 from npudoctor.host import Host, ParseError, Unavailable, ask_each
+from npudoctor.host import hold as on_hold
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Options
@@ -157,6 +158,7 @@ def _identity(host: Host, said: _Facts) -> Identity:
         cgroup=cgroup.rpartition(":")[2] if cgroup else None,
         container=said["node.container"].runtime if said["node.container"] else None,
         source=host.about.source,
+        hold=on_hold.reason(host, clock.today()),
         product=", ".join(names) or "no NPU",
         visible={name: number for name, number in visible.items() if number is not None},
         addresses=tuple(

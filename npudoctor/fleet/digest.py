@@ -49,7 +49,7 @@ class Identity(Model):
     """Who answered, with which user, and what distinguishes the node from others.
 
     `visible` are the NPUs by source (pci, nodes, npu_smi): fewer in /dev than on the bus means that some are hidden
-    from the cgroup that was asked.
+    from the cgroup that was asked. `hold` is who holds the node and why.
     """
 
     hostname: Line | None = None
@@ -59,6 +59,7 @@ class Identity(Model):
     cgroup: Line | None = None
     container: Line | None = None
     source: Line = "live"
+    hold: Line | None = None
     product: Line = "no NPU"
     visible: dict[Line, int] = Field(default_factory=dict)
     addresses: tuple[Line, ...] = ()

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from npudoctor.findings import Line, Model
+from npudoctor.fleet.lists import held
 from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
 
@@ -35,14 +36,15 @@ class Planned(Model):
 
 
 def plan(report: FleetReport, wanted: str | None = None) -> list[Planned]:
-    """The fixes that findings offer, or one of them; those for most nodes first."""
+    """The fixes that findings offer, or one of them; those for most nodes first. Nodes on hold refuse a fix."""
+    on_hold = held(report)
     nodes: dict[str, list[str]] = {}
     summaries: dict[str, str] = {}
     for result in report.report.results:
         for finding in result.open_findings:
             if finding.fix and wanted in (None, finding.fix.id) and _ID.fullmatch(finding.fix.id):
                 on = filter(is_name, map(str, finding.params.get("nodes", ())))
-                nodes.setdefault(finding.fix.id, []).extend(on)
+                nodes.setdefault(finding.fix.id, []).extend(name for name in on if name not in on_hold)
                 summaries.setdefault(finding.fix.id, finding.summary)
     rows = (
         Planned(id=id, nodes=tuple(dict.fromkeys(on)), summary=summaries[id], reason=FOR_GROUPS.get(id))

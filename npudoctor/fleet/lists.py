@@ -7,12 +7,15 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from npudoctor.findings import Severity
+from npudoctor.fleet.checks.messages import ON_HOLD
 from npudoctor.fleet.merge import Fleet, Member
 from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
 
 OWNER = "npudoctor-fleet"
 """Who gives a reason to a scheduler; the health script and setup have other names, and each resumes only its own."""
+CHANGING = ("slurm-drain", "k8s-taints")
+"""The lists that change the state of a node: those on hold are not in them."""
 
 
 def failing(report: FleetReport) -> dict[str, str]:
@@ -29,10 +32,18 @@ def failing(report: FleetReport) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if is_name(name)}  # another is the name of a file
 
 
+def held(report: FleetReport) -> set[str]:
+    """The nodes that somebody holds: nothing is to be done to them."""
+    findings = (finding for result in report.report.results for finding in result.findings)
+    return {str(name) for one in findings if one.code == ON_HOLD.code for name in one.params.get("nodes", ())}
+
+
 def render(kind: str, report: FleetReport, fleet: Fleet) -> str:
     """One list; raises KeyError for an unknown kind."""
     bad = failing(report)
     good = [member for member in fleet.members if member.name not in bad and is_name(member.name)]
+    if kind in CHANGING:
+        bad = {name: reason for name, reason in bad.items() if name not in held(report)}
     return KINDS[kind](good, bad, report.run or "run")
 
 

@@ -36,7 +36,7 @@ def headline(report: FleetReport) -> str:
     """One line: how many answered, how many have errors, how many differ."""
     unhealthy = [row.name for row in report.nodes if row.verdict is Verdict.ERROR]
     unlike = [row.name for row in report.nodes if row.unlike]
-    parts = [f"{report.answered:,} of {report.expected:,} nodes answered"]
+    parts = [f"{report.answered:,} of {_nodes(report.expected)} answered"]
     if unhealthy:
         parts.append(f"{_nodes(len(unhealthy))} with errors of {'its' if len(unhealthy) == 1 else 'their'} own")
     if unlike:

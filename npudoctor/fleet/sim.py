@@ -72,26 +72,35 @@ def fleet(
     return names, {name: Digest.model_validate(one) for name, one in said.items()}, planted
 
 
-def _node(number: int, name: str, chance: random.Random, scenario: str) -> dict[str, Any]:
-    base = _base(scenario)
-    identity = {
-        **base["identity"],
+def identity_of(base: dict[str, Any], number: int, name: str) -> dict[str, Any]:
+    """The identity of one copy of a node: addresses and numbers of its own."""
+    pod = {key: number if key == "server_index" else value for key, value in base["super_pod"].items()}
+    return {
+        **base,
         "hostname": name,
         "machine_id": f"{number:032x}",
         "boot_id": f"{number:08x}-0000",
         "addresses": [f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"],
+        "super_pod": pod,
         "npus": {
             device: {
                 **npu,
                 "address": f"29.{int(device) * 16 + (number >> 16)}.{number >> 8 & 255}.{number & 255}",
                 "netmask": "255.240.0.0",
                 "gateway": f"29.{int(device) * 16}.255.254",
-                "switch": f"leaf-{number // BLOCK + 1}-{device}",
-                "port": f"200GE1/0/{number % BLOCK + 1}",
+                "port": npu["port"] and f"200GE1/0/{number + 1}",
+                "sdid": None if npu["sdid"] is None else npu["sdid"] + (number << 22),
             }
-            for device, npu in base["identity"]["npus"].items()
+            for device, npu in base["npus"].items()
         },
     }
+
+
+def _node(number: int, name: str, chance: random.Random, scenario: str) -> dict[str, Any]:
+    base = _base(scenario)
+    identity = identity_of(base["identity"], number, name)
+    for device, npu in identity["npus"].items():
+        npu |= {"switch": f"leaf-{number // BLOCK + 1}-{device}", "port": f"200GE1/0/{number % BLOCK + 1}"}
     measures = {
         title: {**one, "values": {key: round(value * chance.gauss(1, 0.01), 1) for key, value in one["values"].items()}}
         for title, one in base["measures"].items()

@@ -76,7 +76,7 @@ class FleetApp(DoctorApp):
         """Show the stored report of a node."""
 
         def read() -> None:
-            if shown := self.run_folder.node(cell.name):
+            if shown := self.run_folder.node(cell.name, self.diagnosis.across(cell)):
                 self.tell(self._push, *shown)
             else:
                 self.tell(lambda: self.notify(cell.about, title=cell.name, severity="warning", markup=False))

@@ -308,3 +308,18 @@ def test_a_node_gets_its_condition_and_its_label(
     assert one["lastHeartbeatTime"] == one["lastTransitionTime"]
     assert (second, other) == ("/api/v1/nodes/n1", "application/merge-patch+json")
     assert label == {"metadata": {"labels": {"npudoctor/fit": fit}}}
+
+
+def test_the_label_of_a_node_on_hold_is_left_as_it_is(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret", encoding="utf-8")
+    (tmp_path / "ca.crt").write_text("", encoding="utf-8")
+    cluster.ready = (503, ready(False, "npu:2: Alarm", "2026-11-21T10:00:00Z"))
+    here = f"http://127.0.0.1:{cluster.server_port}"
+    script, hold = DEPLOY / "kubernetes" / "node-condition.sh", tmp_path / "hold"
+    told = {"KUBERNETES_API": here, "READY": f"{here}/readyz", "ACCOUNT": str(tmp_path), "NODE_NAME": "n1", "ONCE": "1"}
+    for line, patches in (("alice: cables, until 9999-12-31", 1), ("alice: cables, until 2020-01-01", 2)):
+        hold.write_text(f"{line}\n", encoding="utf-8")
+        cluster.patches.clear()
+        environment = {**told, "NPUDOCTOR_HOLD": str(hold), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(["sh", str(script)], env=environment, capture_output=True, encoding="utf-8", check=False)
+        assert (done.returncode, len(cluster.patches)) == (0, patches), done.stderr

@@ -197,3 +197,23 @@ def test_what_could_not_be_judged_stops_a_job_only_where_the_site_wants_it(slurm
     assert slurm.run("prolog.sh", job).returncode == 0
     assert slurm.run("prolog.sh", {**job, "NPUDOCTOR_STRICT": "1"}).returncode == 1
     assert slurm.updates == []
+
+
+@pytest.mark.parametrize(
+    ("line", "stands"),
+    [("alice: cables", True), ("bob: memory, until 9999-12-31", True), ("alice: cables, until 2020-01-01", False)],
+)
+def test_the_state_of_a_node_on_hold_is_left_as_it_is(slurm: Slurm, tmp_path: Path, line: str, stands: bool) -> None:
+    hold = tmp_path / "hold"
+    hold.write_text(f"{line}\n", encoding="utf-8")
+    told = {"NPUDOCTOR_HOLD": f"{tmp_path / 'none'} {hold}", "SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2"}
+    told["NPUDOCTOR_HOLD"] = str(hold) if " " in str(tmp_path) else told["NPUDOCTOR_HOLD"]
+    for script, code in (("healthcheck.sh", 0), ("prolog.sh", 1)):
+        slurm.set()
+        slurm.says = UNFIT
+        assert slurm.run(script, told).returncode == code
+        assert bool(slurm.updates) is not stands
+    slurm.set("IDLE+DRAIN", "npudoctor-health: npu:2: Alarm [root@2026-11-21T10:00:00]")
+    slurm.says = FIT
+    assert slurm.run("healthcheck.sh", told).returncode == 0
+    assert bool(slurm.updates) is not stands

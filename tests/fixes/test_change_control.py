@@ -7,6 +7,7 @@ import json
 import os
 import syslog
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from npudoctor.change_control import ChangeControl
 from npudoctor.cli import main
 from npudoctor.fixer import control, plan, runner
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import About, Refused
+from npudoctor.host import About, FileStat, Refused, User, hold
 from npudoctor.host.live import audit
 from npudoctor.records import replace
 from npudoctor.sdk import Options
@@ -61,6 +62,38 @@ def test_a_site_allows_no_change(
     assert main(["fix", "hccl.reserve-ports", *NODE, "--dry-run", *where]) == 0
     assert main(["history", *NODE, *where]) == 0
     assert main(["setup", "--yes", *NODE, *where]) == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "stands"),
+    [
+        ("/etc/npudoctor/hold", "alice: cables are replaced", True),
+        ("/run/npudoctor/hold", "bob: memory test, until 9999-12-31\nmore", True),
+        ("/etc/npudoctor/hold", "bob: until the 30th, until 9999-02-30", True),
+        ("/etc/npudoctor/hold", "", True),
+        ("/etc/npudoctor/hold", "alice: cables, until 2020-01-01", False),
+    ],
+)
+def test_a_node_on_hold_is_not_changed(
+    kept: Any, capsys: pytest.CaptureFixture[str], path: str, said: str, stands: bool
+) -> None:
+    kept.make_folder(path.rpartition("/")[0])
+    kept.write_file(path, said.encode(), mode=0o644)
+    assert main(list(FIX)) == (7 if stands else 0)
+    about = said.split("\n")[0] or "no reason given"
+    assert (f"on hold: {about} ({path})" in capsys.readouterr().err) is stands
+    if stands:
+        assert main(["fix", "hccl.reserve-ports", *NODE, "--dry-run"]) == 0
+        assert main(["setup", "--yes", *NODE]) == 7
+        assert not kept.exists(RUNS) or not kept.list_dir(RUNS)
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(1000, 0o644), (0, 0o666), (0, 0o664)])
+def test_a_hold_that_another_user_can_write_says_nothing(uid: int, mode: int) -> None:
+    found = FileStat(kind="file", mode=mode, uid=uid, gid=0, access="r")
+    root = User(name="root")
+    host: Any = SimpleNamespace(user=root, stat=lambda _: found, read_part=lambda *_: b"mallory")
+    assert hold.reason(host, datetime.date(2026, 11, 23)) is None
 
 
 def test_a_reason_is_kept_with_who_asked_and_what_ran(

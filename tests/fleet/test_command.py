@@ -13,6 +13,9 @@ from junitparser import JUnitXml
 
 from npudoctor.cli import main
 from npudoctor.facts.network import rank_table
+from npudoctor.fleet import gather, line
+from npudoctor.fleet.outcomes import Outcome
+from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport
 
 
@@ -119,6 +122,8 @@ def test_a_golden_node_and_a_baseline_are_options(
         (["check", "-w", "n[1-"], "missing"),
         (["check", "-w", "n1", "--sudo"], "absolute path"),
         (["check", "-w", "n1", "--engine", "local"], "--simulate"),
+        (["check", "-w", "n1", "--simulate", "healthy-b3"], "did you mean healthy-a3?"),
+        (["check", "-w", "n1", "--simulate", "healthy-a3", "--engine", "clustershell"], "leave out --engine"),
         (["check", "--hostfile", "/none"], "/none"),
         (["merge", "/none"], "does not exist"),
         (["sim", "0", "/tmp/x"], "expected a number"),
@@ -143,7 +148,7 @@ def test_the_script_is_one_command_whose_line_is_merged(tmp_path: Path, capsys: 
     main(["node", "--line", "--simulate", "bare-host", "--name", "far"])
     file = tmp_path / "carried.txt"
     file.write_text(f"$ {command}\n{capsys.readouterr().out}\n$ exit\n", encoding="utf-8")
-    assert "1 of 1 nodes answered" in said(capsys, "merge", str(file))[1]
+    assert "1 of 1 node answered" in said(capsys, "merge", str(file))[1]
 
 
 def test_changes_against_an_earlier_run_are_named(
@@ -218,3 +223,40 @@ def test_the_site_s_configuration_holds_across_nodes(
 def test_a_drop_folder_that_does_not_exist_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "check", "--drop", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_copies_of_a_simulated_node_have_addresses_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("check", "-w", "n[1-3]", "--simulate", "healthy-a3", "--profile", "quick", "--run", str(tmp_path / "run"))
+    report = FleetReport.model_validate_json(said(capsys, *words, "--json")[1])
+    codes = {finding.code for result in report.report.results for finding in result.open_findings}
+    assert not {
+        code for code in codes if code and code.startswith(("fleet.answered/", "fleet.card-", "fleet.super-pod"))
+    }
+
+
+def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, _ = gather.stored([cluster])
+    sick = next(one for one in fleet.members if one.unhealthy)
+    digest = gather.answer_of([cluster], sick.name)
+    assert digest is not None
+    identity = digest.identity.model_copy(update={"hold": "alice: cables (/etc/npudoctor/hold)"})
+    changed = line.packed(digest.model_copy(update={"identity": identity}))
+    Run(cluster).keep(Outcome(node=sick.name, kind="answered"), changed)
+    assert "1 node on hold: alice: cables" in " ".join(said(capsys, "merge", cluster, "--verbose")[1].split())
+    for kind in ("slurm-drain", "k8s-taints"):
+        assert sick.name not in said(capsys, "lists", cluster, kind)[1]
+    assert sick.name not in said(capsys, "lists", cluster, "nodelist")[1]
+
+
+def test_the_demo_has_the_formats_of_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fleet", "--json"]) == 1
+    assert FleetReport.model_validate_json(capsys.readouterr().out).expected == 64
+    assert main(["demo", "--fleet", "--profile", "quick"]) == 2
+    assert "leave out --profile" in capsys.readouterr().err
+    assert main(["explain", "fleet.versions"]) == 0
+    assert "fleet.versions" in capsys.readouterr().out
+    assert main(["tui", "--fleet", "/tmp", "--screen", "npus"]) == 2

@@ -141,6 +141,18 @@ def test_a_problem_leads_to_its_nodes(run: str) -> None:
     play(run, acts)
 
 
+def test_a_node_unlike_others_shows_in_what(run: str) -> None:
+    async def acts(app: FleetApp, pilot: Driver) -> None:
+        grid = app.screen.query_one(NodeGrid)
+        unlike = [(place, dict(cell.findings)) for place, cell in enumerate(app.diagnosis.cells) if cell.letter == "~"]
+        grid.place = next(place for place, found in unlike if "fleet.versions" in found)
+        await press(pilot, "enter")
+        await until(pilot, lambda: shows_node(app) and "fleet.versions" in text(app))
+        assert "No problems found" not in text(app)
+
+    play(run, acts)
+
+
 def test_a_node_without_an_answer_says_why_and_what_to_do(run: str) -> None:
     async def acts(app: FleetApp, pilot: Driver) -> None:
         grid = app.screen.query_one(NodeGrid)

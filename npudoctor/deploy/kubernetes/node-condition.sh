@@ -17,6 +17,13 @@ patch() { # path, kind of patch, body
         --data "$3" "$api$1"
 }
 
+# Whether root holds the node (who, why, until): then its label is left as it is.
+held() {
+    [ -f "${NPUDOCTOR_HOLD:=/run/npudoctor/hold}" ] || return 1
+    until=$(head -n 1 "$NPUDOCTOR_HOLD" | sed -nE 's/.*until ([0-9]{4})-([0-9]{2})-([0-9]{2}) *$/\1\2\3/p')
+    [ -z "$until" ] || [ "$(date +%Y%m%d)" -le "$until" ]
+}
+
 while :; do
     answer=$(curl -s --max-time 10 -w '%{http_code}' "$@")
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ)
@@ -31,7 +38,7 @@ while :; do
     condition='{"type":"NPUUnhealthy","status":"'$status'","reason":"'$reason'","message":"'$message'",'
     condition=$condition'"lastHeartbeatTime":"'$now'","lastTransitionTime":"'$changed'"}'
     if patch "/api/v1/nodes/$NODE_NAME/status" strategic-merge-patch '{"status":{"conditions":['"$condition"']}}' &&
-        patch "/api/v1/nodes/$NODE_NAME" merge-patch '{"metadata":{"labels":{"npudoctor/fit":"'$fit'"}}}'; then
+        { held || patch "/api/v1/nodes/$NODE_NAME" merge-patch '{"metadata":{"labels":{"npudoctor/fit":"'$fit'"}}}'; }; then
         before=$status
     fi
     [ "${ONCE:-}" ] && exit 0

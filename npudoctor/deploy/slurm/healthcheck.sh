@@ -10,6 +10,18 @@ set -u
 PATH=${PATH:-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 node=${SLURMD_NODENAME:-$(hostname -s)}
 
+# Whether root holds the node (/etc/npudoctor/hold: who, why, until): then its state is left as it is.
+held() {
+    local file until
+    for file in ${NPUDOCTOR_HOLD:-/etc/npudoctor/hold /run/npudoctor/hold}; do
+        [[ -f $file && -O $file ]] || continue
+        until=$(head -n 1 "$file" | sed -nE 's/.*\buntil ([0-9]{4}-[0-9]{2}-[0-9]{2}) *$/\1/p')
+        if [[ -z $until || ! $(date +%F) > $until ]]; then return 0; fi
+    done
+    return 1
+}
+
+if held; then exit 0; fi
 line=$(${NPUDOCTOR:-npudoctor} check health driver.npu-smi --profile quick --format npd --timeout 50)
 code=$?
 shown=$(timeout 2 scontrol -o show node "$node") || { echo "scontrol does not answer: $line" >&2; exit 1; }

@@ -8,6 +8,17 @@ set -u
 PATH=${PATH:-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 node=${SLURMD_NODENAME:-$(hostname -s)}
 
+# Whether root holds the node (/etc/npudoctor/hold: who, why, until): then its state is left as it is.
+held() {
+    local file until
+    for file in ${NPUDOCTOR_HOLD:-/etc/npudoctor/hold /run/npudoctor/hold}; do
+        [[ -f $file && -O $file ]] || continue
+        until=$(head -n 1 "$file" | sed -nE 's/.*\buntil ([0-9]{4}-[0-9]{2}-[0-9]{2}) *$/\1/p')
+        if [[ -z $until || ! $(date +%F) > $until ]]; then return 0; fi
+    done
+    return 1
+}
+
 # The job's devices, N of /dev/davinciN: Slurm passes those of the GRES gpu; those of another GRES are in the job.
 devices_of_job() {
     local line nodes
@@ -30,7 +41,7 @@ case $? in
     0) exit 0 ;;
     1)
         # Slurm itself reports only that the prolog failed.
-        timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor-health: $line"
+        held || timeout 2 scontrol update NodeName="$node" State=DRAIN Reason="npudoctor-health: $line"
         echo "npudoctor: $line" >&2
         exit 1
         ;;

@@ -33,6 +33,12 @@ HIDDEN = Message(
     detail="The PCI bus has more: a cgroup or a partial allocation hides them. They are not lost.",
     severity=INFO,
 )
+ON_HOLD = Message(
+    "fleet.answered/hold",
+    summary="{count} {count:node|nodes} on hold: {why}",
+    detail="They are checked; fixes and lists for schedulers leave them out.",
+    severity=INFO,
+)
 UNDETERMINED = Message(
     "fleet.answered/undetermined",
     summary="Could not determine {check} on {count} {count:node|nodes}: {why}",

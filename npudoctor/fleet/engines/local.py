@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
 
+from npudoctor.fleet import line, sim
+from npudoctor.fleet.digest import Identity
 from npudoctor.fleet.engines import Answer, Plan, processes
+from npudoctor.records import replace
 
 ITSELF = ("-c", "import sys; sys.path[:1] = []; from npudoctor.cli import console; console()")
 """npudoctor of this interpreter, whatever the current folder holds."""
+
+MOST_COPIES = 1 << 20
 
 
 def ask(plan: Plan) -> Iterator[Answer]:
@@ -22,6 +28,18 @@ def ask(plan: Plan) -> Iterator[Answer]:
         return (sys.executable, *ITSELF, *plan.argv[plan.argv.index("node") :], "--simulate", scenario)
 
     fanout = min(plan.fanout, len(os.sched_getaffinity(0)))
-    yield from processes.run_all(
-        ((name, argv(name)) for name in plan.names), timeout_s=plan.timeout_s + 5, fanout=fanout
-    )
+    asked = ((name, argv(name)) for name in plan.names)
+    for answer in processes.run_all(asked, timeout_s=plan.timeout_s + 5, fanout=fanout):
+        yield answer if os.path.isdir(plan.scenario or "") else _copy(answer)
+
+
+def _copy(answer: Answer) -> Answer:
+    """The answer with addresses and numbers of its own: all copies of one simulated node have the same."""
+    content = line.find(answer.stdout)
+    if content is None:
+        return answer
+    digest = line.read(content)
+    number = int.from_bytes(hashlib.sha256(answer.node.encode()).digest()[:3], "big") % MOST_COPIES
+    own = {**sim.identity_of(digest.identity.model_dump(), number, answer.node), "rank_table": None}
+    told = digest.model_copy(update={"identity": Identity.model_validate(own)})
+    return replace(answer, stdout=f"{line.line_of(told)}\n")

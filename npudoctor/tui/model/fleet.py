@@ -15,7 +15,7 @@ from npudoctor.tui.model.diagnosis import Diagnosis, Headline, State
 from npudoctor.tui.model.node import Joint, NodeLine
 
 if TYPE_CHECKING:
-    from npudoctor.findings import Finding, Report
+    from npudoctor.findings import Finding, Report, Result
     from npudoctor.fleet.digest import Digest
     from npudoctor.fleet.merge import Fleet
     from npudoctor.fleet.verdict import FleetReport, GroupRow, NodeRow
@@ -103,6 +103,14 @@ class FleetDiagnosis(Diagnosis):
 
     def _groups(self) -> Sequence[GroupRow]:
         return self.verdict.groups[:3] if self.verdict else ()
+
+    def across(self, cell: Cell) -> list[Result]:
+        """The results of checks across nodes that concern a node, with the findings about it alone."""
+        ids = dict.fromkeys(check for check, _ in cell.findings if check.startswith("fleet."))
+        return [
+            self.results[id].model_copy(update={"findings": tuple(one for check, one in cell.findings if check == id)})
+            for id in ids
+        ]
 
     def nodes_of(self, check: str) -> list[str]:
         """The nodes that the findings of a check are about."""
@@ -308,10 +316,10 @@ def rails(fleet: Fleet) -> Rails:
 # One node
 
 
-def diagnosis_of(report: Report) -> Diagnosis:
-    """A stored report as the screens of a node show it."""
+def diagnosis_of(report: Report, across: Sequence[Result] = ()) -> Diagnosis:
+    """A stored report as the screens of a node show it, with results of checks across nodes."""
     found = Diagnosis()
-    found.results = {result.check: result for result in report.results}
+    found.results = {result.check: result for result in (*report.results, *across)}
     found.report = report
     return found
 

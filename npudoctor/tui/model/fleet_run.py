@@ -10,6 +10,7 @@ from npudoctor.tui.model import fleet
 from npudoctor.tui.model.session import CannotOpen, Node
 
 if TYPE_CHECKING:
+    from npudoctor.findings import Result
     from npudoctor.fleet.merge import Fleet
     from npudoctor.fleet.verdict import FleetReport
     from npudoctor.tui.model.diagnosis import Diagnosis
@@ -54,12 +55,12 @@ class StoredRun:
         except (OSError, Refused) as problem:
             raise CannotOpen(f"{self.paths[0]}: {problem}") from problem
 
-    def node(self, name: str) -> tuple[Diagnosis, NodeLine] | None:
-        """The stored report of a node; None without an answer."""
+    def node(self, name: str, across: Sequence[Result] = ()) -> tuple[Diagnosis, NodeLine] | None:
+        """The stored report of a node, with what checks `across` nodes found about it; None without an answer."""
         from npudoctor.fleet import gather
 
         digest = gather.answer_of(self.paths, name)
-        return None if digest is None else (fleet.diagnosis_of(digest.report), fleet.line_of(digest, name))
+        return None if digest is None else (fleet.diagnosis_of(digest.report, across), fleet.line_of(digest, name))
 
 
 def _no_node() -> Any:

@@ -257,7 +257,8 @@ class FleetNumbers(FleetText):
             if one.group != group:
                 group = one.group
                 yield Paragraph(Content.styled(group, "bold $accent"))
-            about = f"  {one.nodes:,} nodes, {one.condition}"
+            known = "" if one.condition == "unknown" else f", {one.condition}"
+            about = f"  {one.nodes:,} node{'s' * (one.nodes != 1)}{known}"
             yield Paragraph(Content.assemble(f"{one.measure} in {one.unit}", (about, "$muted")), "  ")
             bars = curve([count or None for count in one.counts], fleet.BINS, most=max(one.counts))[0]
             ends = f"{one.least:g} to {one.most:g}, median {one.middle:g}"

@@ -1,0 +1,89 @@
+"""How `npudoctor fleet` asks: the nodes that the options name, the plan and the engine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from npudoctor import clock
+from npudoctor.cli.output import UsageError
+
+if TYPE_CHECKING:
+    from npudoctor.fleet.engines import Engine, Plan
+
+
+def named(args: argparse.Namespace) -> list[str]:
+    """The nodes that the options name, in their order; none where no option does."""
+    from npudoctor.fleet import targets
+
+    if args.names:
+        return targets.expand(args.names)
+    for kind in ("hostfile", "inventory", "rank-table"):
+        if path := getattr(args, kind.replace("-", "_")):
+            return targets.of_file(kind, path)
+    return []
+
+
+def new_folder() -> str:
+    """The run folder of a run without --run."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "npudoctor", "fleet", f"{clock.local():%Y-%m-%dT%H-%M-%S}-{os.getpid()}")
+
+
+def plan(args: argparse.Namespace, names: list[str]) -> Plan:
+    """What the engine is to do."""
+    from npudoctor.fleet.engines import Plan
+
+    if args.sudo and not args.remote_command.startswith("/"):
+        raise UsageError("--sudo requires an absolute path on the nodes: --remote-command /PATH/npudoctor")
+    return Plan(
+        names=tuple(names),
+        command=tuple(args.remote_command.split()),
+        words=("--profile", args.profile) if args.profile else (),
+        timeout_s=args.timeout,
+        fanout=getattr(args, "fanout", 1),
+        sudo=args.sudo,
+        partition=getattr(args, "partition", None),
+        scenario=getattr(args, "simulate", None),
+        ssh_config=getattr(args, "ssh_config", None),
+    )
+
+
+def engine(args: argparse.Namespace) -> tuple[str, Engine]:
+    """The engine and its name; simulated nodes are processes of this machine."""
+    called = args.engine
+    if called == "auto":
+        in_slurm = args.slurm or "SLURM_JOB_ID" in os.environ
+        called = "local" if args.simulate else "slurm" if in_slurm else "clustershell"
+    if args.simulate and called != "local":
+        raise UsageError(f"--simulate runs processes of this machine: leave out --engine {called}")
+    if called == "local":
+        from npudoctor import sim
+        from npudoctor.fleet.engines import local
+
+        if not args.simulate:
+            raise UsageError("--engine local runs simulated nodes: add --simulate SCENARIO")
+        if not os.path.isdir(args.simulate):
+            try:
+                sim.simulate(args.simulate).close()
+            except sim.ScenarioError as problem:
+                raise UsageError(str(problem)) from problem
+        return called, local.ask
+    if called == "slurm":
+        from npudoctor.fleet.engines import slurm
+
+        return called, slurm.ask
+    try:
+        from npudoctor.fleet.engines import clustershell
+    except ImportError as problem:
+        raise UsageError("asking over ssh requires ClusterShell: pip install 'npudoctor[fleet]'") from problem
+    return called, clustershell.ask
+
+
+def progress(done: int, total: int) -> None:
+    """Show on a terminal how many nodes are done."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        sys.stderr.write(f"\r\x1b[K{done}/{total} nodes" if done < total else "\r\x1b[K")
+        sys.stderr.flush()
