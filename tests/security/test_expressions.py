@@ -11,6 +11,7 @@ import pytest
 
 from npudoctor import control_characters, knowledge
 from npudoctor.explain.patterns import Sought
+from npudoctor.installing import conditions
 from npudoctor.packages import names
 from npudoctor.privacy import credentials, names_in_logs, recorded_sources
 from npudoctor.privacy.command_lines import reduced
@@ -33,6 +34,7 @@ ELSEWHERE = {
     "npudoctor/knowledge/pairs.py": "an escaped name between literals",
     "npudoctor/knowledge/site.py": "is compiled to be judged, and applied to nothing",
     "npudoctor/smoke/blame.py": "a number between literals",
+    "npudoctor/host/live/apart.py": "paths of the devices of NPUs, below",
     "npudoctor/report/cause.py": "a number between literals",
     "npudoctor/control_characters.py": "its three expressions, below",
     "npudoctor/facts/python/requirements.py": "a literal name of its callers, without a repetition",
@@ -57,6 +59,7 @@ def from_data() -> list[Expression]:
     kinds = importlib.import_module("npudoctor.checks.driver_kernel").KINDS
     found += [Expression("kernel log", kind.pattern, 0, "search") for kind in kinds]
     rows = (*recorded_sources.COMMANDS, *recorded_sources.FILES)
+    found.append(Expression("devices", conditions.DEVICES, 0, "fullmatch"))
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
     told = (*names_in_logs._EXPRESSIONS, names_in_logs._LIST)
     found += [Expression("names in logs", one.pattern, one.flags, "search") for one in told]
