@@ -6,12 +6,13 @@ import hashlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from npudoctor import plugins
 from npudoctor.change_control import ChangeControl
-from npudoctor.cli import main, setup, setup_install, setup_node
+from npudoctor.cli import main, setup, setup_install, setup_node, setup_plan
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Finding, Report, Result, Severity, Status
@@ -23,6 +24,7 @@ from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.records import replace
 from npudoctor.sdk import Options
+from tests.packages import build
 
 from .node import Tree, caller, node_of, package, times_run, tree
 
@@ -202,6 +204,24 @@ def test_a_site_that_asks_for_a_reason_gets_one(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(Refused):
         given.install()
     assert given.statuses() == []
+
+
+def test_in_a_container_nothing_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build.a2_release(tmp_path)
+    examined = setup_plan.packages.examined
+
+    def inside(*given: Any) -> Any:
+        node, report = examined(*given)
+        return replace(node, in_container=True), report
+
+    monkeypatch.setattr(setup_plan.packages, "examined", inside)
+    monkeypatch.setattr(setup_install, "refuse_early", lambda *_: None)
+    monkeypatch.setattr(setup_install, "install", lambda *_: pytest.fail("it began"))
+    words = ("--only", "driver,firmware", "--expect", "driver=25.5.2,firmware=7.8.0.7.220")
+    assert main(["setup", "--packages", str(tmp_path), "--simulate", "new-node", *words]) == 7
+    assert "are installed on the host, not in a container" in capsys.readouterr().err
 
 
 def test_no_other_option_is_passed_to_an_installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

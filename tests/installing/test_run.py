@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from npudoctor import clock
+from npudoctor import clock, plugins
 from npudoctor.explain.diagnosis import diagnose
 from npudoctor.explain.patterns import Sought
 from npudoctor.explain.scan import Scanner
@@ -22,6 +23,7 @@ from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, hands_off
 from npudoctor.installing import apart, proof, run, state
 from npudoctor.records import replace
+from npudoctor.sdk import Options
 
 from .node import CARDS, Tree, installation, node_of, opened, package, step, times_run, tree
 
@@ -169,6 +171,16 @@ def test_the_proof_of_a_driver_is_its_version_and_its_tool(tmp_path: Path) -> No
     assert problem() == ""
     (folder / "version.info").write_text("Version=25.5.1\n", encoding="utf-8")
     assert problem().endswith("names 25.5.1, not 25.5.2")
+
+
+def test_firmware_that_says_nothing_of_its_flash_is_not_proved(tmp_path: Path) -> None:
+    host = tree(tmp_path)
+    journal, id = opened(host, [step(host, package(tmp_path, "firmware", "7.8.0.7.220"))])
+    one = state.plan_of(journal, id)[1][0]
+    (tmp_path / "usr/local/Ascend/firmware").mkdir(parents=True)
+    (tmp_path / "usr/local/Ascend/firmware/version.info").write_text("Version=7.8.0.7.220\n", encoding="utf-8")
+    found = proof.of_step(host, one, node_of(host), 0, "started\n", "now")
+    assert found.problem == "its log does not say that the firmware was flashed" and found.reboot
 
 
 def test_without_room_for_the_copies_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,6 +356,21 @@ def test_a_killed_npudoctor_leaves_the_installer_running_and_is_attached_to(
     assert (times_run(tmp_path, "driver"), times_run(tmp_path, "firmware")) == (1, 1)
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_starter_does_not_end_it(tmp_path: Path, number: signal.Signals) -> None:
+    host = tree(tmp_path)
+    journal, id = both(host, tmp_path, "waits")
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        wait_for(lambda: times_run(tmp_path, "driver"))
+        starter = int(host.read(journal.archive(id, "step-1/pid")).split()[0])
+        os.kill(starter, number)
+        (tmp_path / "go").touch()
+        out, _ = child.communicate()
+    assert out == "NOT READY: reboot the node, then npudoctor setup --resume\n"
+    assert apart.exit_code(host, journal.archive(id, "step-1")) == 0
+
+
 def test_an_installer_whose_starter_was_killed_still_counts_as_running(tmp_path: Path) -> None:
     host = tree(tmp_path)
     journal, id = both(host, tmp_path, "waits")
@@ -460,6 +487,12 @@ def test_nothing_else_is_changed_while_an_installation_runs(tmp_path: Path) -> N
     for events in (runner.recover(host, state=journal.folder), runner.undo(host, state=journal.folder)):
         ended = list(events)[-1]
         assert isinstance(ended, runner.Ended) and ended.outcome is runner.Outcome.REFUSED
+        assert "runs, or was interrupted" in ended.reason
+    planned: Any = SimpleNamespace(
+        fix=SimpleNamespace(id="hccl.reserve-ports"), refused=None, obstacle=None, irreversible=False, empty=False
+    )
+    ended = list(runner.apply(plugins.load(folder=""), host, planned, Options(), state=journal.folder))[-1]
+    assert isinstance(ended, runner.Ended) and "runs, or was interrupted" in ended.reason
     for status_of in ("waiting-for-reboot", "stopped", "replaced", "done"):
         journal.mark(id, status_of)
         journal.refuse_during_installation()
