@@ -112,6 +112,7 @@ def a_module_can_be_built(builds: ModuleBuilds, platform: Platform | None) -> It
             kernels=lacking,
             count=len(lacking),
             commands=(command,) if command else (),
+            fix="system.packages",
             evidence=tuple(
                 Evidence(source=f"/lib/modules/{kernel}/build", actual="missing", expected="kernel headers")
                 for kernel in lacking[:4]
@@ -157,9 +158,9 @@ def the_programs_are_there(
     command = _install_command(platform, (platform and platform.kernel) or "$(uname -r)")
     commands = (command,) if command else ()
     if tools.installer:
-        yield messages.TOOLS_MISSING.finding(tools=list(tools.installer), commands=commands)
+        yield messages.TOOLS_MISSING.finding(tools=list(tools.installer), commands=commands, fix="system.packages")
     if tools.build:
-        yield messages.BUILD_TOOLS_MISSING.finding(tools=list(tools.build), commands=commands)
+        yield messages.BUILD_TOOLS_MISSING.finding(tools=list(tools.build), commands=commands, fix="system.packages")
 
 
 def _install_command(platform: Platform | None, kernel: str) -> str | None:

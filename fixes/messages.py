@@ -161,6 +161,19 @@ COMMAND_NOT_TRUSTED = Sentence(
 )
 DAEMON_LACKS = Sentence("Python packages for the daemon missing: {packages}")
 
+# system.packages
+
+PACKAGES_OF_HOST = Sentence("the driver is built on the host, not in this container")
+NO_PACKAGE_MANAGER = Sentence("apt-get, dnf and yum not found")
+SYSTEM_NOT_IN_TABLE = Sentence("the packages that this operating system needs are not known")
+NOT_A_PACKAGE = Sentence("not the name of a package: {name!r}")
+PACKAGES_MISSING_HERE = Sentence("Needed and not installed: {names}. The rest is what they depend on.")
+WOULD_CHANGE_OTHERS = Sentence(
+    "installed packages would be upgraded or removed for it, which undo could not restore: {names}"
+)
+NOT_RESOLVED = Sentence("{tool} finds no solution: {problem}. Try after `{update}`")
+NOTHING_RESOLVED = Sentence("{tool} names no package that it would install")
+
 # system.limits
 
 LIMITS_OF_CONTAINER = Sentence("the limits of a container are set when it starts: --ulimit, or the pod's runtime")

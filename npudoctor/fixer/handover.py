@@ -19,6 +19,7 @@ from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
+from npudoctor.steps.os_packages import APT, SystemPackages
 from npudoctor.steps.owners import MANY_LINES, is_own
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import GroupMember, Remount, Run, SetSysctl
@@ -70,6 +71,10 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
         told = {"name": step.name, "enabled": step.enabled, "daemon_reload": True}
         told |= {} if step.active is None else {"state": "started" if step.active else "stopped"}
         yield {"name": f"npudoctor: {step.name}", "ansible.builtin.systemd": told}
+    elif isinstance(step, SystemPackages) and step.present:
+        mark = "=" if step.tool == APT else "-"
+        told = {"name": [f"{name}{mark}{version}" for name, version in step.packages], "state": "present"}
+        yield {"name": "npudoctor: packages", "ansible.builtin.package": told}
     elif isinstance(step, SetSysctl):
         yield from _setting_tasks(step)
     else:
@@ -131,6 +136,8 @@ def _argv(step: Step) -> list[str]:
         return ["mount", "-o", f"remount,size={step.size_bytes}", step.path]
     if isinstance(step, KeepPackages):
         return list(step.installer)
+    if isinstance(step, SystemPackages):
+        return list(step.command)
     if isinstance(step, SetLink):
         return ["ln", "-sfn", step.target, step.path] if step.target else ["rm", "-f", step.path]
     if isinstance(step, GroupMember):

@@ -14,6 +14,7 @@ from npudoctor.fixer import messages
 from npudoctor.steps import Step
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
 from npudoctor.steps.installers import InstallPackage, UninstallPackage
+from npudoctor.steps.os_packages import SystemPackages
 from npudoctor.steps.packages import KeepPackages, RestorePackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -34,6 +35,7 @@ KINDS: Mapping[str, type] = {
         Run,
         SetLink,
         SetSysctl,
+        SystemPackages,
         SystemdUnit,
         UninstallPackage,
         WriteFile,

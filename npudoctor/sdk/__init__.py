@@ -51,6 +51,8 @@ from npudoctor.steps.files import (
     writing,
 )
 from npudoctor.steps.installers import InstallPackage
+from npudoctor.steps.os_packages import SystemPackages
+from npudoctor.steps.os_packages import installed as installed_packages
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
@@ -113,6 +115,7 @@ __all__ = [
     "Severity",
     "Step",
     "StepFailed",
+    "SystemPackages",
     "SystemdUnit",
     "Threshold",
     "Unavailable",
@@ -121,6 +124,7 @@ __all__ = [
     "ask_each",
     "check",
     "fix",
+    "installed_packages",
     "needs_of",
     "probe",
     "probe_on_cards",

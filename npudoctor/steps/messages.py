@@ -73,6 +73,13 @@ NO_MEMBERS = Sentence("(no members)")
 MEMBERS_BY_ROOT = Sentence("only root can change the members of a group")
 NO_GROUP = Sentence("group {group} not found in /etc/group")
 
+# packages of the system
+
+PACKAGES_BY_ROOT = Sentence("only root can install packages of the system")
+PACKAGES_CHANGED = Sentence("in another version than the one that was installed, and left alone: {names}")
+PACKAGES_NEEDED = Sentence("they cannot be removed alone: {problem}")
+PACKAGES_NOT_PROVED = Sentence("the package manager ended, but not all are as they should be: {names}")
+
 # mounts
 
 SIZE_CHANGES = Sentence("{path}: {old} MiB → {new} MiB\n")

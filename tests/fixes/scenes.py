@@ -46,6 +46,7 @@ from npudoctor.sdk import (
     probe,
 )
 from tests.packages.installers import installer
+from tests.packages.managers import managers
 
 KEY = "net.ipv4.ip_local_reserved_ports"
 STATE = "/var/lib/npudoctor"
@@ -273,6 +274,16 @@ def with_cann_packages(root: str) -> None:
         installer(Path(f"{root}.packages"), part, "9.0.0", os.uname().machine)
 
 
+def with_managers(root: str) -> None:
+    repo: dict[str, Any] = {
+        "dkms": {"version": "3.0-1", "needs": ["gcc"]},
+        "gcc": {"version": "12-1"},
+        "make": {"version": "4-1"},
+    }
+    managers(Path(f"{root}.tools"), Path(root), repo)
+    put(root, "/db/make", "4-1 installed")
+
+
 def with_docker(root: str) -> None:
     put(root, "/usr/local/bin/ascend-docker-runtime", "#!/bin/sh\n", 0o755)
     put(root, "/etc/docker/daemon.json", '{"log-driver": "journald"}\n', 0o640)
@@ -354,6 +365,9 @@ SCENES: dict[str, Scene] = {
     ),
     "runtime": Scene(
         "container.runtime", ("WriteFile",), {"path": "/usr/local/bin/ascend-docker-runtime"}, begin=with_docker
+    ),
+    "os-packages": Scene(
+        "system.packages", ("SystemPackages",), {"packages": ["dkms"]}, begin=with_managers, proved=False
     ),
     "tls": Scene("npu.tls-off", ("Run",), begin=with_switches),
     "logs": Scene("system.clean-logs", ("RemoveLogs",), begin=with_logs, irreversible=True),
