@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "markdown", "html", "junit")
 ENGINES = ("auto", "clustershell", "slurm", "local")
-LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "rank-table")
+LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "rank-table", "machinefile")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -51,6 +51,11 @@ def _hostfile(good: Sequence[Member], _bad: Mapping[str, str], _run: str) -> str
     return "".join(f"{member.name} slots={len(member.identity.npus) or 1}\n" for member in good)
 
 
+def _machinefile(good: Sequence[Member], _bad: Mapping[str, str], _run: str) -> str:
+    """As MPICH's mpirun has it, which hccl_test is started by."""
+    return "".join(f"{member.name}:{len(member.identity.npus) or 1}\n" for member in good)
+
+
 def _nodelist(good: Sequence[Member], _bad: Mapping[str, str], _run: str) -> str:
     return "".join(f"{member.name}\n" for member in good)
 
@@ -122,4 +127,5 @@ KINDS: Mapping[str, Callable[[Sequence[Member], Mapping[str, str], str], str]] =
     "slurm-drain": _drain,
     "k8s-taints": _taints,
     "rank-table": _rank_table,
+    "machinefile": _machinefile,
 }

@@ -91,6 +91,7 @@ def test_lists_are_read_by_others(cluster: str, capsys: pytest.CaptureFixture[st
     good = said(capsys, "lists", cluster, "nodelist")[1].split()
     assert len(good) == 40 - 2 - 2 - 2 - 1
     assert said(capsys, "lists", cluster, "hostfile")[1].splitlines() == [f"{name} slots=8" for name in good]
+    assert said(capsys, "lists", cluster, "machinefile")[1].splitlines() == [f"{name}:8" for name in good]
     table = rank_table.parse(said(capsys, "lists", cluster, "rank-table")[1])
     assert table.ranks == tuple(range(8 * len(good)))
     exclude = said(capsys, "lists", cluster, "slurm-exclude")[1]
