@@ -85,8 +85,8 @@ NOT_INSTALLED = Message(
     summary="Ascend driver not installed",
     detail="Without the driver there are no device nodes, and no program can use an NPU.",
     hint="As root, install the driver and then the firmware of one HDK release for this chip, and reboot. The driver "
-    "requires the user HwHiAiUser and the headers of the running kernel. `npudoctor setup --packages FOLDER --dry-run` "
-    "checks both packages and plans their installation.",
+    "requires the user HwHiAiUser and the headers of the running kernel. `npudoctor setup --dry-run --packages` and "
+    "the folder of both packages checks them and plans their installation.",
     pitfall="P068",
 )
 NPUS_ON_THE_BUS = Sentence(

@@ -254,7 +254,17 @@ def test_the_fast_tests_pass_on_the_python_of_the_archive(run: Run, architecture
     """The tests of the last commit; some minutes, under emulation much longer."""
     chosen = os.environ.get("NPUDOCTOR_ROOT_TESTS", "tests/facts tests/checks tests/core")
     packages = tmp_path / "files" / "packages"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", packages]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        packages,
+    ]
     done = command(
         *pip, "-c", ROOT / "constraints.txt", "--only-binary=:all:", "--python-version", "3.11",
         "--platform", f"manylinux2014_{architecture}", "--platform", f"manylinux_2_28_{architecture}", *TEST_PACKAGES,
