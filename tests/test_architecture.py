@@ -44,7 +44,7 @@ LAYERS = {
     "npudoctor.daemon_config": set(),
     "npudoctor.config": {"change_control", "findings", "host", "sdk", "daemon_config"},
     "npudoctor.explain": {"messages", "sdk", "knowledge", "plugins", "explain"},
-    "npudoctor.report": {"findings", "report", "smoke"},
+    "npudoctor.report": {"findings", "report", "smoke", "explain"},
     "npudoctor.web": {"host", "web"},
     "npudoctor.sim": {"findings", "host", "sdk", "facts", "knowledge", "sim"},
     "npudoctor.chip_problems": {"findings"},

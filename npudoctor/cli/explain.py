@@ -76,7 +76,7 @@ def _explain_topics(args: argparse.Namespace) -> int:
     if args.json:
         write_json(document)
     else:
-        from npudoctor.cli import explained
+        from npudoctor.report import explained
 
         write(explained.topics(document, no_color=args.no_color), colored=True)
     return 0
@@ -96,7 +96,7 @@ def _explain_log(args: argparse.Namespace) -> int:
     if args.json:
         write_json(document)
     elif found.knows or found.answer:
-        from npudoctor.cli import explained
+        from npudoctor.report import explained
 
         write(explained.log(document, no_color=args.no_color), colored=True)
     for line in (*logs.skipped(), *_remarks(found)):

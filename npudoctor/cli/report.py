@@ -220,7 +220,7 @@ def _explained(names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _explanation(document: Mapping[str, Any]) -> str:
-    from npudoctor.cli import explained
+    from npudoctor.report import explained
 
     return explained.log(document, no_color=True, width=LOG_WIDTH) if document else "no known error in the log"
 

@@ -15,8 +15,8 @@ WIDE = 1 << 20
 
 def explained(session: Session, name: str) -> list[tuple[str, str]]:
     """The lines of `npudoctor explain NAME`, each with its label; the reason where the name is not known."""
-    from npudoctor.cli import explained as page
     from npudoctor.explain import documents, topics
+    from npudoctor.report import explained as page
 
     catalog = session.node.catalog
     try:
@@ -29,7 +29,7 @@ def explained(session: Session, name: str) -> list[tuple[str, str]]:
 
 def _labelled(line: str) -> tuple[str, str]:
     """A line of the explanation as its label, with the blanks around it, and its text; a title has no label."""
-    from npudoctor.cli.explained import LABEL
+    from npudoctor.report.explained import LABEL
 
     if not line.startswith(" "):
         return "", line
