@@ -148,9 +148,9 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
 
 def _tell_of_few_files() -> None:
     """Say in one line that what is not known may be for want of descriptors."""
-    from npudoctor.host.live import processes
+    from npudoctor.host.shortage import few_files
 
-    if few := processes.few_files():
+    if few := few_files():
         say(f"npudoctor: only {few} files may be open (ulimit -n), too few to determine everything")
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+
+ENOUGH_FILES = 64
+"""Open files with which any tool works; npu-smi and a Python open about 20."""
 
 _EXHAUSTED = {
     errno.EMFILE: "no more files may be opened (ulimit -n)",
@@ -11,6 +15,12 @@ _EXHAUSTED = {
     errno.EAGAIN: "no more processes may be started (ulimit -u)",
     errno.ENOMEM: "no more memory can be had",
 }
+
+
+def few_files() -> int:
+    """How many files a tool may open, where that is so few that it may have failed for it; else 0."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if 0 <= limit < ENOUGH_FILES else 0
 
 
 def exhausted(problem: BaseException) -> str | None:
@@ -21,6 +31,8 @@ def exhausted(problem: BaseException) -> str | None:
     if isinstance(problem, OSError) and problem.errno in _EXHAUSTED:
         return _EXHAUSTED[problem.errno]
     if isinstance(problem, ImportError):  # what the dynamic linker says of a library carries no error number
+        if (problem.name or "").startswith("npudoctor.") and few_files():  # a folder that could not be listed is empty
+            return _EXHAUSTED[errno.EMFILE]
         return next((text for number, text in _EXHAUSTED.items() if os.strerror(number) in str(problem)), None)
     earlier = problem.__cause__ or problem.__context__
     if isinstance(earlier, BlockingIOError):  # a lock that is held has the number of a process that cannot be started

@@ -89,7 +89,7 @@ def truncate(text: str, room: int) -> str:
 
 def counted(report: Report) -> str:
     """How the checks ended: "60 ok, 1 warning, 2 errors, 19 skipped"."""
-    numbers = {key: report.summary[key] for key in ("warning", "error", "skipped", "silenced", "crashed")}
+    numbers = {key: report.summary.get(key, 0) for key in ("warning", "error", "skipped", "silenced", "crashed")}
     plural = {key: "s" if number > 1 and key in ("warning", "error") else "" for key, number in numbers.items()}
     rest = [f"{number} {key}{plural[key]}" for key, number in numbers.items() if number]
-    return ", ".join([f"{report.summary['ok']} ok", *rest])
+    return ", ".join([f"{report.summary.get('ok', 0)} ok", *rest])

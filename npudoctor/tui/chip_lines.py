@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,8 +83,9 @@ def _marked(row: ChipRow, check: str) -> str:
 
 
 def _coloured(text: str) -> Content:
-    """A curve: what is unknown or lowest is faint."""
-    return Content.assemble(*((letter, "$faint" if letter in "·▁" else "$accent") for letter in text))
+    """A curve: what is unknown or lowest is faint. One style for each run of letters: a terminal is told of each."""
+    runs = itertools.groupby(text, lambda letter: "$faint" if letter in "·▁" else "$accent")
+    return Content.assemble(*(("".join(letters), style) for style, letters in runs))
 
 
 def about(

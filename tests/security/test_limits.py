@@ -138,6 +138,15 @@ def test_what_wraps_a_missing_descriptor_says_so() -> None:
     assert exhausted(ImportError("libx.so.1: cannot open shared object file: No such file or directory")) is None
 
 
+def test_a_module_of_npudoctor_that_is_not_found_is_a_lack_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = ImportError("cannot import name 'layout'", name="npudoctor.knowledge.tables")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (13, 4096))
+    assert exhausted(missing) == "no more files may be opened (ulimit -n)"
+    assert exhausted(ImportError("cannot import name 'x'", name="torch_npu")) is None
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    assert exhausted(missing) is None
+
+
 @as_root
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv (util-linux) is not installed")
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 8, 12])

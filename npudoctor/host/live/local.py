@@ -44,7 +44,7 @@ from npudoctor.host.live.output import GRACE_S, OUTPUT_LIMIT_BYTES, Output
 from npudoctor.host.live.reader import let_go
 from npudoctor.host.live.reading import explained, kind_of
 from npudoctor.host.live.scripts import Scripts
-from npudoctor.host.shortage import exhausted
+from npudoctor.host.shortage import exhausted, few_files
 from npudoctor.host.simulated.tree import DiskStore, FileTree
 
 AT_ONCE_BYTES = 1 << 20
@@ -452,7 +452,7 @@ class LocalHost(Changes):
             start.must_have_started()
         except OSError as problem:
             raise Unavailable(tools.why_not_started(argv[0], problem), because=tools.because(problem)) from problem
-        if process.poll() and (few := processes.few_files()):
+        if process.poll() and (few := few_files()):
             raise OSError(errno.EMFILE, f"a tool failed while only {few} files may be open (ulimit -n)")
         return Completed(
             returncode=None if timed_out else process.poll(),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import resource
 import signal
 import subprocess
 import threading
@@ -26,9 +25,6 @@ WAIT_S = 0.3
 
 GRACE_S = 0.15
 """How long a process may take to act on SIGTERM, and how long on SIGKILL."""
-
-ENOUGH_FILES = 64
-"""Open files with which any tool works; npu-smi and a Python open about 20."""
 
 TimeoutExpired = subprocess.TimeoutExpired
 _ROUNDS = 20
@@ -85,12 +81,6 @@ def end(process: subprocess.Popen[bytes], mark: str, since: int) -> None:
     signal_group(process, signal.SIGKILL)
     end_marked(mark)
     end_orphans(since)
-
-
-def few_files() -> int:
-    """How many files a tool may open, where that is so few that it may have failed for it; else 0."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit if 0 <= limit < ENOUGH_FILES else 0
 
 
 def end_marked(mark: str) -> None:
@@ -193,4 +183,4 @@ def _wait_for(pids: list[int]) -> None:
         time.sleep(0.002)
 
 
-__all__ = ["TimeoutExpired", "end", "end_marked", "end_orphans", "few_files", "now", "reap", "signal_group", "start"]
+__all__ = ["TimeoutExpired", "end", "end_marked", "end_orphans", "now", "reap", "signal_group", "start"]

@@ -35,9 +35,11 @@ class Page(Widget):
         """Replace the paragraphs."""
         if list(paragraphs) == list(self._paragraphs):
             return
+        width = self.content_size.width
+        before = len(self._wrapped(width))
         self._paragraphs = tuple(paragraphs)
         self._lines = {}
-        self.refresh(layout=True)
+        self.refresh(layout=len(self._wrapped(width)) != before)  # a new layout draws the whole screen anew
 
     @property
     def plain(self) -> str:
