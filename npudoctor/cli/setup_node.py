@@ -15,7 +15,7 @@ from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.running_containers import RunningContainers
 from npudoctor.facts.npu_smi import Board
 from npudoctor.facts.system.pci import PciCards
-from npudoctor.findings import Severity, Status
+from npudoctor.findings import Severity
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
@@ -136,6 +136,6 @@ def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[
         if isinstance(event, engine.Done):
             for result in event.report.results:
                 errors = [one.summary for one in result.findings if one.severity is Severity.ERROR]
-                crashed = [result.reason or "it crashed"] if result.status is Status.CRASHED else []
-                found += [f"{text} ({result.check})" for text in (*errors, *crashed)]
+                unknown = [result.reason or "not determined"] if result.leaves_undetermined else []
+                found += [f"{text} ({result.check})" for text in (*errors, *unknown)]
     return found

@@ -110,7 +110,7 @@ def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **abou
     own = (apply_site_policy(one, selection.severities, selection.silenced) for one in _own(fleet.members))
     results = (*across.results, *own)
     verdict, code = judge(results, fail_on=selection.fail_on)
-    if code == 0 and len(fleet.missing) > fleet.allow_missing:
+    if code == 0 and (not fleet.members or len(fleet.missing) > fleet.allow_missing):
         verdict, code = Verdict.UNDETERMINED, 3
     report = across.model_copy(
         update={

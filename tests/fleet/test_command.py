@@ -226,6 +226,11 @@ def test_a_drop_folder_that_does_not_exist_is_a_usage_error(tmp_path: Path, caps
     assert "does not exist" in capsys.readouterr().err
 
 
+def test_an_empty_drop_folder_is_no_healthy_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "check", "--drop", str(tmp_path))[0] == 3
+    assert said(capsys, "check", "--drop", str(tmp_path), "-w", "n[1-2]", "--allow-missing", "2")[0] == 3
+
+
 def test_copies_of_a_simulated_node_have_addresses_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from npudoctor import plugins
+from npudoctor import engine, plugins
 from npudoctor.change_control import ChangeControl
 from npudoctor.cli import main, setup, setup_install, setup_node, setup_plan
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
-from npudoctor.findings import Finding, Report, Result, Severity, Status
+from npudoctor.findings import Because, Finding, Report, Result, Severity, Status
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, Unavailable, User
 from npudoctor.host.live.local import LocalHost
@@ -307,6 +307,20 @@ def test_where_another_changes_the_driver_nothing_begins(
     assert "INTERRUPTED at step 1: maintenance: firmware by hand" in capsys.readouterr().out
     assert off.read_text(encoding="utf-8") == "firmware by hand\n"
     assert times_run(tmp_path, "driver") == 0
+
+
+def test_a_check_whose_tool_does_not_answer_stands_against_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = Result(
+        check="npu.ecc", title="ecc", status=Status.SKIPPED, because=Because.TIMED_OUT, reason="npu-smi did not answer"
+    )
+    done = engine.Done(report=Report.model_construct(results=(result,)))  # type: ignore[call-arg]
+    monkeypatch.setattr(setup_node.engine, "run", lambda *_, **__: [done])
+    monkeypatch.setattr(setup_node, "_gathered", lambda *_: {})
+    assert "npu-smi did not answer (npu.ecc)" in setup_node._wrong(
+        plugins.load(folder=""), tree(tmp_path), Options(), ()
+    )
 
 
 def test_the_causes_in_the_log_of_an_installer_are_said() -> None:

@@ -25,7 +25,7 @@ from npudoctor.selection import Selection
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import fixing, setting_up
 from npudoctor.tui.model.fixing import Kind
-from npudoctor.tui.model.session import Node, Session
+from npudoctor.tui.model.session import CannotPlan, Node, Session
 from npudoctor.tui.screens.copy import Copy
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.setup import SetUp
@@ -177,6 +177,15 @@ def test_completion_names_the_folders_of_which_there_are_several(tmp_path: Path)
     assert setting_up.completed(f"{tmp_path}/.h") == (f"{tmp_path}/.hidden/", [])
     assert setting_up.completed(f"{tmp_path}/none") == (f"{tmp_path}/none", [])
     assert setting_up.completed("relative") == ("relative", [])
+
+
+def test_a_folder_with_control_characters_is_neither_offered_nor_planned(tmp_path: Path) -> None:
+    hostile = tmp_path / "pk\x1b]52;c;UFdO\x1b\\"
+    hostile.mkdir()
+    assert setting_up.completed(f"{tmp_path}/pk") == (f"{tmp_path}/pk", [])
+    session = Session(lambda: node_of("--simulate", "bare-host"))
+    with pytest.raises(CannotPlan, match="control characters"):
+        setting_up.plan(session, setting_up.Answers(folder=str(hostile)))
 
 
 @pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="CANN has packages for two architectures")

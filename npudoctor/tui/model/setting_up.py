@@ -103,12 +103,16 @@ def blocks(diagnosis: Diagnosis) -> list[Block]:
 
 
 def completed(typed: str) -> tuple[str, list[str]]:
-    """The folder as far as its name is certain, and the folders that begin so, where there are several."""
+    """The folder as far as its name is certain, and the folders that begin so, where there are several.
+
+    A name with control characters is not offered: it would reach the terminal and the clipboard.
+    """
     path = _in_home(typed)
     above, _, begun = path.rpartition("/")
     try:
         with os.scandir(above or "/") as entries:
-            names = sorted(one.name for one in entries if one.name.startswith(begun) and one.is_dir())
+            listed = (one.name for one in entries if one.name.startswith(begun) and one.is_dir())
+            names = sorted(name for name in listed if visible(name) == name)
     except OSError:
         return typed, []
     names = [name for name in names if begun or not name.startswith(".")]
@@ -120,7 +124,7 @@ def completed(typed: str) -> tuple[str, list[str]]:
     whole = f"{above}/{certain}"
     if len(names) == 1:
         return f"{whole}/", []
-    shown = [visible(name) for name in names[:_SHOWN_NAMES]]
+    shown = names[:_SHOWN_NAMES]
     return whole, [*shown, f"{len(names) - _SHOWN_NAMES} more"] if len(names) > _SHOWN_NAMES else shown
 
 
@@ -136,6 +140,8 @@ def plan(session: Session, answers: Answers) -> SetupPlan:
     folder = _in_home(answers.folder.strip())
     if not folder.startswith("/"):
         raise CannotPlan("expected the path of a folder, from / on")
+    if visible(folder) != folder:
+        raise CannotPlan("the path holds control characters; rename the folder")
     made: SetupPlan = session.node.plan_setup(replace(answers, folder=folder).words)
     return made
 
