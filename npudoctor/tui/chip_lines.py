@@ -83,7 +83,7 @@ def _marked(row: ChipRow, check: str) -> str:
 
 
 def _coloured(text: str) -> Content:
-    """A curve: what is unknown or lowest is faint. One style for each run of letters, because a terminal gets each style."""
+    """A curve: what is unknown or lowest is faint. A terminal gets each style, so a run of letters has one."""
     runs = itertools.groupby(text, lambda letter: "$faint" if letter in "·▁" else "$accent")
     return Content.assemble(*(("".join(letters), style) for style, letters in runs))
 
