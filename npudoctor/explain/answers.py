@@ -94,7 +94,7 @@ def of_limit(limit: Sighting) -> Answer:
     """The answer "not the environment" for a limit of a program, a framework or a compiler."""
     steps = ("Another option or size that avoids it, or a release of the program or framework without this limit.",)
     title = f"Not the environment: {limit.found.what}"
-    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.text, steps, limit)
+    return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, limit.quoted, steps, limit)
 
 
 def of_memory(memories: Sequence[Memory]) -> Answer | None:

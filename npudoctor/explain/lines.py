@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 
+from npudoctor.privacy.credentials import masked
 from npudoctor.records import record
 
 _RANKS = (
@@ -257,4 +258,6 @@ def in_short(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     cut = text.rfind(" ", 0, most - 3)
+    if cut <= 0:
+        text = masked(text)  # a part of a credential has no shape of one
     return f"{text[: cut if cut > 0 else most - 3]} ..."[:most]

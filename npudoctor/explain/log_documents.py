@@ -1,4 +1,7 @@
-"""The diagnosis of a log as plain data: printed as JSON, and rendered as text. No check is loaded for it."""
+"""The diagnosis of a log as plain data: printed as JSON, and rendered as text. No check is loaded for it.
+
+All that it quotes of the log is without credentials; the diagnosis itself is made from the lines as they are.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
 from npudoctor.knowledge.tables.pitfalls import is_command
+from npudoctor.privacy.credentials import masked
 
 LOG = "npudoctor.explain-log/1"
 _ECHOES = 64
@@ -51,7 +55,7 @@ def of_log(diagnosis: Diagnosis) -> Document:
         "notices": [_suspect(suspect, names) for suspect in diagnosis.notices],
         "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
         "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
-        "blamed": [{"culprit": one.found.what, **_sighting(one, names)} for one in diagnosis.blamed],
+        "blamed": [{"culprit": masked(one.found.what), **_sighting(one, names)} for one in diagnosis.blamed],
         "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
     }
 
@@ -59,8 +63,8 @@ def of_log(diagnosis: Diagnosis) -> Document:
 def _answer(answer: Answer, names: list[str]) -> Document:
     return {
         "kind": answer.kind.value,
-        "title": answer.title,
-        "because": answer.because,
+        "title": masked(answer.title),
+        "because": masked(answer.because),
         "steps": [{"step": step, "command": is_command(step)} for step in answer.steps],
         "evidence": _sighting(answer.sighting, names),
     }
@@ -116,6 +120,6 @@ def _sighting(one: Sighting, names: list[str]) -> Document:
         "who": one.source.label or None,
         "time": str(one.moment) if one.moment else None,
         "time_of_a_line_nearby": one.moment_near,
-        "shows": one.found.what,
-        "text": one.text,
+        "shows": masked(one.found.what),
+        "text": one.quoted,
     }

@@ -17,6 +17,7 @@ from npudoctor.control_characters import visible_lines
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpacked, without_json
+from npudoctor.privacy.credentials import masked
 from npudoctor.records import record
 
 BLOCK = 1 << 20
@@ -61,7 +62,7 @@ class Sighting:
     `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
     in the advice of the line, not in its report. `beside` is the plain sentence in or below a generic code.
     `source` and `moment` are those of the line; `moment_near` is true for
-    a moment taken from a neighbouring line.
+    a moment taken from a neighbouring line. `quoted` is `text` without credentials, for what is shown.
     """
 
     found: Found
@@ -69,6 +70,7 @@ class Sighting:
     line: int
     offset: int
     text: str
+    quoted: str
     source: Source
     moment: Moment | None
     moment_near: bool
@@ -245,6 +247,7 @@ class Scanner:
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
+        shown = masked(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(
                 Sighting(
@@ -253,6 +256,7 @@ class Scanner:
                     line=self._lines + data.count(b"\n", 0, at) + 1,
                     offset=self._offset + at,
                     text=_around(line, one.start),
+                    quoted=_around(shown, one.start if shown == line else len(masked(line[: one.start]))),
                     source=source,
                     moment=moment,
                     moment_near=own is None and moment is not None,

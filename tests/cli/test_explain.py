@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor.explain import diagnosis, log_documents, scan
+from tests.security.test_masking import leaks, lines_with_credentials
+
 from .conftest import Command
 
 LOGS = Path(__file__).resolve().parents[1] / "core" / "data" / "logs"
@@ -234,3 +237,24 @@ def test_an_empty_folder_of_logs_is_said(npudoctor: Command, tmp_path: Path) -> 
     ran = npudoctor("explain", "--log", str(tmp_path))
     assert ran.code == 1
     assert "no log file was found" in ran.err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_log_is_quoted_without_credentials(npudoctor: Command, tmp_path: Path, options: list[str]) -> None:
+    log = tmp_path / "train.log"
+    for line in lines_with_credentials():
+        log.write_text(line, encoding="utf-8")
+        ran = npudoctor("explain", "--log", str(log), *options)
+        assert leaks(ran.out) == [], line
+    log.write_text("\n".join(lines_with_credentials()), encoding="utf-8")
+    ran = npudoctor("explain", "--log", str(log), *options)
+    assert "EI0006" in ran.out and "***" in ran.out
+    assert leaks(ran.out) == []
+
+
+def test_a_line_is_searched_before_its_credentials_are_hidden() -> None:
+    scanner = scan.Scanner()
+    scanner.read("log", [b"RuntimeError: --token EI0006: Getting socket times out"])
+    found = diagnosis.diagnose(scanner)
+    assert [seen.spelled for seen in found.codes] == ["EI0006"]
+    assert "EI0006" not in log_documents.of_log(found)["codes"][0]["first"]["text"]

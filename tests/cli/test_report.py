@@ -19,6 +19,7 @@ from npudoctor.report import case, markup
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
 from tests.plain_user import ALICE, as_root
+from tests.security.test_masking import leaks, lines_with_credentials
 from tests.security.test_names_in_logs import TOLD
 
 from .conftest import Command
@@ -158,6 +159,21 @@ def test_a_log_tells_no_user_address_or_host(npudoctor: Command, tmp_path: Path)
     assert [one for one in told if one in page] == []
     page = npudoctor("report", "--no-redact", "--simulate", "new-node", "--log", str(log)).out
     assert "peggy" in page
+
+
+@pytest.mark.parametrize("option", [[], ["--no-redact"]])
+@pytest.mark.parametrize("shape", [[], ["--html"]])
+def test_a_report_with_a_log_has_no_credential_of_it(
+    npudoctor: Command, tmp_path: Path, shape: list[str], option: list[str]
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(lines_with_credentials()), encoding="utf-8")
+    target = tmp_path / "page.html"
+    words = ("report", "--simulate", "new-node", *option, *shape, *([str(target)] if shape else []))
+    ran = npudoctor(*words, "--log", str(log))
+    page = target.read_text(encoding="utf-8") if shape else ran.out
+    assert "EI0006" in page and "***" in page
+    assert leaks(page) == []
 
 
 def test_a_toolkit_that_is_not_sourced_is_in_the_inventory(npudoctor: Command) -> None:

@@ -115,6 +115,20 @@ def leaks(text: str) -> list[str]:
     return [text[max(place - 60, 0) : place + 30] for one in SECRETS if (place := text.find(one)) >= 0]
 
 
+def lines_with_credentials() -> list[str]:
+    """Lines of a failing job that end in a credential, some so long that it is cut where they are quoted."""
+    told = [one for one in (*NAMED, *SHAPES) if "\n" not in one]
+    lines = [f"[rank{rank}] EI0006: Getting socket times out. {text}" for rank, text in enumerate(told)]
+    lines += [f"[rank{rank}] ValueError: EI0006 of {text}" for rank, text in enumerate(told, 100)]
+    for rank, cut in enumerate(range(330, 400, 10), 200):
+        text = "the peer did not answer and " * 20
+        lines.append(f"[rank{rank}] EI0006: {text[:cut]} --token={S}{S}{S} https://{S}:{S}@h/v2 ghp_{LETTERS} {text}")
+    for rank, length in enumerate(range(80, 160, 10), 300):
+        lines.append(f"[rank{rank}] KeyError: https://{'u' * length}:{S}{S}@host/")
+        lines.append(f"[rank{rank}] {'x ' * length} https://{S}{'u' * 300}@host/ EI0006: Getting socket times out.")
+    return lines
+
+
 # Texts
 
 
