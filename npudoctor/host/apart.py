@@ -33,13 +33,13 @@ class ApartHost(MutableHost, Protocol):
         ...
 
     def process_names(self) -> frozenset[str]:
-        """The names of the processes that run."""
+        """The names of root's processes that run."""
         ...
 
     def processes_with(self, variable: str) -> tuple[int, ...]:
-        """The processes that were started with this variable, as NAME=value, and have not ended."""
+        """Root's processes that were started with this variable, as NAME=value, and have not ended."""
         ...
 
     def holding(self, pattern: str) -> tuple[str, ...]:
-        """The processes that have a file whose path matches open, by name and pid."""
+        """The processes that have a device whose path matches open, by name and pid."""
         ...

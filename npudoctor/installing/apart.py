@@ -28,7 +28,8 @@ env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 SHELL=/bin/bash LC_ALL=C TMPDIR="$folder/tmp" bash "$package" "$@" >>"$folder/log" 2>&1 </dev/null
 code=$?
 }
-rm -f "$hands_off"
+run=${folder%/*}
+grep -qsF "(run ${run##*/})" "$hands_off" && rm -f "$hands_off"
 printf '%s\n' "$code" >"$folder/code.part" && sync "$folder/code.part" && mv "$folder/code.part" "$folder/code"
 exit "$code"
 """

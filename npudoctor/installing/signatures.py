@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from npudoctor import knowledge
 from npudoctor.host import Host, Refused
+from npudoctor.steps.installers import not_roots
 
 LIMIT_S = 600.0
 _CMS = ("cms", "p7s")
+_NO_OTHERS = ("-no-CApath", "-no-CAstore")
+"""Without these openssl accepts what a certificate of the system has signed, too."""
 
 
 def verified(host: Host, path: str, authority: str | None) -> str:
@@ -21,6 +26,11 @@ def verified(host: Host, path: str, authority: str | None) -> str:
         if authority is not None:
             raise Refused(f"{path} has no signature beside it, and --signed-by asks for one")
         return "no signature beside it"
+    if authority is not None:
+        authority = posixpath.abspath(authority)
+    for one in (path, *(f"{path}.{suffix}" for suffix in signatures), *([authority] if authority else [])):
+        if host.user.uid == 0 and (problem := not_roots(host, one)):
+            raise Refused(problem)
     return ", ".join(_one(host, path, f"{path}.{suffix}", suffix, authority) for suffix in signatures)
 
 
@@ -32,11 +42,11 @@ def _one(host: Host, path: str, signature: str, suffix: str, authority: str | No
         return _not_verified(signature, "--signed-by names no keyring", authority)
     if suffix in _CMS:
         form = "PEM" if host.read_part(signature, 0, 11).startswith(b"-----BEGIN ") else "DER"
-        trusted = ["-noverify"] if authority is None else ["-CAfile", authority, "-no_check_time"]
+        trusted = ["-noverify"] if authority is None else ["-CAfile", authority, *_NO_OTHERS, "-no_check_time"]
         words = ["-verify", *trusted, "-inform", form, "-in", signature, "-content", path, "-binary", "-purpose", "any"]
-        argv = ["openssl", "cms", *words, "-out", "/dev/null"]
+        argv = ["env", "-i", "openssl", "cms", *words, "-out", "/dev/null"]
     else:
-        argv = ["gpgv", "--keyring", str(authority), signature, path]
+        argv = ["env", "-i", "gpgv", "--keyring", str(authority), signature, path]
     done = host.run(argv, timeout=LIMIT_S)
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]

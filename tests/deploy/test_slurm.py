@@ -120,7 +120,11 @@ def test_it_resumes_what_it_has_drained_and_nothing_else(slurm: Slurm) -> None:
     slurm.says = FIT
     slurm.run("healthcheck.sh")
     assert slurm.updates[1:] == ["update NodeName=node1 State=RESUME"]
-    for reason in ("ticket 4711 [kim@2026-11-21T10:00:00]", "npudoctor-fleet run1: fleet.tls", "npudoctor-setup x: y"):
+    for reason in (
+        "ticket State=IDLE Reason=npudoctor-health: [kim@2026-11-21T10:00:00]",
+        "npudoctor-fleet run1: fleet.tls",
+        "npudoctor-setup x: y",
+    ):
         slurm.set("IDLE+DRAIN", reason)
         for said in (FIT, UNFIT):
             slurm.says = said

@@ -33,6 +33,12 @@ def verified(path: Path) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+def test_stopping_the_daemon_leaves_the_hands_off_file_of_an_installation() -> None:
+    for name in NAMES:
+        if "RuntimeDirectory" in settings(name):
+            assert settings(name)["RuntimeDirectoryPreserve"] == ["yes"], name
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_has_nothing_to_say_against_a_unit(name: str, tmp_path: Path) -> None:
     text = (SYSTEMD / name).read_text(encoding="utf-8").replace("/usr/local/bin/npudoctor", "/bin/true")

@@ -2,6 +2,9 @@
 
 import os
 import re
+import shutil
+import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from npudoctor.host import Completed, Refused
 from npudoctor.host.live.local import LocalHost
 from npudoctor.installing import conditions
+from tests.plain_user import ALICE, as_root
 
 from .node import Tree, tree
 
@@ -106,9 +110,10 @@ def test_a_process_with_a_device_open_is_found(tmp_path: Path) -> None:
     path = tmp_path / "davinci0"
     host = LocalHost(root=str(tmp_path))
     with path.open("w"):
-        assert any(f"pid {os.getpid()}" in one for one in host.holding(re.escape(str(path))))
-    assert host.holding(re.escape(str(path))) == ()
-    assert os.getpid() in {int(one.split()[-1]) for one in host.holding(".*")}
+        assert host.holding(re.escape(str(path))) == ()  # no device
+    with open("/dev/zero", "rb"):
+        assert any(f"pid {os.getpid()}" in one for one in host.holding("/dev/zero"))
+    assert not any(f"pid {os.getpid()}" in one for one in host.holding("/dev/zero"))
     assert re.fullmatch(conditions.DEVICES, "/dev/davinci_manager")
     assert re.fullmatch(conditions.DEVICES, "/dev/davinci11")
     assert not re.fullmatch(conditions.DEVICES, "/dev/dav")
@@ -132,3 +137,31 @@ def test_a_physical_machine_is_none(tmp_path: Path) -> None:
     (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
     (tmp_path / "sys/class/dmi/id/sys_vendor").write_text("Huawei\n", encoding="utf-8")
     conditions.must_be_physical(host)
+
+
+@as_root
+def test_a_user_s_process_of_the_name_or_variable_counts_for_nothing(open_folder: Path) -> None:
+    program = open_folder / "slurmd"
+    shutil.copy("/bin/sleep", program)
+    host, mark = LocalHost(), f"TMPDIR={open_folder}/tmp"
+    words, environ = [str(program), "60"], {"TMPDIR": f"{open_folder}/tmp"}
+    for uid in (ALICE, 0):
+        with subprocess.Popen(words, env=environ, user=uid, group=uid, extra_groups=[]) as process:
+            try:
+                assert ("slurmd" in host.process_names()) is (uid == 0)
+                assert host.processes_with(mark) == (() if uid else (process.pid,))
+            finally:
+                process.kill()
+
+
+@as_root
+def test_another_device_at_the_path_of_an_npu_is_none(tmp_path: Path) -> None:
+    script = "mount -t tmpfs none /dev && : >/dev/davinci0 && exec 3</dev/davinci0 && echo open && sleep 60"
+    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True) as process:
+        try:
+            if process.stdout is None or process.stdout.readline() != "open\n":
+                pytest.skip("no user namespace with a mount here")
+            assert not any(f"pid {process.pid}" in one for one in LocalHost().holding(conditions.DEVICES))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

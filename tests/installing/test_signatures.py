@@ -9,6 +9,7 @@ import pytest
 from npudoctor.host import Refused
 from npudoctor.host.live.local import LocalHost
 from npudoctor.installing import signatures
+from tests.plain_user import ALICE, as_root, give
 
 
 def openssl(folder: Path, *words: str) -> None:
@@ -44,6 +45,33 @@ def test_a_good_signature_and_who_signed(package: Path, form: str, suffix: str) 
     assert f"is verified with {vendor}" in signatures.verified(host, str(package), vendor)
     with pytest.raises(Refused, match="is no good signature of"):
         signatures.verified(host, str(package), str(folder / "other.pem"))
+
+
+def test_a_certificate_of_the_system_s_store_is_not_that_of_the_person(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = package.parent
+    signed(package)
+    certificates = folder / "certificates"
+    certificates.mkdir()
+    done = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", "vendor.pem"], cwd=folder, check=True, capture_output=True
+    )
+    shutil.copy(folder / "vendor.pem", certificates / f"{done.stdout.decode().strip()}.0")
+    monkeypatch.setenv("SSL_CERT_DIR", str(certificates))
+    with pytest.raises(Refused, match="is no good signature of"):
+        signatures.verified(LocalHost(), str(package), str(folder / "other.pem"))
+    monkeypatch.chdir(folder)
+    assert f"is verified with {folder}/vendor.pem" in signatures.verified(LocalHost(), str(package), "vendor.pem")
+
+
+@as_root
+@pytest.mark.parametrize("name", ["vendor.pem", "driver.run", "driver.run.cms"])
+def test_what_another_user_can_write_is_not_believed(package: Path, name: str) -> None:
+    signed(package)
+    give(package.parent / name, ALICE)
+    with pytest.raises(Refused, match=str(ALICE)):
+        signatures.verified(LocalHost(), str(package), str(package.parent / "vendor.pem"))
 
 
 @pytest.mark.parametrize("authority", [None, "vendor.pem"])

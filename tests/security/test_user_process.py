@@ -500,3 +500,33 @@ def test_an_owner_who_is_no_user_of_this_namespace_counts_as_root(open_folder: P
     found = python_user(str(path), CLEAN)
     assert found is not None
     assert found.uid == BOB
+
+
+def test_env_starts_no_program_that_a_user_can_change(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = open_folder / "ran"
+    tool = open_folder / "bin/nptool"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\necho ran >>'{ran}'\n", encoding="utf-8")
+    tool.chmod(0o755)
+    give(tool.parent, ALICE)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    host = LocalHost()
+    for program in ("nptool", str(tool)):
+        for words in (["env", "A=b", program], ["/usr/bin/env", "-i", program], ["env", "A=b", "env", program]):
+            with pytest.raises(Unavailable, match="is not run by root"):
+                host.run(words)
+            with pytest.raises(Unavailable, match="is not run by root"):
+                host.run_streaming(words, timeout=60)
+    host.run(["sh", "-c", "nptool"])  # as apt-get starts dpkg
+    assert not ran.exists()
+
+
+def test_root_searches_no_folder_of_a_user_for_libraries(open_folder: Path) -> None:
+    folder = open_folder / "lib64"
+    folder.mkdir()
+    done = LocalHost().run(["env", f"LD_LIBRARY_PATH={folder}:/usr/lib", "sh", "-c", "echo $LD_LIBRARY_PATH"])
+    assert done.stdout == f"{folder}:/usr/lib\n"
+    give(folder, ALICE)
+    for value in (f"/usr/lib:{folder}", "", "lib64"):
+        with pytest.raises(Unavailable, match="root searches nothing in"):
+            LocalHost().run(["env", f"LD_LIBRARY_PATH={value}", "sh", "-c", "true"])

@@ -25,8 +25,9 @@ if held; then exit 0; fi
 line=$(${NPUDOCTOR:-npudoctor} check health driver.npu-smi --profile quick --format npd --timeout 50)
 code=$?
 shown=$(timeout 2 scontrol -o show node "$node") || { echo "scontrol does not answer: $line" >&2; exit 1; }
-state=$(sed -n 's/.* State=\([^ ]*\).*/\1/p' <<<" $shown")
-reason=$(sed -n 's/.* Reason=\(.*\)/\1/p' <<<" $shown")
+# The first of each: the text of a reason may itself contain " State=".
+[[ " $shown" =~ " State="([^ ]*) ]] && state=${BASH_REMATCH[1]} || state=
+[[ " $shown" =~ " Reason="(.*) ]] && reason=${BASH_REMATCH[1]} || reason=
 
 case $code in
     0) # Resume only nodes drained by this script, not by an administrator.

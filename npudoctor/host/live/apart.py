@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,8 @@ from npudoctor.host.live import process_tree
 
 _LAUNCH = '"$@" & exit 0'
 LAUNCH_S = 60.0
+_EVERYBODY_S = (1, 5, *range(136, 144))
+"""Major numbers of devices that every user can open: /dev/null and the like, terminals (devices.txt of Linux)."""
 
 
 class Apart:
@@ -64,22 +67,22 @@ class Apart:
         return _read("/proc/sys/kernel/random/boot_id").strip()
 
     def process_names(self) -> frozenset[str]:
-        """The names of the processes of this machine."""
-        return frozenset(_read(f"/proc/{pid}/comm").strip() for pid in _pids())
+        """The names of root's processes: any user can give a process of his any name."""
+        return frozenset(_read(f"/proc/{pid}/comm").strip() for pid in _own_pids())
 
     def processes_with(self, variable: str) -> tuple[int, ...]:
-        """The processes that were started with this variable, as NAME=value, and have not ended."""
+        """Root's processes that were started with this variable, as NAME=value, and have not ended."""
         needle = os.fsencode(variable)
         return tuple(
-            pid for pid in _pids() if needle in _bytes(f"/proc/{pid}/environ").split(b"\0") and self.start_of(pid)
+            pid for pid in _own_pids() if needle in _bytes(f"/proc/{pid}/environ").split(b"\0") and self.start_of(pid)
         )
 
     def holding(self, pattern: str) -> tuple[str, ...]:
-        """The processes that have a file whose path matches open, by name and pid."""
+        """The processes that have a device whose path matches open, by name and pid."""
         return tuple(
             f"{_read(f'/proc/{pid}/comm').strip() or 'process'} pid {pid}"
             for pid in _pids()
-            if any(re.fullmatch(pattern, target) for target in _targets(pid))
+            if any(re.fullmatch(pattern, target) and _is_device(file, target) for file, target in _targets(pid))
         )
 
 
@@ -87,11 +90,33 @@ def _pids() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
-def _targets(pid: int) -> Iterator[str]:
+def _own_pids() -> Iterator[int]:
+    """The processes of root and of this user; the owner of /proc/PID would be root for any that has changed its ids."""
+    ours = {"0", str(os.geteuid())}
+    for pid in _pids():
+        found = re.search(r"^Uid:\s(.+)$", _read(f"/proc/{pid}/status"), re.M)
+        if found and ours.issuperset(found[1].split()):
+            yield pid
+
+
+def _targets(pid: int) -> Iterator[tuple[str, str]]:
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                yield os.readlink(f"/proc/{pid}/fd/{name}")
+                yield f"/proc/{pid}/fd/{name}", os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _is_device(file: str, target: str) -> bool:
+    """Whether an open file is the device of that path: in a mount namespace of a user's any file may have it."""
+    with contextlib.suppress(OSError):
+        found = os.stat(file)
+        if not stat.S_ISCHR(found.st_mode):
+            return False
+        try:
+            return os.stat(target).st_rdev == found.st_rdev
+        except OSError:  # deleted, or of a container with other numbers
+            return os.major(found.st_rdev) not in _EVERYBODY_S
+    return False
 
 
 def _read(path: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor.findings import Because
 from npudoctor.host import Unavailable, User
-from npudoctor.host.live import accounts
+from npudoctor.host.live import accounts, tools
 from npudoctor.host.live.identity import user_named, user_of
 from npudoctor.host.live.safe_files import Unreadable, read_owned
 from npudoctor.host.live.trust import foreign_writer
@@ -111,9 +111,11 @@ def _login(name: str, host: LocalHost) -> Mapping[str, str]:
     entry = accounts.user_by_name(name)
     say = f"printf '%s\\0' {_MARK}; env -0"
     if entry.pw_uid == os.geteuid():
-        keep = {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name, "SHELL": entry.pw_shell or "/bin/sh"}
+        shell = entry.pw_shell or "/bin/sh"
+        tools.must_be_trusted(shell)
+        keep = {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name, "SHELL": shell}
         argv = ["env", "-i", *(f"{key}={value}" for key, value in keep.items()), "TERM=dumb"]
-        argv += [entry.pw_shell or "/bin/sh", "-l", "-c", say]
+        argv += [shell, "-l", "-c", say]
     elif os.geteuid() == 0:
         argv = ["su", "-", name, "-c", say]
     else:

@@ -275,10 +275,16 @@ class LocalHost(Changes):
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""
+        words, environment = self._judged(argv)
+        return self._once(words, command_key(argv), environment, timeout)
+
+    def _judged(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The words and variables of a command; of one that `env` would find on PATH, the program that it starts."""
+        argv, environment = tools.without_env(argv, own_environment())
         path = self.which(argv[0])
         if path is None:
             raise self._missing(argv[0])
-        return self._once([path, *argv[1:]], command_key(argv), own_environment(), timeout)
+        return [path, *argv[1:]], environment
 
     def run_confined(self, argv: Sequence[str], *, timeout: float) -> Completed:
         """Run a command that becomes another user by itself, with no_new_privs and no descriptor of npudoctor's."""
@@ -362,7 +368,7 @@ class LocalHost(Changes):
         self, argv: list[str], key: str, environment: Mapping[str, str], timeout: float, user: User | None = None
     ) -> Completed:
         with self._lock:
-            once = self._answers.setdefault(tuple(argv), Once())
+            once = self._answers.setdefault((key, *argv), Once())
         return once.answer(lambda: self._in_turn(argv, key, environment, timeout, user))
 
     def _in_turn(
@@ -386,11 +392,9 @@ class LocalHost(Changes):
         """Run a command anew, handing each piece of its output to `stream` as it comes."""
         if self._root:
             raise Unavailable("a command would change this machine, and not the one below --root")
-        path = self.which(argv[0])
-        if path is None:
-            raise self._missing(argv[0])
+        words, environment = self._judged(argv)
         let_go()
-        return self._execute([path, *argv[1:]], own_environment(), timeout, stream, self._locks)
+        return self._execute(words, environment, timeout, stream, self._locks)
 
     def _execute(
         self,
@@ -487,5 +491,8 @@ class LocalHost(Changes):
 
 def own_environment() -> dict[str, str]:
     """The variables of a tool: npudoctor's own, never a job's."""
-    variables = python_owner.trusted_variables(os.environ) if os.geteuid() == 0 else os.environ
+    variables = dict(os.environ)
+    if os.geteuid() == 0:  # a tool starts others, as apt-get does dpkg
+        variables = python_owner.trusted_variables(os.environ)
+        variables["PATH"] = python_owner.trusted_path(variables.get("PATH", os.defpath)) or os.defpath
     return {**variables, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from npudoctor.findings import Because
 from npudoctor.host import STANDARD_PLACES, Unavailable, command_key
-from npudoctor.host.live.trust import foreign_writer
+from npudoctor.host.live.trust import foreign_writer, writer_within
 from npudoctor.host.shortage import exhausted
+
+_NO_RIGHT = Because.NO_RIGHT
+_KEPT = ("PATH", "LANG", "LC_ALL")
+_SEARCHED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 def find(name: str) -> str | None:
@@ -22,6 +26,34 @@ def find(name: str) -> str | None:
             return path
     places = (posixpath.join(place, name) for place in STANDARD_PLACES.get(name, ()))
     return next((path for path in places if os.path.lexists(path) and why_untrusted(path) is None), None)
+
+
+def without_env(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """What `env [-i] NAME=VALUE... PROGRAM` starts, and with which variables; any other command as it is.
+
+    The program is then judged as every other. Raises Unavailable where root would search a folder that another user
+    can write.
+    """
+    words, variables = list(argv), dict(environment)
+    if posixpath.basename(words[0]) != "env" or len(words) == 1:
+        return words, variables
+    del words[0]
+    if words[0] == "-i":
+        del words[0]
+        variables = {name: value for name, value in variables.items() if name in _KEPT}
+    while words and "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        for folder in value.split(":") if name in _SEARCHED and os.geteuid() == 0 else ():
+            found = writer_within(folder) if folder.startswith("/") else None
+            if found or not folder.startswith("/"):
+                why = found.reason if found else "it is not absolute"
+                raise Unavailable(
+                    f"root searches nothing in {folder or 'the working folder'}: {why}", because=_NO_RIGHT
+                )
+        variables[name] = value
+    if not words:
+        raise Unavailable("env has no program to start", because=Because.FAILED)
+    return without_env(words, variables)
 
 
 def missing(name: str) -> Unavailable:
