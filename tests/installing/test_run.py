@@ -403,7 +403,7 @@ def test_a_service_that_the_installer_starts_is_left_alone(tmp_path: Path) -> No
 
 def test_a_hands_off_file_that_a_person_writes_meanwhile_outlives_the_step(tmp_path: Path) -> None:
     host = tree(tmp_path)
-    journal, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "waits"))])
+    _, id = opened(host, [step(host, package(tmp_path, "driver", "25.5.2", "waits"))])
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), id]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
         wait_for(lambda: times_run(tmp_path, "driver"))
