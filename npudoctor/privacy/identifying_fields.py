@@ -99,6 +99,22 @@ _NAMED_USER = (
     r"|(?<![a-z])uid=\d{1,10}\((?P<id>[^)\s]{1,32})\)"
     r"|(?<![\w./@-])(?P<at>[a-z_][a-z0-9_-]{1,31})@(?P<host>[A-Za-z][A-Za-z0-9.-]{0,252}[A-Za-z0-9])"
 )
+_USER_IN_PROSE = (
+    r"(?<![A-Za-z])(?:[uU]ser(?:[_ -]?[nN]ame)?|[oO]wner|[lL]ogin)['\"]?\s{0,4}[:=]\s{0,4}['\"]?"
+    r"(?P<key>[A-Za-z_][\w.-]{1,31})"
+    r"(?=['\",;)\]}|]|\s{0,8}$| [/(-])"
+    r"|\b(?:logged in as:?|submitted by|owned by) (?:user )?['\"]?(?P<by>[A-Za-z_][\w.-]{1,31})"
+    r"|\bAccepted (?:publickey|password|keyboard-interactive\S{0,8}) for (?P<login>[A-Za-z_][\w.-]{1,31})"
+    r"|/(?:home|[uU]sers)/(?P<home>[A-Za-z0-9._-]{1,64})(?![\w.-])"
+    r"|(?<![\w~/.])~(?P<own>[A-Za-z_][\w.-]{1,31})(?=/)"
+)
+"""What a log writes of users. A word of the language after `user:` has more words behind it, a name has not."""
+_SERIAL_IN_PROSE = (
+    r"(?i)(?<![a-z])(?:serial[ _-]?(?:number|num|no)?|s/?n)['\"]?(?:\s{0,4}[:=]|(?<=number)\s)\s{0,4}['\"]?"
+    r"(?P<value>[A-Z0-9][\w.-]{4,80})"
+)
+DASHED = r"(?<![\w-])(?:\d{1,3}-){3}\d{1,3}(?![\w-])"
+"""An address as clouds write it into names: 10-20-30-41."""
 _LOGIN = (
     r"\bfor user (?P<of>[A-Za-z_][\w.-]{1,31})\b|\bby (?P<by>[A-Za-z_][\w.-]{1,31})\(uid=\d"
     r"|\b(?:Accepted|Failed) [\w/-]{1,32} for (?:invalid user )?(?P<login>[A-Za-z_][\w.-]{1,31}) from\b"
@@ -138,8 +154,15 @@ class Found:
         for found in re.finditer(_NAMED_USER, text):
             self._user(found["user"] or found["id"] or found["at"])
             self._host(found["host"] or "")
-        for found in re.finditer(r"serial number ([A-Za-z0-9][\w.-]{4,80})", text):
-            self.serials.setdefault(found[1])
+        for found in re.finditer(_USER_IN_PROSE, text, re.MULTILINE):
+            name = (found[found.lastgroup or 0]).rstrip(".-")
+            if not names_in_logs.is_word(name):
+                self._user(name)
+        for found in re.finditer(_SERIAL_IN_PROSE, text):
+            if re.search(r"\d", found["value"]):
+                self.serials.setdefault(found["value"].rstrip(".-"))
+        dashed = {one.replace("-", ".") for one in re.findall(DASHED, text)}
+        self.addresses |= {one for one in dashed if is_address(one) and ipaddress.ip_address(one).is_private}
 
     def _document(self, name: str, said: Any) -> None:
         if name == "bundle.json":

@@ -21,6 +21,7 @@ _KEY = (
     r"|(?:spec\.|slurmd?_|head_|k8s_)?node[ _-]?(?:name|list|addr)|slurm_(?:job_nodelist|submit_host)|pod[_-]?name)"
 )
 _WEAK_KEY = r"(?:address|addr|server|endpoint|peer|remote|coordinator|leader|target|nodes?|pod|hosts)"
+_PORT = r"(?:102[4-9]|10[3-9]\d|1[1-9]\d\d|[2-9]\d{3}|[1-5]\d{4}|6[0-5]\d{3})"
 _SYSLOG = r"(?= [\w.()/-]{1,64}(?:\[\d{1,10}\])?:)"
 _EXPRESSIONS = tuple(
     re.compile(expression, re.IGNORECASE | re.MULTILINE)
@@ -33,6 +34,14 @@ _EXPRESSIONS = tuple(
         r" (?:(?:to|on|from|with|for|refused|the|host|hostname|node|server|address) ){0,4}[(\['\"]{0,2}"
         + _NAME
         + r"(?=[\])'\"]{0,2}(?::\d|,? port \d|, \d))",
+        _AHEAD + r"(?:connect(?:ed|ion|ing)?|contact|reach)(?: to| with| from)? (?:['\"]" + _NAME + r"(?=['\"])"
+        r"|(?P<plain>[A-Za-z0-9][\w.-]{0,252})(?=: | failed| timed out| refused))",
+        r"(?<![\w./:-])(?P<name>(?-i:[a-z][a-z0-9.-]{1,252}))(?=:" + _PORT + r"(?![\w:.]))",
+        r"(?<![\w./-])" + _NAME + r"(?= {1,8}(?:max_)?slots=\d)",
+        _AHEAD + r"linux " + _NAME + r"(?= \d{1,2}\.\d)",
+        _AHEAD + r"node=['\"]?(?P<name>[a-z][a-z0-9.-]{0,252})(?![\w/])",
+        _AHEAD + r"(?:host|local|remote|server|node|pod|peer|master|src|dst)_?ip" + _ASSIGNED + _NAME,
+        r"host key verification failed for " + _NAME,
         r"network addresses of \(" + _NAME + r"(?=, \d)",
         _AHEAD + r"(?:on|from|to|at|remote|of) (?:host|node|server|pod)s?(?: name)? [\['\"(]{0,2}" + _NAME,
         _AHEAD + r"(?:host ?name|nodes?|pods?|hosts?)[ /]['\"]?" + _NUMBERED,
@@ -52,6 +61,11 @@ _EXPRESSIONS = tuple(
         r"(?![\w(-]|\.\w)",
     )
 )
+_SEVERAL = re.compile(
+    r"(?<![\w-])(?:-H|--?hosts?) (?P<names>[A-Za-z0-9][\w.-]{0,252}(?::\d{1,4})?(?:,[\w.-]{1,252}(?::\d{1,4})?){0,99})"
+    r"(?![\w:/,.-])"
+)
+"""What mpirun takes: node1:8,node2:8."""
 _LIST = re.compile(r"(?:=|on |nodes |hosts )(?P<name>[A-Za-z][\w.-]{0,63})\[\d{1,6}(?:[,-]\d{1,6}){0,20}\]")
 """Slurm's form of several names: node[01-04,07]."""
 
@@ -65,7 +79,7 @@ _ENDINGS = frozenset(
     """py pyc c cc cpp cxx h hpp cu go rs java sh so log txt out err json yml yaml toml""".split()  # noqa: SIM905
 )
 _COMMON = frozenset(
-    """a all an and any are array as at auto backend be before but by can cannot cause class clear cluster code
+    """a agent all an and any are array as at auto backend be before but by can cannot cause class clear cluster code
     communicator context cpu data dead default device devices dict did does down driver env environment error fail
     failed false file float for from gpu group grpc had hang has have head host http https in info init int interface
     ip ipv4 ipv6 is it its job kernel launcher leader level library list local localhost loop lost machine main map
@@ -73,7 +87,11 @@ _COMMON = frozenset(
     order os other pid pinned pod port process program python rank ranks ray ready remote root run runtime self server
     service side slave socket ssh static status str string system tcp tensor test that the this thread time timeout to
     torch true tuple type unavailable unknown unreachable up user using utf8 value var version was which will with
-    without worker workers yes""".split()  # noqa: SIM905 - a list of words fills a page
+    without worker workers yes
+    batch broker bytes container count cost daemon database duration elapsed endpoint epoch errno global index
+    iter iteration len length line loss ms num number offset owner peer release remaining result ret retcode sample
+    samples scheduler seed seq size step steps store the token tokens total train unlimited us window world you
+    address segment target uid gid""".split()  # noqa: SIM905 - a list of words fills a page
 )
 _NO_HOST = re.compile(
     r"(?i)v?\d[\d._-]{0,60}(?:rc\d{0,3}|post\d{0,3}|[a-z])?|ascend\d{0,4}[a-z0-9]{0,4}|0x[0-9a-f]{1,32}|[0-9a-f]{32,64}"
@@ -86,9 +104,18 @@ def hosts(text: str) -> Iterator[str]:
     """The names that a log tells; some more than once."""
     for expression in (*_EXPRESSIONS, _LIST):
         for found in expression.finditer(text):
-            name = found["name"].rstrip("._-")
+            name = found[found.lastgroup or 0].rstrip("._-")
             if _is_host(name):
                 yield name
+    for found in _SEVERAL.finditer(text):
+        for one in found["names"].split(","):
+            if _is_host(name := one.partition(":")[0].rstrip("._-")):
+                yield name
+
+
+def is_word(name: str) -> bool:
+    """Whether a name is a word that logs use for anything."""
+    return name.lower() in _COMMON
 
 
 def _is_host(name: str) -> bool:

@@ -29,6 +29,7 @@ from npudoctor.privacy.identifying_fields import Found
 
 _IPV6 = r"(?<![\w:.])(?=[0-9A-Fa-f:.]{2,45}(?![\w:]))(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]{0,15}(?![\w:])"
 _MAC = r"(?<![0-9A-Fa-f:-])[0-9A-Fa-f]{2}(?P<mark>[:-])[0-9A-Fa-f]{2}(?:(?P=mark)[0-9A-Fa-f]{2}){4,18}(?![0-9A-Fa-f:-])"
+_DOTTED_MAC = r"(?<![\w.])(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}(?!\w|\.\w)"
 _UUID = (
     r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-])"
     r"|(?<!\w)(?:[0-9a-f]{64}|[0-9a-f]{32})(?!\w)"  # machine-id(5), ids of containers
@@ -124,7 +125,7 @@ class Pseudonyms:
         parts = [name for name in names if self._within_words and name in self.hosts and _is_distinctive(name)]
         part = "|".join(map(re.escape, parts)) or "(?!)"
         return re.compile(
-            rf"(?P<uuid>{_UUID})|(?P<mac>{_MAC})"
+            rf"(?P<uuid>{_UUID})|(?P<mac>{_MAC}|{_DOTTED_MAC})|(?P<dashed>{identifying_fields.DASHED})"
             rf"|(?P<six>{_IPV6})|(?P<four>{identifying_fields.IPV4})"
             rf"|(?P<name>(?<![\w.-])(?:{literal})(?![\w-]|\.\w))|(?P<part>(?<![A-Za-z0-9])(?:{part})(?![A-Za-z0-9]))"
         )
@@ -137,6 +138,8 @@ class Pseudonyms:
             return self._numbered(text.lower(), text)
         if match["mac"]:
             return self._mac(text)
+        if match["dashed"]:
+            return self._four(text.replace("-", ".")).replace(".", "-")
         if match["six"]:
             return self._six(text)
         return self._four(text) if match["four"] and kind else text
@@ -190,6 +193,10 @@ class Pseudonyms:
         return self._moved[key]
 
     def _mac(self, text: str) -> str:
+        if "." in text:
+            whole = re.sub(r"(\w\w)(?=\w)", r"\1:", text.replace(".", ""))
+            digits = self._mac(whole).replace(":", "")
+            return ".".join(digits[place : place + 4] for place in range(0, len(digits), 4))
         octets = re.split("[:-]", text)
         if set(octets) <= {"00"} or set(map(str.lower, octets)) == {"ff"}:
             return text

@@ -62,7 +62,7 @@ def from_data() -> list[Expression]:
     found.append(Expression("devices", conditions.DEVICES, 0, "fullmatch"))
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
     told = (*names_in_logs._EXPRESSIONS, names_in_logs._LIST)
-    found += [Expression("names in logs", one.pattern, one.flags, "search") for one in told]
+    found += [Expression("names in logs", one.pattern, one.flags, "search") for one in (*told, names_in_logs._SEVERAL)]
     found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
     for name in ("environment", "hardware", "hccl"):
         text = (ROOT / "npudoctor" / "knowledge" / "tables" / f"{name}.json").read_text(encoding="utf-8")

@@ -50,6 +50,17 @@ TOLD = {
     "Jan  5 10:11:12 gneiss kernel: npu heartbeat lost": "gneiss",
     "2026-02-02T10:11:12.123+08:00 gneiss2 systemd[1]: started": "gneiss2",
     "{'gneiss-3': [0, 1, 2, 3]}": "gneiss-3",
+    "connect to 'schist-b12' failed": "schist-b12",
+    "schist:29500 store timed out": "schist",
+    "mpirun -host chert:8,marl:8 python": "marl",
+    "mpirun -H chert,marl2 -np 2": "chert",
+    "marl slots=8": "marl",
+    "uname -a: Linux schist 5.10.0-60.aarch64 #1 SMP": "schist",
+    "(pid=gcs_server, node=schist)": "schist",
+    '"host_ip": "schist"': "schist",
+    "localIp: schist": "schist",
+    "Failed to connect to schist: timeout": "schist",
+    "Host key verification failed for schist.": "schist",
 }
 """Lines, and the name that must be found in each."""
 
@@ -59,6 +70,8 @@ HARMLESS = (
     "https://www.hiascend.com/document https://github.com/hicann/hccl https://pypi.org/simple",
     "torch==2.6.0 CANN 8.2.RC1 driver 25.0.rc1.1 kernel 5.10.0-216.0.0.115 target: Ascend910B1",
     "connect to the server timed out, master: None, host=localhost, tcp://127.0.0.1:29500",
+    "rank:0 npu:3 step:2000 iter:5000 node=0 node=None 25.5.0:8 10:11:12 EI0006:2000 HcclInit:1234 ret:507033",
+    "connect to server: timeout; connect to the peer failed; Linux version 5.10, curl -H Accept:text/plain",
     "threading.local, torch.distributed.elastic, module.internal()",
 )
 
@@ -82,3 +95,44 @@ def test_a_name_is_found_in_the_name_of_a_file() -> None:
     found.in_prose("MASTER_ADDR=quartz-07")
     shown = redaction.Pseudonyms(found).apply("/logs/run_quartz-07.log plog-quartz-07-rank0 quartz-071")
     assert shown == "/logs/run_host-1.log plog-host-1-rank0 quartz-071"
+
+
+USERS = {
+    "Accepted publickey for umber": "umber",
+    "  user: umber": "umber",
+    "user: umber /mnt/train.py": "umber",
+    '{"user_name": "umber", "n": 1}': "umber",
+    "owner: umber": "umber",
+    "wandb: Currently logged in as: umber (team)": "umber",
+    "job submitted by umber": "umber",
+    "/mnt/nas/users/umber/train.py": "umber",
+    "/export/home/umber": "umber",
+    "cd ~umber/": "umber",
+    "Serial Number: 033ABCD10K000123": "033ABCD10K000123",
+    "SN=033XYZ990001": "033XYZ990001",
+    "serial number 033XYZ990001": "033XYZ990001",
+    "port 0011.2233.44ab up": "0011.2233.44ab",
+    "peer 10-20-30-41 lost": "10-20-30-41",
+}
+"""Lines, and the user, serial number or address that must be replaced in each."""
+
+
+@pytest.mark.parametrize("line", list(USERS))
+def test_a_user_a_serial_number_and_an_address_are_replaced(line: str) -> None:
+    found = identifying_fields.Found({})
+    found.in_prose(line)
+    assert USERS[line] not in redaction.Pseudonyms(found).apply(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("user: the job ended", "owner: root", "login: failed", "user: unknown", "ranks 0-1-2-3", "2026-11-23"),
+        *("driver 25.5.0:8", "10:11:12", "error 507033", "version 1.2.3.4", "sn: none", "~/train.py", "/usr/local/bin"),
+    ],
+)
+def test_ordinary_words_stay(line: str) -> None:
+    found = identifying_fields.Found({})
+    found.in_prose(line)
+    found.addresses.discard("1.2.3.4")
+    assert redaction.Pseudonyms(found).apply(line) == line
