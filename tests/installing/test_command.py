@@ -12,7 +12,7 @@ import pytest
 
 from npudoctor import engine, plugins
 from npudoctor.change_control import ChangeControl
-from npudoctor.cli import main, setup, setup_install, setup_node, setup_plan
+from npudoctor.cli import main, packages, setup, setup_install, setup_node
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
 from npudoctor.findings import Because, Finding, Report, Result, Severity, Status
@@ -210,13 +210,13 @@ def test_in_a_container_nothing_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build.a2_release(tmp_path)
-    examined = setup_plan.packages.examined
+    examined = packages.examined
 
     def inside(*given: Any) -> Any:
         node, report = examined(*given)
         return replace(node, in_container=True), report
 
-    monkeypatch.setattr(setup_plan.packages, "examined", inside)
+    monkeypatch.setattr(packages, "examined", inside)
     monkeypatch.setattr(setup_install, "refuse_early", lambda *_: None)
     monkeypatch.setattr(setup_install, "install", lambda *_: pytest.fail("it began"))
     words = ("--only", "driver,firmware", "--expect", "driver=25.5.2,firmware=7.8.0.7.220")
@@ -316,7 +316,7 @@ def test_a_check_whose_tool_does_not_answer_stands_against_ready(
         check="npu.ecc", title="ecc", status=Status.SKIPPED, because=Because.TIMED_OUT, reason="npu-smi did not answer"
     )
     done = engine.Done(report=Report.model_construct(results=(result,)))  # type: ignore[call-arg]
-    monkeypatch.setattr(setup_node.engine, "run", lambda *_, **__: [done])
+    monkeypatch.setattr(engine, "run", lambda *_, **__: [done])
     monkeypatch.setattr(setup_node, "_gathered", lambda *_: {})
     assert "npu-smi did not answer (npu.ecc)" in setup_node._wrong(
         plugins.load(folder=""), tree(tmp_path), Options(), ()
