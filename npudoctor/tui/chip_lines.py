@@ -113,8 +113,7 @@ def about(
         mark = Content.styled(f"{GLYPHS[state]} ", STYLES[state])
         said.append(Paragraph(Content.styled(problem.text, "bold"), mark, "  "))
     curves = [line for one in MEASURES for line in _series(one, past.of(chip.subject, one.name), width, height)]
-    remark = f"since {past.since}, {past.count} reading{'s' * (past.count != 1)}"
-    curves.append(Paragraph(Content.styled(remark, "$faint"), " " * 18))
+    curves.append(Paragraph(Content.styled(f"since {past.since}", "$faint"), " " * 18))
     processes = _processes(held, title)
     said += [*processes, Paragraph(Content()), *curves] if height == 1 else [*curves, Paragraph(Content()), *processes]
     said += [Paragraph(Content(text), Content.styled(f"{name:<8}", "$muted"), " " * 8) for name, text in pages]
