@@ -132,14 +132,19 @@ def test_what_a_tool_that_has_answered_leaves_running_is_not_ended(tmp_path: Pat
 
 
 def test_orphans_that_end_by_themselves_do_not_stay_as_zombies(tmp_path: Path) -> None:
-    path, _ = tool(tmp_path, "( setsid env -i /bin/sleep 0.3 >/dev/null 2>&1 </dev/null & )", "echo fine")
+    name = f"nap-{os.getpid()}"  # not sleep: other tests in this process may have left one of that name
+    (tmp_path / name).symlink_to("/bin/sleep")
+    path, _ = tool(tmp_path, f"( setsid env -i {tmp_path / name} 0.3 >/dev/null 2>&1 </dev/null & )", "echo fine")
     host = local.LocalHost()
     host.run([str(path)], timeout=60)
-    began = time.monotonic()
-    while time.monotonic() < began + (60 if children_of(os.getpid(), "sleep") else 1):  # it becomes ours after a moment
-        host.close()
-        time.sleep(0.1)
-    assert children_of(os.getpid(), "sleep") == []
+    began, seen = time.monotonic(), False
+    while time.monotonic() < began + 60 and (children_of(os.getpid(), name) or not seen):
+        seen = seen or bool(children_of(os.getpid(), name))  # it becomes ours after a moment
+        if seen:
+            host.close()
+        time.sleep(0.02)
+    assert seen
+    assert children_of(os.getpid(), name) == []
 
 
 def children_of(parent: int, name: str) -> list[int]:
