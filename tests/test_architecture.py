@@ -112,7 +112,7 @@ def part_of(module: str) -> str:
     return ".".join(pieces[:2])
 
 
-EVERYWHERE = {"clock", "control_characters", "injection", "privacy", "reasons", "records"}
+EVERYWHERE = {"clock", "control_characters", "data", "injection", "privacy", "reasons", "records"}
 """Small modules that import nothing of ours but each other."""
 
 

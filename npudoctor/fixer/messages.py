@@ -22,9 +22,6 @@ LINES_FOR = Sentence("lines for {path}, or for a file in {folder}")
 
 # parameters and steps as data
 
-UNKNOWN_FIELD = Sentence("{where} is not known; it takes {known}")
-INVALID_FIELD = Sentence("{where}: {problem}")
-NOTHING = Sentence("nothing")
 NOT_A_STEP = Sentence("{kind!r} is not a known step; known are {known}")
 NOT_JOURNALLED = Sentence("{kind} is not a step that can be journalled: {known}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npudoctor.sim.tables import ScenarioError
+from npudoctor.sim import scenario
+from npudoctor.sim.scenario import ScenarioError
 
 if TYPE_CHECKING:
     from npudoctor.host.recording.canned import RecordedHost
@@ -16,15 +17,13 @@ _FOLDER = os.path.join(os.path.dirname(__file__), "scenarios")
 
 def scenarios() -> dict[str, str]:
     """The scenarios that come with npudoctor, each with what it is about in one line."""
-    from npudoctor.sim import scenario
-
     names = sorted(name.removesuffix(".toml") for name in os.listdir(_FOLDER) if name.endswith(".toml"))
     return {name: scenario.load(_path(name)).about for name in names}
 
 
 def simulate(name_or_path: str) -> SimulatedHost:
     """The node of a scenario, by its name or the path of a .toml file; raises ScenarioError."""
-    from npudoctor.sim import machine, scenario
+    from npudoctor.sim import machine
 
     path = name_or_path
     if not (os.sep in path or path.endswith(".toml")):

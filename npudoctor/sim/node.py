@@ -13,8 +13,7 @@ from npudoctor.host import User
 from npudoctor.records import field, record, replace
 from npudoctor.sim import kernel, releases
 from npudoctor.sim.products import PRODUCTS, Product
-from npudoctor.sim.scenario import Chips, Interface, Job, OneCard, Process, Scenario
-from npudoctor.sim.tables import ScenarioError
+from npudoctor.sim.scenario import Chips, Interface, Job, OneCard, Process, Scenario, ScenarioError
 
 RECORDED_AT = "2026-11-21T02:10:45Z"
 NOW = 1795227045.0

@@ -5,16 +5,21 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
+from npudoctor.data import DataError, read
 from npudoctor.host.live.safe_files import Unreadable, read_bounded
 from npudoctor.records import field, record
 from npudoctor.sim.products import PRODUCTS
 from npudoctor.sim.releases import SYSTEMS
-from npudoctor.sim.tables import ScenarioError, table
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be used; the text is one line: which file, which key, what is expected."""
+
 
 Place = Literal["pci", "npu-smi", "device-node"]
 Health = Literal["OK", "Warning", "Alarm", "Critical", "UNKNOWN"]
@@ -294,7 +299,10 @@ def load(path: str) -> Scenario:
 
 def parse(said: dict[str, Any], path: str) -> Scenario:
     """A scenario from the tables of a TOML file; raises ScenarioError with the first thing that is wrong."""
-    scenario = table(said, Scenario, path)
+    try:
+        scenario = read(Scenario, said, path, mapping="a table")
+    except DataError as problem:
+        raise ScenarioError(str(problem)) from None
     for key, value, known in (("product", scenario.product, PRODUCTS), ("system", scenario.system, SYSTEMS)):
         if value not in known:
             raise ScenarioError(f"{path}: {key}: expected one of {', '.join(sorted(known))}, found {value!r}")

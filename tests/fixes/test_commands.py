@@ -84,11 +84,11 @@ def test_what_was_cut_off_is_undone_before_the_next_fix(
         (["no.such", "--yes"], 2, "unknown fix 'no.such'; known are "),
         (["--set", "a=b"], 2, "--set requires exactly one fix"),
         (["hccl.reserve-ports", "--set", "ports"], 2, "--set ports: expected key=value"),
-        (["hccl.reserve-ports", "--set", "port=1", "--yes"], 7, "port is not known; it takes ports"),
+        (["hccl.reserve-ports", "--set", "port=1", "--yes"], 7, "port: no such key; did you mean ports?"),
         (["hccl.reserve-ports", "--set", "ports=abc", "--yes"], 7, "is not a port"),
         (["hccl.reserve-ports", "--all-safe"], 2, "expected one of: fix ids, --all-safe, --recover"),
         (["npu.release", "--yes"], 7, "$ npudoctor fix npu.release --simulate new-node --set pids=4711"),
-        (["npu.release", "--set", "pids=1,x"], 7, "valid integer"),
+        (["npu.release", "--set", "pids=1,x"], 7, 'pids[1]: expected a whole number, found "x"'),
         (["container.run-command", "--set", "image=a;b", "--dry-run"], 7, "not the name of an image: 'a;b'"),
     ],
 )

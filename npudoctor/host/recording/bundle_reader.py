@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from npudoctor.findings import Because
 from npudoctor.host import BundleError, Unavailable, User
-from npudoctor.host.recording.bundle_shape import FAILURE_SHAPE, STAT_SHAPE, check
+from npudoctor.host.recording.bundle_shape import FailureEntry, MissingFile, StatEntry, check
 from npudoctor.host.simulated.tree import KINDS, DiskStore, MemoryStore, Overlay, Store, enter, normal
 
 SCHEMA = "npudoctor.bundle/1"
@@ -181,7 +181,7 @@ class Reader:
 
     def stats(self) -> dict[str, Overlay]:
         """What stat.json says of each path."""
-        said = self.json("stat.json", {str: STAT_SHAPE})
+        said = self.json("stat.json", dict[str, StatEntry])
         return {path: self._overlay(path, entry) for path, entry in said.items()}
 
     def _overlay(self, path: str, entry: Mapping[str, Any]) -> Overlay:
@@ -209,7 +209,7 @@ class Reader:
 
     def failures(self) -> dict[str, Unavailable]:
         """What was asked in vain when the node was recorded, with the reason that there was."""
-        said = self.json("failed.json", {str: FAILURE_SHAPE})
+        said = self.json("failed.json", dict[str, FailureEntry])
         kinds = {because.value: because for because in Because}
         for asked, entry in said.items():
             if entry.get("because") not in kinds:
@@ -222,9 +222,9 @@ class Reader:
 
     def missing(self) -> list[str]:
         """The commands and paths that the recorder looked for and did not find."""
-        said = self.json("missing.json", None)
+        said = self.json("missing.json", Any)
         if isinstance(said, dict):
-            check(said, {"commands": [str], "paths": [str]}, f"{self._shown}/missing.json")
+            check(said, MissingFile, f"{self._shown}/missing.json")
             return [*said.get("commands", ()), *said.get("paths", ())]
-        check(said, [str], f"{self._shown}/missing.json")
+        check(said, tuple[str, ...], f"{self._shown}/missing.json")
         return list(said)

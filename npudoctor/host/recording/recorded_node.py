@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from npudoctor.host import About, Because, BundleError, Completed, FileStat, Refused, Unavailable
 from npudoctor.host.recording.bundle_reader import NO_ENVIRONMENT, SCHEMA, InMemory, OnDisk, Place, Reader
-from npudoctor.host.recording.bundle_shape import BUNDLE_SHAPE, HOST_SHAPE, RESULT_SHAPE
+from npudoctor.host.recording.bundle_shape import BundleFile, HostFile, ResultFile
 from npudoctor.host.recording.canned import OUTPUT_LIMIT_BYTES, RecordedHost
 from npudoctor.host.simulated.tree import FileTree
 
@@ -143,7 +143,7 @@ def _below(links: Mapping[str, str], prefix: str, shown: str) -> dict[str, str]:
 
 def _open(place: Place, shown: str, links: Mapping[str, str] | None = None, *, look_through: bool = True) -> BundleHost:
     reader = Reader(place, shown)
-    about = reader.json("bundle.json", BUNDLE_SHAPE, required=True)
+    about = reader.json("bundle.json", BundleFile, required=True)
     reader.check_schema(about.get("schema"))
     if (unrecorded := about.get("unrecorded", "absent")) not in ("absent", "unknown"):
         raise BundleError(
@@ -165,14 +165,14 @@ def _open(place: Place, shown: str, links: Mapping[str, str] | None = None, *, l
         ),
         tree=FileTree(
             reader.place.store(),
-            links={**(links or {}), **reader.json("links.json", {str: str})},
+            links={**(links or {}), **reader.json("links.json", dict[str, str])},
             stats=reader.stats(),
             user=user,
-            listings=reader.json("listings.json", {str: [str]}),
+            listings=reader.json("listings.json", dict[str, tuple[str, ...]]),
         ),
         commands=commands,
-        environ=failures.get(NO_ENVIRONMENT) or reader.json("environ.json", {str: str}),
-        measures=reader.json("host.json", HOST_SHAPE),
+        environ=failures.get(NO_ENVIRONMENT) or reader.json("environ.json", dict[str, str]),
+        measures=reader.json("host.json", HostFile),
         user=user,
         unrecorded=unrecorded,
         missing=reader.missing(),
@@ -197,7 +197,7 @@ class Recordings(Mapping[str, Completed]):
 
     def _result(self, key: str) -> dict[str, Any]:
         if key not in self._results:
-            self._results[key] = self._reader.json(f"commands/{self._keys[key]}/result.json", RESULT_SHAPE)
+            self._results[key] = self._reader.json(f"commands/{self._keys[key]}/result.json", ResultFile)
         return self._results[key]
 
     def __getitem__(self, key: str) -> Completed:

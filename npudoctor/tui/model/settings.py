@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
+from npudoctor.data import Between, read
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
@@ -20,7 +22,7 @@ class Settings:
     theme: str = ""
     ok: bool = True
     skipped: bool = True
-    interval_s: float | None = None
+    interval_s: Annotated[float, Between(0.5, 3600)] | None = None
 
     def changed(self, **what: Any) -> Settings:
         """A copy with other values."""
@@ -34,26 +36,16 @@ def path() -> str:
 
 
 def load() -> Settings:
-    """Read the settings; unknown values keep their default."""
+    """Read the settings; the defaults where the file is missing or damaged."""
     try:
-        found = json.loads(read_bounded(path()))
+        return read(Settings, json.loads(read_bounded(path())), ignore_unknown=True)
     except (Unreadable, ValueError, RecursionError):
         return Settings()
-    if not isinstance(found, dict):
-        return Settings()
-    interval = found.get("interval_s")
-    return Settings(
-        theme=found["theme"] if isinstance(found.get("theme"), str) else "",
-        ok=found.get("ok") is not False,
-        skipped=found.get("skipped") is not False,
-        interval_s=float(interval) if isinstance(interval, (int, float)) and 0.5 <= interval <= 3600 else None,
-    )
 
 
 def save(settings: Settings) -> None:
     """Write the settings; ignore a home that cannot be written or belongs to another user."""
-    words = {name: getattr(settings, name) for name in ("theme", "ok", "skipped", "interval_s")}
     with contextlib.suppress(OSError, Refused):
         make_folders(os.path.dirname(path()))
         with written(path(), ours=True) as file:
-            file.write(json.dumps(words).encode())
+            file.write(json.dumps(asdict(settings)).encode())
