@@ -13,10 +13,13 @@ from npudoctor.packages import told
 from npudoctor.packages.headers import Header, read_header
 from npudoctor.packages.names import format_of, parse_name, unfinished
 from npudoctor.packages.reading import of_host
+from npudoctor.records import replace
 
 MOST_FILES = 4000
 DEEPEST = 4
 """Folders below the named one; a tree of packages is flat, and a mirror of an operating system is none."""
+LARGEST_BYTES = 64 << 30
+"""Several times the largest package of the vendor: a larger one is not read as a whole for its SHA-256."""
 
 
 def read_folders(host: Host, folders: Sequence[str]) -> StagedPackages:
@@ -89,7 +92,10 @@ def identified(host: Host, path: str, name: str, stat: FileStat) -> Package | Ot
             header = read_header(of_host(host, path, stat.size))
         except Unavailable as why:
             header = Header(kind="unread", problem=f"cannot be read: {why.reason}")
-    return told.combined(path, parse_name(name), header, stat.size)
+    found = told.combined(path, parse_name(name), header, stat.size)
+    if isinstance(found, Package) and found.usable and stat.size > LARGEST_BYTES:
+        return replace(found, problem=f"{stat.size >> 30} GiB: larger than any package")
+    return found
 
 
 def _no_package(name: str, stat: FileStat) -> str | None:
@@ -121,8 +127,6 @@ def companion_of(name: str) -> str | None:
 
 def _with_companions(packages: list[Package], others: list[OtherFile]) -> tuple[list[Package], list[OtherFile]]:
     """Join each signature and checksum to its package; those of no package here are said."""
-    from npudoctor.records import replace
-
     digests = knowledge.install().digest_suffixes
     by_path = {package.path: package for package in packages}
     left = []

@@ -41,15 +41,17 @@ def tar_gz(files: Mapping[str, str]) -> bytes:
 
 
 def run_file(
-    path: Path, label: str, files: Mapping[str, str] | None = None, *, cut: int = 0, help_lines: int = 3
+    path: Path, label: str, files: Mapping[str, str] | None = None, *, cut: int = 0, help_lines: int = 3, hole: int = 0
 ) -> Path:
-    """A makeself file; `cut` bytes are missing at its end."""
+    """A makeself file; `cut` bytes are missing at its end, `hole` bytes of nothing are there and in its header."""
     payload = tar_gz(files or {"install.sh": "exit 0\n"})
     help = "\n".join("echo option" for _ in range(help_lines))
-    text = SCRIPT.format(label=label, size=len(payload), lines="000", help=help)
+    text = SCRIPT.format(label=label, size=len(payload) + hole, lines="000", help=help)
     script = text.replace('skip="000"', f'skip="{text.count(chr(10)):03}"')
     whole = script.encode() + payload
     path.write_bytes(whole[: len(whole) - cut])
+    if hole:
+        os.truncate(path, len(whole) + hole)
     return path
 
 

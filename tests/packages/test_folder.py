@@ -243,6 +243,15 @@ def test_huge_files_are_read_in_bounds(tmp_path: Path, monkeypatch: pytest.Monke
     assert sum(taken) <= 2 * BUDGET_BYTES
 
 
+def test_a_sparse_package_whose_header_announces_its_size_is_unusable(tmp_path: Path) -> None:
+    """Its SHA-256 would take hours; nothing but its header is read."""
+    try:
+        build.driver(tmp_path, DRIVER, "25.5.2", hole=3 << 40)
+    except OSError:
+        pytest.skip("this file system has no files of 3 TiB")
+    assert only(tmp_path).problem == "3072 GiB: larger than any package"
+
+
 def test_a_bomb_is_unpacked_only_in_bounds(tmp_path: Path) -> None:
     build.run_file(
         tmp_path / DRIVER, "ASCEND910B DRIVER RUN PACKAGE", {"zeros": "\0" * (64 << 20), "version.info": "x"}
