@@ -98,6 +98,11 @@ def offer(change: Solution | None) -> FixOffer:
     return FixOffer(id="python.install-pair", params={"torch": change.torch, "torch_npu": change.torch_npu})
 
 
+def is_of_the_system(python: PythonEnvironment) -> bool:
+    """Whether packages do not belong into this Python: the operating system's own programs use it."""
+    return python.prefix == python.base_prefix == "/usr"
+
+
 def matching_release(python: PythonEnvironment, cann: str | None) -> TorchNpuRelease | None:
     """The torch_npu that matches the installed torch, CANN and Python; None where there is none."""
     if python.torch is None or cann is None:

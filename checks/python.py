@@ -19,7 +19,16 @@ from npudoctor.knowledge.tables.compatibility import Compatibility
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Unavailable, check
 
 from ._causes import as_evidence
-from ._pairing import Needed, commands, cuda_build, matching_release, offer, smallest_change, torch_needed
+from ._pairing import (
+    Needed,
+    commands,
+    cuda_build,
+    is_of_the_system,
+    matching_release,
+    offer,
+    smallest_change,
+    torch_needed,
+)
 from .messages import python as messages
 
 
@@ -100,14 +109,20 @@ def torch_is_installed_for_the_cpu(
     if torch is None:
         change = smallest_change(python, _cann(cann))
         missing = messages.BOTH_MISSING if python.torch_npu is None else messages.TORCH_MISSING
+        of_the_system = python.torch_npu is None and is_of_the_system(python)
+        how = ("npudoctor fix python.create",) if of_the_system else tuple(commands(change, python) if change else ())
         yield missing.finding(
             subject="python",
             python=python.executable,
             why=target.why,
-            hint=messages.INSTALL_PAIR.text(change=change.text) if change else None,
-            commands=(*(commands(change, python) if change else ()), "npudoctor check --python /path/to/python"),
+            hint=messages.NEW_ENVIRONMENT.text()
+            if of_the_system
+            else messages.INSTALL_PAIR.text(change=change.text)
+            if change
+            else None,
+            commands=(*how, "npudoctor check --python /path/to/python"),
             evidence=(Evidence(source=python.executable, expected="torch", actual="not installed"),),
-            fix=offer(change),
+            fix=FixOffer(id="python.create") if of_the_system else offer(change),
         )
     elif python.torch_npu is not None and (why := cuda_build(python, imported)):
         wanted = torch_needed(python.torch_npu, python).version

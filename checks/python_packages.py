@@ -14,6 +14,7 @@ from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.versions import CannVersion
 from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, check
 
+from ._pairing import is_of_the_system
 from .messages import python as messages
 
 _INSTALL_PACKAGES = FixOffer(id="python.install-packages")
@@ -36,14 +37,15 @@ def compiler_packages_are_installed(python: PythonEnvironment, cann: Cann) -> It
     version = installed.version if installed is not None else None
     before_numpy_2 = version is not None and version < CannVersion.parse(layout.more["numpy_2_from_cann"])
     if missing:
+        new = python.torch is None and python.torch_npu is None and is_of_the_system(python)
         names = " ".join("'numpy<2'" if name == "numpy" and before_numpy_2 else name for name in missing)
         yield messages.PACKAGES_MISSING.finding(
             subject="python",
             packages=missing,
             count=len(missing),
-            commands=(f"{python.executable} -m pip install {names}",),
+            commands=("npudoctor fix python.create" if new else f"{python.executable} -m pip install {names}",),
             evidence=(Evidence(source=python.executable, expected=", ".join(missing), actual="not installed"),),
-            fix=_INSTALL_PACKAGES,
+            fix=FixOffer(id="python.create") if new else _INSTALL_PACKAGES,
         )
     numpy = python.distributions.get("numpy")
     major = re.match(r"\d+", numpy.version) if numpy is not None else None

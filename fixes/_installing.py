@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from npudoctor.facts.python.target_python import PythonEnvironment, package_folders
-from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, untrusted_writer
+from npudoctor.sdk import Host, KeepPackages, Note, Refused, Step, Unavailable, mapping_process, untrusted_writer
 
 from . import messages
 
@@ -30,15 +30,15 @@ def steps(host: Host, python: PythonEnvironment, wanted: Sequence[str], offline:
         if not _REQUIREMENT.fullmatch(one):
             raise Refused(messages.NOT_A_REQUIREMENT.text(text=one))
     _may_change(host, python)
-    source = _source(host, offline)
+    options = source(host, offline)
     uv = _uv(host, python)
-    found = _by_uv(host, uv, python, wanted, source) if uv else _by_pip(host, python, wanted, source)
+    found = _by_uv(host, uv, python, wanted, options) if uv else _by_pip(host, python, wanted, options)
     changes = tuple((name, old, new) for name, old, new in found if old != new)
     if not changes:
         return
     pins = [f"{name}=={new}" for name, _, new in changes]
     front = [uv, "pip", "install", "--python", python.executable] if uv else _pip(python, "install")
-    installer = (*front, "--no-deps", *source, *pins)
+    installer = (*front, "--no-deps", *options, *pins)
     _room(host, python, [name for name, old, _ in changes if old])
     yield Note(messages.RESOLVED_FIRST.text())
     yield KeepPackages(python=python.executable, installer=installer, changes=changes, archive="")
@@ -59,17 +59,18 @@ def anew(host: Host, python: PythonEnvironment, name: str, offline: str) -> Step
     uv = _uv(host, python)
     front = [uv, "pip", "install", "--python", python.executable] if uv else _pip(python, "install")
     again = "--reinstall" if uv else "--force-reinstall"
-    installer = (*front, "--no-deps", again, *_source(host, offline), f"{name}=={version}")
+    installer = (*front, "--no-deps", again, *source(host, offline), f"{name}=={version}")
     return KeepPackages(
         python=python.executable, installer=installer, changes=((name, "", version),), archive="", again=True
     )
 
 
-def _pip(python: PythonEnvironment, what: str) -> list[str]:
-    return [python.executable, "-m", "pip", what, "--no-input", "--disable-pip-version-check"]
+def _pip(python: PythonEnvironment, what: str, pip: Sequence[str] = ("-m", "pip")) -> list[str]:
+    return [python.executable, *pip, what, "--no-input", "--disable-pip-version-check"]
 
 
-def _source(host: Host, offline: str) -> list[str]:
+def source(host: Host, offline: str) -> list[str]:
+    """pip's options for a folder of wheels; none without one. Raises Refused where root would trust others."""
     if not offline:
         return []
     if not offline.startswith("/") or not host.exists(offline) or host.stat(offline).kind != "dir":
@@ -88,10 +89,25 @@ def _uv(host: Host, python: PythonEnvironment) -> str | None:
     return None
 
 
+def resolved(
+    host: Host, python: PythonEnvironment, wanted: Sequence[str], source: Sequence[str], pip: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """What a new environment of a Python would get, by name and version; `pip` are the words that start pip in it."""
+    for one in wanted:
+        if not _REQUIREMENT.fullmatch(one):
+            raise Refused(messages.NOT_A_REQUIREMENT.text(text=one))
+    found = _by_pip(host, python, wanted, (*source, "--ignore-installed"), pip)
+    return tuple((name, version) for name, _, version in found)
+
+
 def _by_pip(
-    host: Host, python: PythonEnvironment, wanted: Sequence[str], source: Sequence[str]
+    host: Host,
+    python: PythonEnvironment,
+    wanted: Sequence[str],
+    source: Sequence[str],
+    pip: Sequence[str] = ("-m", "pip"),
 ) -> list[tuple[str, str, str]]:
-    argv = [*_pip(python, "install"), "--dry-run", "--quiet", "--report", "-", *source, *wanted]
+    argv = [*_pip(python, "install", pip), "--dry-run", "--quiet", "--report", "-", *source, *wanted]
     done = host.run(argv, timeout=RESOLVE_TIMEOUT_S)
     if done.timed_out or done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
@@ -127,7 +143,7 @@ def _installed(python: PythonEnvironment, name: str) -> str:
 
 def _may_change(host: Host, python: PythonEnvironment) -> None:
     """Raise Refused for an environment that belongs to another user, or is in use."""
-    _must_be_own(host, python)
+    must_be_own(host, python)
     prefix = python.prefix or posixpath.dirname(posixpath.dirname(python.executable))
     folders = [folder for folder in package_folders(host, python.executable) if _is_there(host, folder)]
     minor = ".".join(python.version.split(".")[:2])
@@ -145,7 +161,7 @@ def _may_change(host: Host, python: PythonEnvironment) -> None:
         raise Refused(messages.IN_USE.text(pid=pid, path=prefix))
 
 
-def _must_be_own(host: Host, python: PythonEnvironment) -> None:
+def must_be_own(host: Host, python: PythonEnvironment) -> None:
     """Raise Refused where installing would run what another user can change: pip, its configuration, or a module."""
     try:
         user = host.target_user(python.executable)
@@ -173,16 +189,6 @@ def _made_otherwise(host: Host, folder: str) -> None:
         with contextlib.suppress(Unavailable):
             if '"editable": true' in host.read(f"{folder}/{name}/direct_url.json"):
                 raise Refused(messages.EDITABLE.text(name=name))
-
-
-def mapping_process(host: Host, path: str) -> int | None:
-    """A process that has a file mapped whose path begins with this expression."""
-    needle = re.compile(f" {path}")
-    for row in host.measure("processes"):
-        with contextlib.suppress(Unavailable):
-            if needle.search(host.read(f"/proc/{row['pid']}/maps")):
-                return int(row["pid"])
-    return None
 
 
 def _room(host: Host, python: PythonEnvironment, replaced: Sequence[str]) -> None:

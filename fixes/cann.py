@@ -9,10 +9,21 @@ from collections.abc import Iterator
 from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.records import record
-from npudoctor.sdk import Host, Note, Parameters, Refused, SetLink, Step, fix, real_path, untrusted_writer, writing
+from npudoctor.sdk import (
+    Host,
+    Note,
+    Parameters,
+    Refused,
+    SetLink,
+    Step,
+    fix,
+    mapping_process,
+    real_path,
+    untrusted_writer,
+    writing,
+)
 
 from . import messages
-from ._installing import mapping_process
 
 OWN = "# Written by npudoctor (cann.switch)"
 _PLAIN_VERSION = re.compile(r"[\w.+-]+", re.ASCII)

@@ -124,6 +124,17 @@ LOWERS_SECURITY = Sentence("This lowers security: traffic between the NPUs of di
 CUTS_OFF = Sentence("Nodes whose NPUs have TLS enabled can no longer connect to this one.")
 SWITCH_UNKNOWN = Sentence("TLS switch of device {device} not known")
 
+# python.create
+
+NOT_RESOLVED_HERE = Sentence("no set of packages found: {problem}")
+ENVIRONMENT_EXISTS = Sentence("{path} exists; an environment that is there is changed by python.install-pair --python")
+ACTIVATE_IT = Sentence("Jobs use it after `source {path}/bin/activate`, or by {path}/bin/python.")
+MADE_BY_FIX = Sentence("npudoctor fix python.create has made this environment\n")
+NO_PYTHON_FOR = Sentence(
+    "no Python here and no wheels in the folders for which the tables have torch and torch_npu with CANN {cann}"
+)
+NOT_A_PYTHON = Sentence("{path} is not a working Python")
+
 # python.install-pair, python.install-packages
 
 NOT_A_VERSION = Sentence("not a version: {version!r}")
@@ -139,8 +150,11 @@ NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
 NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")
 WHEELS_NOT_TRUSTED = Sentence("offline: root does not install what others can change: {problem}")
 NO_ANSWER = Sentence("{tool} did not answer")
-OLD_PIP = Sentence("this pip does not report what it would install; it requires pip 22.2 or newer")
-OF_THE_SYSTEM = Sentence("{path} belongs to the operating system; create a venv and select it with --python")
+OLD_PIP = Sentence(
+    "this pip does not report what it would install; it requires pip 22.2 or newer (python.create uses the wheel of a "
+    "pip that is in the folder of wheels)"
+)
+OF_THE_SYSTEM = Sentence("{path} belongs to the operating system; python.create makes an environment of its own")
 NOT_WRITABLE = Sentence("{path} is not writable by {user}; run this as its owner")
 OF_ANOTHER_USER = Sentence("{path} belongs to user {uid}; run this as that user, so that the files keep their owner")
 IN_USE = Sentence("process {pid} has files of {path} loaded; end it first")

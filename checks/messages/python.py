@@ -67,6 +67,10 @@ BOTH_MISSING = Message(
     hint="If another environment is used for training, name it with --python. Otherwise install torch and a matching "
     "torch_npu.",
 )
+NEW_ENVIRONMENT = Sentence(
+    "If another environment is used for training, name it with --python. Otherwise create one: this Python belongs to "
+    "the operating system."
+)
 INSTALL_PAIR = Sentence("If another environment is used for training, name it with --python. Otherwise {change}.")
 CUDA_BUILD = Message(
     "python.torch/cuda-build",

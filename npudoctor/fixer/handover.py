@@ -18,6 +18,7 @@ from npudoctor.fixer import messages
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
+from npudoctor.steps.environments import CreateEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
 from npudoctor.steps.os_packages import APT, SystemPackages
 from npudoctor.steps.owners import MANY_LINES, is_own
@@ -78,8 +79,13 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
     elif isinstance(step, SetSysctl):
         yield from _setting_tasks(step)
     else:
-        argv = _argv(step)
-        yield {"name": f"npudoctor: {shlex.join(argv)}", "ansible.builtin.command": {"argv": argv}}
+        for argv in _argvs(step):
+            yield {"name": f"npudoctor: {shlex.join(argv)}", "ansible.builtin.command": {"argv": argv}}
+
+
+def _argvs(step: Step) -> list[list[str]]:
+    """The commands that do what a step does."""
+    return [list(step.create), list(step.installer)] if isinstance(step, CreateEnvironment) else [_argv(step)]
 
 
 def _setting_tasks(step: SetSysctl) -> Iterator[dict[str, Any]]:
@@ -168,7 +174,7 @@ def _commands(step: Step, host: Host) -> Iterator[str]:
         verb = ["enable" if step.enabled else "disable", *(["--now"] if step.active else [])]
         yield f"{shlex.join(['systemctl', *verb, step.name])}\n"
     else:
-        yield f"{shlex.join(_argv(step))}\n"
+        yield "".join(f"{shlex.join(argv)}\n" for argv in _argvs(step))
 
 
 def _here(text: str) -> str:

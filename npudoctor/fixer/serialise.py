@@ -10,6 +10,7 @@ from npudoctor.data import DataError
 from npudoctor.data import read as read_data
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
+from npudoctor.steps.environments import CreateEnvironment, RemoveEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
 from npudoctor.steps.installers import InstallPackage, UninstallPackage
 from npudoctor.steps.os_packages import SystemPackages
@@ -20,12 +21,14 @@ from npudoctor.steps.units import SystemdUnit
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
+        CreateEnvironment,
         EndProcess,
         GroupMember,
         InstallPackage,
         KeepPackages,
         MakeFolder,
         Remount,
+        RemoveEnvironment,
         RemoveFile,
         RemoveFolder,
         RemoveLogs,

@@ -40,6 +40,8 @@ from npudoctor.sdk.checks import HEALTH, ON_REQUEST, PREFLIGHT, PROFILES, Check,
 from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
 from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
+from npudoctor.steps.environments import MARKER as ENVIRONMENT_MARKER
+from npudoctor.steps.environments import CreateEnvironment, mapping_process
 from npudoctor.steps.files import (
     MakeFolder,
     RemoveFile,
@@ -71,6 +73,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ENVIRONMENT_MARKER",
     "HEALTH",
     "ON_REQUEST",
     "PREFLIGHT",
@@ -79,6 +82,7 @@ __all__ = [
     "Because",
     "Check",
     "Completed",
+    "CreateEnvironment",
     "Effect",
     "EndProcess",
     "Evidence",
@@ -125,6 +129,7 @@ __all__ = [
     "check",
     "fix",
     "installed_packages",
+    "mapping_process",
     "needs_of",
     "probe",
     "probe_on_cards",

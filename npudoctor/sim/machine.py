@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
@@ -31,6 +32,7 @@ class Machine:
         self._node = node
         self._target = target
         self._pip = Pip(target)
+        self._made: dict[str, Pip] = {}
         self._tree = tree
         self.from_files: frozenset[str] = frozenset()
 
@@ -50,6 +52,8 @@ class Machine:
         variables = login.variables(self._node, host, self.from_files)
         target = Target(self._node, variables)
         target.packages = self._target.packages
+        for made in self._made.values():
+            made.target.environ = variables
         about = host.about
         return SimulatedHost(
             self,
@@ -65,14 +69,28 @@ class Machine:
         """What a command prints that only looks, and is no recorded one; None for all others."""
         return self._pip.answer(argv)
 
+    def in_target(self, probe: str, python: str) -> Completed | None:
+        """What a probe prints inside an environment that was made here; None for any other Python."""
+        made = next((pip for path, pip in self._made.items() if python.startswith(f"{path}/bin/")), None)
+        return None if made is None else made.target.answer(probe, self._tree)
+
     def act(self, argv: Sequence[str]) -> Completed | None:
         """Run a command that changes the node; None for one that changes nothing."""
-        if (done := self._pip.act(argv)) is not None:
-            return done
+        for pip in (self._pip, *self._made.values()):
+            if (done := pip.act(argv)) is not None:
+                self._lay(pip.target)
+                return done
         tool, words = argv[0].rpartition("/")[2], list(argv[1:])
         if tool == "hccn_tool" and words[2:5] == ["-tls", "-s", "enable"] and len(words) == 6:
             text, status = hccn.switch_tls(self._node, int(words[1]), words[5])
             return Completed(returncode=status, stdout=text, seconds=0.1)
+        if words[:2] == ["-m", "venv"] and tool.startswith("python"):
+            made = Pip(self._target.venv(normal(words[-1])))
+            self._made[made.target.prefix] = made
+            self._lay(made.target)
+            return Completed(returncode=0, seconds=3.0)
+        if tool == "find" and words[-1:] == ["-delete"] and "-path" in words:
+            return self._remove_environment(words[0], words[words.index("-path") + 1])
         if tool == "sysctl" and words[:1] == ["-w"]:
             return self._sysctl(words[1:])
         if tool == "usermod" and words[:1] == ["-aG"] and len(words) == 3:
@@ -82,6 +100,30 @@ class Machine:
         if tool == "mount" and words[:1] == ["-o"] and words[-1:] == ["/dev/shm"]:  # noqa: S108
             return self._remount(words[1])
         return None
+
+    def _lay(self, target: Target) -> None:
+        """Write the files of an environment that was made here, as far as they are not there."""
+        if target.prefix not in self._made:
+            return
+        files = [*target.files(), (f"{target.prefix}/pyvenv.cfg", "home = /usr/bin\n")]
+        for path, content in files:
+            if not self._tree.exists(path):
+                self._make_folders(posixpath.dirname(path))
+                self._tree.write(path, content, mode=0o755 if _EXECUTABLES.fullmatch(path) else 0o644)
+        for path, leads_to in target.links().items():
+            self._tree.write_link(path, leads_to)
+
+    def _make_folders(self, folder: str) -> None:
+        if not self._tree.exists(folder):
+            self._make_folders(posixpath.dirname(folder))
+            self._tree.make_folder(folder)
+
+    def _remove_environment(self, path: str, kept: str) -> Completed:
+        below = [(one, kind) for one, kind in self._tree.walk() if one.startswith(f"{path}/") and one != kept]
+        for one, kind in sorted(below, reverse=True):
+            (self._tree.remove_folder if kind == "dir" else self._tree.remove)(one)
+        self._made.pop(path, None)
+        return Completed(returncode=0, seconds=1.0)
 
     def _sysctl(self, assignments: list[str]) -> Completed:
         said: list[str] = []

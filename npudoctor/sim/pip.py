@@ -16,7 +16,7 @@ class Pip:
     """It finds every release that is asked for by its number, and nothing that is not."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
         self._kept: dict[str, dict[str, str]] = {}
 
     def answer(self, argv: Sequence[str]) -> Completed | None:
@@ -27,7 +27,8 @@ class Pip:
         wanted = self._wanted(words)
         if wanted is None:
             return Completed(returncode=1, stderr="ERROR: No matching distribution found\n", seconds=1.0)
-        new = {name: version for name, version in wanted.items() if self._target.packages.get(name) != version}
+        there = {} if "--ignore-installed" in words else self.target.packages
+        new = {name: version for name, version in wanted.items() if there.get(name) != version}
         listed = [{"metadata": {"name": name, "version": version}} for name, version in new.items()]
         return Completed(returncode=0, stdout=json.dumps({"version": "1", "install": listed}), seconds=2.0)
 
@@ -43,18 +44,18 @@ class Pip:
             return None
         if words[0] == "uninstall":
             for name in words[1:]:
-                self._target.packages.pop(name, None)
+                self.target.packages.pop(name, None)
             return Completed(returncode=0, stdout="", seconds=1.0)
         wanted = self._wanted(words)
         if wanted is None:
             return Completed(returncode=1, stderr="ERROR: No matching distribution found\n", seconds=1.0)
-        self._target.packages.update(wanted)
+        self.target.packages.update(wanted)
         said = " ".join(f"{name}-{version}" for name, version in wanted.items())
         return Completed(returncode=0, stdout=f"Successfully installed {said}\n", seconds=8.0)
 
     def _words(self, argv: Sequence[str]) -> list[str] | None:
         """The words after `python -m pip`."""
-        ours = argv[0].startswith(f"{self._target.prefix}/bin/python")
+        ours = argv[0].startswith(f"{self.target.prefix}/bin/python")
         return list(argv[3:]) if ours and list(argv[1:3]) == ["-m", "pip"] else None
 
     def _wanted(self, words: list[str]) -> dict[str, str] | None:
@@ -70,12 +71,12 @@ class Pip:
         return found
 
     def _keep(self, archive: str, names: Sequence[str]) -> Completed:
-        self._kept[archive] = {name: self._target.packages[name] for name in names if name in self._target.packages}
+        self._kept[archive] = {name: self.target.packages[name] for name in names if name in self.target.packages}
         return Completed(returncode=0, seconds=1.0)
 
     def _restore(self, archive: str, names: Sequence[str]) -> Completed:
         if archive in self._kept:
             for name in names:
-                self._target.packages.pop(name, None)
-            self._target.packages.update(self._kept[archive])
+                self.target.packages.pop(name, None)
+            self.target.packages.update(self._kept[archive])
         return Completed(returncode=0, seconds=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
@@ -79,6 +80,7 @@ class Target:
         self.node = node
         self.environ = environ
         self.prefix = said.prefix
+        self.base_prefix = f"/usr/local/python{said.version}" if said.kind == "venv" else said.prefix
         self.series = ".".join(said.version.split(".")[:2])
         self.site = f"{self.prefix}/lib/python{self.series}/site-packages"
         self.executable = f"{self.prefix}/bin/python{self.series}"
@@ -94,9 +96,18 @@ class Target:
         }
         self.packages = {**own, **said.user_packages}
 
+    def venv(self, prefix: str) -> Target:
+        """A new environment of this interpreter."""
+        made = copy.copy(self)
+        made.prefix = prefix
+        made.site = f"{prefix}/lib/python{self.series}/site-packages"
+        made.executable = f"{prefix}/bin/python{self.series}"
+        made.packages, made.copies = {"pip": "24.0", "setuptools": "69.5.1"}, {}
+        return made
+
     def links(self) -> dict[str, str]:
         """The other names of the interpreter."""
-        names = ("python3",) if self.node.scenario.python.kind == "system" else ("python", "python3")
+        names = ("python3",) if self.prefix == "/usr" else ("python", "python3")
         return {f"{self.prefix}/bin/{name}": f"python{self.series}" for name in names}
 
     def files(self) -> Iterator[tuple[str, Content]]:
@@ -148,9 +159,8 @@ class Target:
 
     def _environment(self) -> dict[str, Any]:
         said = self.node.scenario.python
-        base = f"/usr/local/python{said.version}" if said.kind == "venv" else self.prefix
         return {
-            "base_prefix": base,
+            "base_prefix": self.base_prefix,
             **({"copies": self.copies} if self.copies else {}),
             "distributions": {
                 name: {"requires": self.requires(name), "version": version} for name, version in self.packages.items()

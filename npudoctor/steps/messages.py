@@ -54,6 +54,13 @@ NO_ANSWER = Sentence("no answer")
 RUN_AS = Sentence("{path} belongs to {user}; run this as {user}")
 PACKAGES_UNKNOWN = Sentence("{path} does not report which packages are installed")
 
+# environments
+
+ENVIRONMENT_IS_THERE = Sentence("{path} is not empty")
+ENVIRONMENT_REMOVED = Sentence("{path}: the environment removed with all that is in it\n")
+ENVIRONMENT_CHANGED = Sentence("{path} has packages that were added since: {names}. Remove it by hand")
+ENVIRONMENT_IN_USE = Sentence("process {pid} has files of {path} loaded; end it first")
+
 # kernel settings
 
 SETTING_CHANGES = Sentence("{key}: {old} → {new}\n")

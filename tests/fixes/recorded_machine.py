@@ -84,6 +84,9 @@ class Recorded:
     def answer(self, argv: Sequence[str]) -> Completed | None:
         return None
 
+    def in_target(self, probe: str, python: str) -> Completed | None:
+        return None
+
     def act(self, argv: Sequence[str]) -> Completed | None:
         return None
 

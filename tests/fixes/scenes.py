@@ -6,6 +6,7 @@ the real tools, processes or mounts are wanted, a scene is played on this machin
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shutil
@@ -256,6 +257,31 @@ def with_python(root: str) -> None:
             shutil.copytree(wheel, root + site, dirs_exist_ok=True)
 
 
+BASE = """#!/bin/bash
+# Stands in for a Python of its own name: makes an environment with the stand-in for pip; all else the real one does.
+here=${0%/bin/python}
+case "$1 $2" in
+  "-m venv") mkdir -p "$3/bin" "$3/lib"; cp -r "$here/lib/." "$3/lib"; cp "$here/pyvenv.cfg" "$3"
+    ln -s "$(readlink "$here/bin/real")" "$3/bin/python" ;;
+  *) exec -a "$0" "$here/bin/real" "$@" ;;
+esac
+"""
+
+
+def with_base(root: str) -> None:
+    """An environment of a stand-in for pip, and a Python beside it that makes copies of it."""
+    with_python(root)
+    folder = f"{root}.base"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(f"{root}/env", folder, symlinks=True)
+    site = glob.glob(f"{folder}/lib/*/site-packages")[0]
+    for name in os.listdir(site):
+        if not name.startswith("pip"):
+            shutil.rmtree(f"{site}/{name}")
+    os.rename(f"{folder}/bin/python", f"{folder}/bin/real")
+    put(folder, "/bin/python", BASE, 0o755)
+
+
 def with_canns(root: str) -> None:
     """CANN 8.5.0, to which the links lead by a way of their own each, and 9.0.0."""
     for version in ("8.5.0", "9.0.0"):
@@ -381,6 +407,14 @@ SCENES: dict[str, Scene] = {
         where=Where.HERE,
         proved=False,
     ),
+    "create": Scene(
+        "python.create",
+        ("MakeFolder", "WriteFile", "CreateEnvironment", "RemoveEnvironment"),
+        {"torch": "2.6.0", "torch_npu": "2.6.0"},
+        begin=with_base,
+        where=Where.HERE,
+        proved=False,
+    ),
     "packages": Scene(
         "python.install-packages",
         ("KeepPackages", "RestorePackages"),
@@ -402,6 +436,13 @@ def params_of(scene: Scene, root: str) -> Mapping[str, Any]:
         return {"pids": [one.pid for one in SLEEPERS]}
     if scene.begin is with_cann_packages:
         return {"prefix": f"{root}/usr/local/Ascend"}
+    if scene.begin is with_base:
+        return {
+            **scene.params,
+            "offline": f"{root}.wheels",
+            "path": f"{root}/opt/new/env",
+            "python": f"{root}.base/bin/python",
+        }
     return {**scene.params, "offline": f"{root}.wheels"} if scene.begin is with_python else scene.params
 
 
@@ -409,7 +450,7 @@ def options_of(scene: Scene, root: str) -> Options:
     """With the node's own Python, where it has one."""
     if scene.begin is with_cann_packages:
         return Options(python="/nowhere", packages=read_folders(LocalHost(), [f"{root}.packages"]))
-    return Options(python=f"{root}/env/bin/python" if scene.begin is with_python else "/nowhere")
+    return Options(python=f"{root}/env/bin/python" if scene.begin in (with_python, with_base) else "/nowhere")
 
 
 # What cannot be asked of a machine without cards

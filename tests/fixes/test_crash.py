@@ -16,7 +16,7 @@ import pytest
 
 from npudoctor import plugins
 from npudoctor.fixer import serialise
-from npudoctor.steps import files, installers, os_packages, packages, system, units
+from npudoctor.steps import environments, files, installers, os_packages, packages, system, units
 from tests.fixes import scenes
 from tests.fixes.scenes import SCENES, Where
 
@@ -28,7 +28,16 @@ STARTED = (
 ERRORS = ("ENOSPC", "EROFS", "EIO")
 KILLS = ("kill", "kill-undo", "kill-recover")
 REVERSIBLE = [name for name, scene in SCENES.items() if not scene.irreversible]
-OF_STEPS = {"Run", "SystemdUnit", "KeepPackages", "GroupMember", "Remount", "InstallPackage", "SystemPackages"}
+OF_STEPS = {
+    "Run",
+    "SystemdUnit",
+    "KeepPackages",
+    "GroupMember",
+    "Remount",
+    "InstallPackage",
+    "SystemPackages",
+    "CreateEnvironment",
+}
 WITH_TOOLS = [name for name, scene in SCENES.items() if OF_STEPS & set(scene.kinds)]
 SOME = (
     "reserve",
@@ -43,6 +52,7 @@ SOME = (
     "switch",
     "install",
     "os-packages",
+    "create",
 )
 """Scenes that together take every kind of step."""
 
@@ -108,7 +118,7 @@ def test_every_fix_and_every_kind_of_step_is_struck_in_a_scene() -> None:
     assert all("It changes nothing." in catalog.fixes[id].why for id in scenes.WITHOUT_STEPS)
     there = {
         name
-        for module in (files, installers, os_packages, packages, system, units)
+        for module in (environments, files, installers, os_packages, packages, system, units)
         for name, one in inspect.getmembers(module, inspect.isclass)
         if one.__module__ == module.__name__ and hasattr(one, "apply")
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.records import field, record, replace
-from npudoctor.sdk import Because, Host, Options, ParseError, Unavailable, probe, real_path
+from npudoctor.sdk import ENVIRONMENT_MARKER, Because, Host, Options, ParseError, Unavailable, probe, real_path
 
 TARGET_TIMEOUT_S = 20.0
 OLDEST = (3, 7)
@@ -202,6 +202,11 @@ def _candidates(host: Host, variables: Mapping[str, str]) -> Iterator[tuple[str,
         if path and not {path, f"{prefix}/bin/python3"} & seen:
             seen.add(path)
             yield path, "it belongs to a conda environment"
+    for prefix in (f"{variables.get('HOME', '').rstrip('/')}/npu-env", "/opt/npu-env"):
+        path = f"{prefix}/bin/python"
+        if _exists(host, f"{prefix}/{ENVIRONMENT_MARKER}") and _exists(host, path) and path not in seen:
+            seen.add(path)
+            yield path, "python.create has made its environment"
 
 
 def _conda_environments(host: Host, variables: Mapping[str, str]) -> Iterator[str]:

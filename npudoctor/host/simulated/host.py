@@ -32,6 +32,10 @@ class Machine(Protocol):
         """What a command prints that only looks, and is no recorded one; None for all others."""
         ...
 
+    def in_target(self, probe: str, python: str) -> Completed | None:
+        """What a probe prints inside a Python that came later; None for the one that the node began with."""
+        ...
+
     def act(self, argv: Sequence[str]) -> Completed | None:
         """Run a command that changes the node; None for one that changes nothing."""
         ...
@@ -55,6 +59,15 @@ class SimulatedHost(RecordedHost):
         """What the command prints now; one that takes longer than its time limit is ended by it."""
         found = self._machine.answer(argv)
         return _within(super().run(argv, timeout=timeout) if found is None else found, timeout)
+
+    def run_in_target(
+        self, name: str, python: str, *, timeout: float, environ: Mapping[str, str] | None = None
+    ) -> Completed:
+        """What a probe prints inside this Python."""
+        found = self._machine.in_target(name, python)
+        if found is None:
+            return super().run_in_target(name, python, timeout=timeout, environ=environ)
+        return _within(found, timeout)
 
     @noted
     def write_file(
