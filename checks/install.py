@@ -29,7 +29,7 @@ from npudoctor.facts.python.target_python import PythonEnvironment
 from npudoctor.facts.system.module_builds import ModuleBuilds, ModuleSigning
 from npudoctor.facts.system.platform import Platform
 from npudoctor.facts.system.storage import Disks, Mounts
-from npudoctor.sdk import ON_REQUEST, Because, Evidence, Finding, NotApplicable, Unavailable, check
+from npudoctor.sdk import ON_REQUEST, Because, Evidence, Finding, FixOffer, NotApplicable, Unavailable, check
 
 from .messages import install as messages
 
@@ -275,7 +275,7 @@ def no_slice_would_end(staged: StagedPackages, nodes: DeviceNodes) -> Iterator[F
         )
 
 
-@check("install.user", profile=ON_REQUEST)
+@check("install.user", profile=ON_REQUEST, fix="driver.user")
 def the_account_is_there(account: DriverAccount, container: Container | None) -> Iterator[Finding]:
     """User and group of the driver (HwHiAiUser).
 
@@ -297,11 +297,14 @@ def the_account_is_there(account: DriverAccount, container: Container | None) ->
                 f"groupadd{free_group} {name}",
                 f"useradd{free_user} -g {name} -d /home/{name} -m -s /bin/bash {name}",
             ),
+            fix=None if account.uid_taken_by or account.gid_taken_by else FixOffer(id="driver.user"),
         )
     elif account.elsewhere:
         yield messages.USER_ELSEWHERE.finding(name=name, services=list(account.directory))
     elif not account.group:
-        yield messages.USER_GROUP_MISSING.finding(name=name, commands=(f"groupadd {name}", f"usermod -g {name} {name}"))
+        yield messages.USER_GROUP_MISSING.finding(
+            name=name, commands=(f"groupadd {name}", f"usermod -g {name} {name}"), fix=FixOffer(id="driver.user")
+        )
 
 
 @check("install.root", profile=ON_REQUEST)

@@ -76,6 +76,18 @@ OPENS_EVERY_NPU = Sentence(
 AT_NEXT_LOGIN = Sentence("Takes effect at the next login.")
 AT_LOGIN_OF_OTHER = Sentence("only visible at the next login of {user}")
 
+# driver.user
+
+USER_OF_HOST = Sentence("the user of the driver belongs to the host, not to this container")
+NOT_AN_ID = Sentence("not a number from 1 to 65533: {number}")
+OF_DIRECTORY = Sentence(
+    "user {name} comes from a directory service ({services}); its administrator decides its numbers"
+)
+ID_IS_TAKEN = Sentence("{what} {number} belongs to {owner}")
+DIRECTORY_SILENT = Sentence("accounts also come from {services}, which getent did not answer for: {problem}")
+HOME_STAYS = Sentence("{path} exists and stays as it is, with its owner.")
+SAME_EVERYWHERE = Sentence("Use the same numbers on all nodes: images and shared folders know only numbers.")
+
 # env.profile, env.visible-devices
 
 SCOPES = Sentence("scope must be user, system, python or file, and shell one of {shells}")

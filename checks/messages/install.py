@@ -168,7 +168,7 @@ USER_MISSING = Message(
 USER_GROUP_MISSING = Message(
     "install.user/group",
     summary="User {name} exists, its group {name} does not",
-    hint="Create the group and make it the user's own.",
+    hint="Create the group with the number that the user has as its group.",
     severity=Severity.WARNING,
 )
 ID_TAKEN = Message(

@@ -201,6 +201,11 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
         words = [word for folder in folders for word in ("--packages", folder)]
         command = shlex.join(["npudoctor", "fix", "cann.install", *words, "--set", f"cann={toolkits[0].then}"])
         yield f"CANN can be installed by: {visible(command)}"
+    if wheels := [step for step in plan.steps if step.id == "python.create"]:
+        folders = dict.fromkeys(posixpath.dirname(path) for step in wheels for path in step.paths)
+        words = [word for folder in folders for word in ("--packages", folder)]
+        command = shlex.join(["npudoctor", "fix", "python.create", *words])
+        yield f"torch and torch_npu can be installed by: {visible(command)}"
     if any("--quiet" in step.command for step in plan.steps):
         yield "  --quiet accepts the vendor's licence"
     if sums:

@@ -18,6 +18,7 @@ from npudoctor.fixer import messages
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
+from npudoctor.steps.accounts import LocalGroup, LocalUser
 from npudoctor.steps.environments import CreateEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
 from npudoctor.steps.os_packages import APT, SystemPackages
@@ -85,6 +86,8 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
 
 def _argvs(step: Step) -> list[list[str]]:
     """The commands that do what a step does."""
+    if isinstance(step, LocalUser):
+        return [list(argv) for argv in step.commands]
     return [list(step.create), list(step.installer)] if isinstance(step, CreateEnvironment) else [_argv(step)]
 
 
@@ -146,6 +149,8 @@ def _argv(step: Step) -> list[str]:
         return list(step.command)
     if isinstance(step, SetLink):
         return ["ln", "-sfn", step.target, step.path] if step.target else ["rm", "-f", step.path]
+    if isinstance(step, LocalGroup):
+        return ["groupadd", "-g", str(step.gid), step.name]
     if isinstance(step, GroupMember):
         return ["usermod", "-aG", step.group, step.user]
     raise Refused(messages.NOT_HANDED_OVER.text(step=type(step).__name__))

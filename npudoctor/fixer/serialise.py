@@ -10,6 +10,7 @@ from npudoctor.data import DataError
 from npudoctor.data import read as read_data
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
+from npudoctor.steps.accounts import LocalGroup, LocalUser
 from npudoctor.steps.environments import CreateEnvironment, RemoveEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
 from npudoctor.steps.installers import InstallPackage, UninstallPackage
@@ -26,6 +27,8 @@ KINDS: Mapping[str, type] = {
         GroupMember,
         InstallPackage,
         KeepPackages,
+        LocalGroup,
+        LocalUser,
         MakeFolder,
         Remount,
         RemoveEnvironment,

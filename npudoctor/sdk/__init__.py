@@ -40,6 +40,7 @@ from npudoctor.sdk.checks import HEALTH, ON_REQUEST, PREFLIGHT, PROFILES, Check,
 from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
 from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
+from npudoctor.steps.accounts import LocalGroup, LocalUser
 from npudoctor.steps.environments import MARKER as ENVIRONMENT_MARKER
 from npudoctor.steps.environments import CreateEnvironment, mapping_process
 from npudoctor.steps.files import (
@@ -94,6 +95,8 @@ __all__ = [
     "Host",
     "InstallPackage",
     "KeepPackages",
+    "LocalGroup",
+    "LocalUser",
     "Maintenance",
     "MakeFolder",
     "Message",

@@ -80,6 +80,14 @@ NO_MEMBERS = Sentence("(no members)")
 MEMBERS_BY_ROOT = Sentence("only root can change the members of a group")
 NO_GROUP = Sentence("group {group} not found in /etc/group")
 
+# accounts
+
+ACCOUNTS_BY_ROOT = Sentence("only root can change users and groups")
+GROUP_CHANGED = Sentence("group {name} has another number or members by now, and stays")
+USER_CHANGED = Sentence("user {name} has other numbers by now, and stays")
+USER_OF_DRIVER = Sentence("the driver is installed ({path}) and needs user {name}")
+USER_BUSY = Sentence("user {name} has processes, such as {pid}; end them first")
+
 # packages of the system
 
 PACKAGES_BY_ROOT = Sentence("only root can install packages of the system")

@@ -122,7 +122,7 @@ class GroupMember:
         """Only root changes groups, with tools that a small image may lack."""
         if host.user.uid != 0:
             return Obstacle(messages.MEMBERS_BY_ROOT.text(), root=True)
-        lacking = next((name for name in ("usermod", "gpasswd") if not _system_tool(host, name)), None)
+        lacking = next((name for name in ("usermod", "gpasswd") if not system_tool(host, name)), None)
         return Obstacle(messages.COMMAND_NOT_FOUND.text(command=lacking)) if lacking else None
 
     def apply(self, host: MutableHost) -> None:
@@ -130,10 +130,10 @@ class GroupMember:
         if not self.holds(host) or _shadowed(host, self.group, self.user) is not self.member:
             join, leave = ("usermod", "-aG", self.group, self.user), ("gpasswd", "-d", self.user, self.group)
             name, *words = join if self.member else leave
-            _once_unlocked(host, (_system_tool(host, name) or name, *words))
+            once_unlocked(host, (system_tool(host, name) or name, *words))
 
 
-def _once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
+def once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
     """Run a tool that gives up at once where another one is at work on the same files, or was killed at it just now."""
     until = time.monotonic() + UNLOCKING_S
     while True:
@@ -146,7 +146,7 @@ def _once_unlocked(host: MutableHost, argv: tuple[str, ...]) -> None:
         time.sleep(0.2)
 
 
-def _system_tool(host: Host, name: str) -> str | None:
+def system_tool(host: Host, name: str) -> str | None:
     """Where a command of the administrator lies: the PATH of a service or of a plain shell may leave its folder out."""
     beside = (f"{folder}/{name}" for folder in ("/usr/sbin", "/sbin", "/usr/bin") if host.exists(f"{folder}/{name}"))
     return host.which(name) or next(beside, None)

@@ -108,6 +108,7 @@ def test_the_plan_names_the_fix_that_installs_cann(npudoctor: Command, tmp_path:
     build.a2_release(tmp_path)
     ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--for", "bare")
     assert f"npudoctor fix cann.install --packages {shlex.quote(str(tmp_path))} --set cann=" in ran.out
+    assert f"npudoctor fix python.create --packages {shlex.quote(str(tmp_path))}\n" in ran.out
 
 
 def test_without_a_folder_cann_install_says_the_option(npudoctor: Command) -> None:

@@ -151,6 +151,27 @@ HCCN_TOOL = """#!/bin/sh
 # Stands in for hccn_tool -i CARD -tls -s enable SWITCH.
 echo "$6" >"$SCENE_ROOT.switch" && mv "$SCENE_ROOT.switch" "$SCENE_ROOT/cards/$2"
 """
+ACCOUNTS = {
+    "groupadd": """[ "$1" = -g ] || exit 2
+grep -q "^$3:" "$etc/group" && exit 9
+{ cat "$etc/group"; echo "$3:x:$2:"; } >"$etc/.group+" && mv "$etc/.group+" "$etc/group\"""",
+    "groupdel": """grep -v "^$1:" "$etc/group" >"$etc/.group+"; mv "$etc/.group+" "$etc/group\"""",
+    "useradd": """[ "$1 $3 $5 $6 $8" = "-u -g -M -d -s" ] || exit 2
+{ cat "$etc/passwd"; echo "${10}:x:$2:$4::$7:$9"; } >"$etc/.passwd+" && mv "$etc/.passwd+" "$etc/passwd\"""",
+    "userdel": """grep -v "^$1:" "$etc/passwd" >"$etc/.passwd+"; mv "$etc/.passwd+" "$etc/passwd"
+grep -v "^$1:" "$etc/group" >"$etc/.group+"; mv "$etc/.group+" "$etc/group\"""",
+    "install": """[ "$1 $2 $3" = "-d -m 0750" ] || exit 2
+/usr/bin/mkdir -p -m 0750 "$SCENE_ROOT$8\"""",
+}
+"""Stand-ins for the tools of accounts; userdel removes a group of the user's name, as the real one does."""
+
+
+def with_accounts(root: str) -> None:
+    os.makedirs(f"{root}/home")
+    for name, text in ACCOUNTS.items():
+        tool(root, name, f"#!/bin/sh\netc=$SCENE_ROOT/etc\n{text}\n")
+
+
 PIP = '''\
 """Stands in for pip over unpacked wheels, in its order of doing things, at a tenth of its time."""
 import json, os, re, shutil, sys, sysconfig
@@ -424,6 +445,7 @@ SCENES: dict[str, Scene] = {
     ),
     "system": Scene("test.system", ("GroupMember", "Remount", "WriteFile"), where=Where.ALONE),
     "access": Scene("driver.grant-access", ("GroupMember",), {"user": "games", "group": "users"}, where=Where.ALONE),
+    "user": Scene("driver.user", ("LocalGroup", "LocalUser"), begin=with_accounts, proved=False),
     "shared": Scene("system.shm", ("Remount",), {"size": "128m"}, where=Where.ALONE),
 }
 WITHOUT_STEPS = ("container.run-command", "env.visible-devices")

@@ -24,6 +24,7 @@ CATALOG = offers.load()
 NOT_OFFERED = {
     "cann.install": "it takes a folder that a person names; tests/fixes/test_cann_install.py",
     "system.packages": "its checks are asked for with a folder; tests/fixes/test_system_packages.py",
+    "driver.user": "its check is asked for with a folder; tests/fixes/test_driver_user.py",
     "container.runtime": "a person asks for it",
     "service.install": "a person asks for it",
     "service.remove": "a person asks for it",

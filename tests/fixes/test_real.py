@@ -215,6 +215,20 @@ def test_a_user_joins_the_group_of_the_cards_and_leaves_it(node: Machine) -> Non
     assert node.run("su", "dev", "-c", "test -w /dev/davinci0").returncode == 1
 
 
+def test_the_user_of_the_driver_comes_and_goes_with_the_system_s_own_tools(node: Machine) -> None:
+    """The group is there before: userdel removes it with the user, and it has to come back."""
+    names = ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")
+    read = f"for name in {' '.join(names)}; do sort /etc/$name 2>/dev/null; done"
+    before, gid = node.shell(read), node.shell("getent group HwHiAiUser | cut -d: -f3").strip()
+    done = node.npudoctor("fix", "driver.user", "--set", "uid=23456", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert node.shell("id -u HwHiAiUser; id -g HwHiAiUser").split() == ["23456", gid]
+    assert node.shell("stat -c '%U %a' /home/HwHiAiUser").split() == ["HwHiAiUser", "750"]
+    assert node.npudoctor("undo").returncode == 0
+    assert node.shell(read) == before
+    assert node.run("test", "-e", "/home/HwHiAiUser").returncode == 1
+
+
 def test_shared_memory_is_remounted_and_gets_its_old_size_back(node: Machine) -> None:
     node.shell("mount -o remount,size=512m /dev/shm")
     done = node.npudoctor("fix", "system.shm", "--yes")

@@ -77,6 +77,7 @@ NOT_HERE = {
     "system.clean-logs": "tests/fixes/test_real.py: real files have an age",
     "env.visible-devices": "test_the_list_of_a_job_is_printed_and_no_file_is_changed",
     "container.run-command": "test_how_a_container_is_started_is_said_and_nothing_changed",
+    "driver.user": "tests/fixes/test_driver_user.py: a simulated node has that user",
     "python.create": "tests/fixes/test_python_create.py, and on a labelled node test_every_offer_resolves.py",
     "system.packages": "tests/fixes/test_system_packages.py: a simulated node has no package manager",
     "cann.install": "tests/fixes/test_cann_install.py: from a folder of packages",

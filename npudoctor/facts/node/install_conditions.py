@@ -147,7 +147,11 @@ def parse_accounts(text: str) -> dict[str, tuple[int, int]]:
 def driver_account(host: Host, staged: StagedPackages, recorded: InstallRecord | None) -> DriverAccount:
     """From /etc/passwd, /etc/group and nsswitch.conf; a directory service is asked with getent."""
     _ = staged
-    name = (recorded.user if recorded else None) or USER
+    return account_of(host, (recorded.user if recorded else None) or USER)
+
+
+def account_of(host: Host, name: str) -> DriverAccount:
+    """What is known of the account of this name."""
     users, groups = parse_accounts(host.read("/etc/passwd")), parse_accounts(host.read("/etc/group"))
     services: tuple[str, ...] = ()
     with contextlib.suppress(Unavailable):
