@@ -114,7 +114,7 @@ class LocalUser:
         if self.keeps_group and group is not None and _row(fresh, "/etc/group", self.name) is None:
             _ran(host, ("groupadd", "-g", group[2], self.name))
         if _removable(fresh, self):
-            host.remove_folder(self.home)
+            _ran(host, ("rmdir", "--", self.home))
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
