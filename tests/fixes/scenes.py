@@ -160,6 +160,7 @@ grep -q "^$3:" "$etc/group" && exit 9
 { cat "$etc/passwd"; echo "${10}:x:$2:$4::$7:$9"; } >"$etc/.passwd+" && mv "$etc/.passwd+" "$etc/passwd\"""",
     "userdel": """grep -v "^$1:" "$etc/passwd" >"$etc/.passwd+"; mv "$etc/.passwd+" "$etc/passwd"
 grep -v "^$1:" "$etc/group" >"$etc/.group+"; mv "$etc/.group+" "$etc/group\"""",
+    "rmdir": '/usr/bin/rmdir "$SCENE_ROOT$2"',
     "install": """[ "$1 $2 $3" = "-d -m 0750" ] || exit 2
 /usr/bin/mkdir -p -m 0750 "$SCENE_ROOT$8\"""",
 }
