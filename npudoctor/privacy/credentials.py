@@ -52,6 +52,11 @@ _RULES: tuple[tuple[tuple[str, ...], str], ...] = (
         ("authorization", "cookie", "x-"),
         rf"(?i)(?P<head>(?:\bauthorization|\bcookie|\bx-[\w-]{{0,30}}(?:key|token|auth))\s{{0,4}}:\s{{0,4}}){_REST_OF_LINE}",
     ),
+    (
+        ("passw", "passphrase"),
+        r"(?i)(?<![\w/])(?P<head>(?:passw(?:or)?d|passphrase)\s{1,8})"
+        r"(?P<value>(?=[^\s\d]{0,64}\d)(?=[^\sa-z]{0,64}[a-z])[^\s\"',;()]{6,}?(?=[\s\"',;]|\Z))",
+    ),
     (("bearer",), r"(?i)(?P<head>\bbearer\s{1,8})(?P<value>[\w.~+/=-]{6,})"),
     (("basic",), r"(?P<head>\b[Bb]asic\s{1,8})(?P<value>(?=[a-z]{0,200}[0-9A-Z+/=])[\w.~+/=-]{6,})"),
     (
@@ -87,6 +92,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
         r"|ya29\.|do[opr]_v1_|shp[a-z]{2}_|AIza)[\w-]{16,}",
     ),
     (("eyj",), r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),
+    (("mii", "b3blbn"), r"(?<![\w+/=-])(?:MII[A-Za-z0-9+/]{2}|b3BlbnNzaC1rZXkt)[A-Za-z0-9+/]{16,}={0,2}"),
     (
         ("private key",),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?"

@@ -29,6 +29,7 @@ KEPT_USERS = frozenset(
         ),
         *(
             "nginx",
+            "git",
             "www-data",
             "postgres",
             "mysql",
@@ -113,6 +114,25 @@ _SERIAL_IN_PROSE = (
     r"(?i)(?<![a-z])(?:serial[ _-]?(?:number|num|no)?|s/?n)['\"]?(?:\s{0,4}[:=]|(?<=number)\s)\s{0,4}['\"]?"
     r"(?P<value>[A-Z0-9][\w.-]{4,80})"
 )
+_SERIAL_ALONE = (
+    r"\b(?:[sS]erial|SERIAL|S/N|SN|sn)\s{1,4}(?P<value>(?=[A-Z]{0,40}\d)(?=\d{0,40}[A-Z])[A-Z0-9]{6,40})(?!\w)"
+)
+_USER_BESIDE = (
+    r"\blogged in as:? \S{1,64} \((?P<team>[A-Za-z_][\w.-]{1,63})\)|\bsudo:\s{1,4}(?P<sudo>[A-Za-z_][\w.-]{1,31}) : "
+)
+_FOLDER = (
+    r"(?<![\w.-])(?P<root>/root/(?P<first>[A-Za-z][\w-]{1,63}))(?=/)"
+    r"|(?<![\w.-])(?P<named>(?:/[\w.-]{1,64}){1,3}/[A-Za-z][\w-]{0,48}_(?:projects?|work|workspace|codes?|home))(?=/)"
+    r"|\bgit@(?P<site>[\w.-]{1,253}):(?P<git>[\w.-]{1,64}(?:/[\w.-]{1,64}){1,4}?)(?=\.git|[\s'\"]|$)"
+)
+_FOLDERS_OF_TOOLS = re.compile(
+    r"(?i)ascend\w{0,16}|atb\w{0,8}|mini(?:conda|forge)\d?|anaconda\d?|envs?|v?env|bin|lib|src|logs?|tmp|te?mp|opt|usr|data\w{0,8}"
+    r"|models?|ckpts?|checkpoints?|outputs?|works?|workspaces?|projects?|codes?|scripts?|tests?|train\w{0,8}|kernel_\w{1,32}"
+    r"|v?llm\w{0,8}(?:-ascend)?|megatron\w{0,8}|mindspeed\w{0,8}|mindie\w{0,8}|verl|ray_results|torch(?:_npu)?|pytorch|cann\w{0,8}"
+)
+"""Folders of programs and words, below /root/."""
+HEX_ADDRESS = r"(?i)(?<!\w)0x(?:0a[0-9a-f]{2}|ac1[0-f]|c0a8)[0-9a-f]{4}(?!\w)"
+"""An address of a private network as HCCL and sockets print it: no error code of CANN or of the driver begins so."""
 DASHED = r"(?<![\w-])(?:\d{1,3}-){3}\d{1,3}(?![\w-])"
 """An address as clouds write it into names: 10-20-30-41."""
 _LOGIN = (
@@ -133,6 +153,8 @@ class Found:
         self.users: dict[str, None] = {}
         self.addresses: set[str] = set()
         self.serials: dict[str, None] = {}
+        self.folders: dict[str, None] = {}
+        """Paths, and repositories, whose last part names somebody."""
         self.within_words = False
         for name, content in files.items():
             if name.endswith(".json") and name.count("/") == 0:
@@ -153,7 +175,8 @@ class Found:
         self._homes(text)
         for found in re.finditer(_NAMED_USER, text):
             self._user(found["user"] or found["id"] or found["at"])
-            self._host(found["host"] or "")
+            if not names_in_logs.is_public(found["host"] or ""):
+                self._host(found["host"] or "")
         for found in re.finditer(_USER_IN_PROSE, text, re.MULTILINE):
             name = (found[found.lastgroup or 0]).rstrip(".-")
             if not names_in_logs.is_word(name):
@@ -161,6 +184,18 @@ class Found:
         for found in re.finditer(_SERIAL_IN_PROSE, text):
             if re.search(r"\d", found["value"]):
                 self.serials.setdefault(found["value"].rstrip(".-"))
+        for found in re.finditer(_SERIAL_ALONE, text):
+            self.serials.setdefault(found["value"])
+        for found in re.finditer(_USER_BESIDE, text):
+            self._user(found["team"] or found["sudo"])
+        for found in re.finditer(_FOLDER, text, re.MULTILINE):
+            path = found["root"] or found["named"] or found["git"]
+            if not (found["site"] and names_in_logs.is_public(found["site"])) and not _FOLDERS_OF_TOOLS.fullmatch(
+                path.rpartition("/")[2]
+            ):
+                self.folders.setdefault(path)
+        hexadecimal = {in_hexadecimal(one) for one in re.findall(HEX_ADDRESS, text)}
+        self.addresses |= {one for one in hexadecimal if not one.startswith("10.0.0.")}
         dashed = {one.replace("-", ".") for one in re.findall(DASHED, text)}
         self.addresses |= {one for one in dashed if is_address(one) and ipaddress.ip_address(one).is_private}
 
@@ -285,6 +320,11 @@ def is_address(text: str) -> bool:
 
 HEXADECIMAL = r"(?<!\w)[0-9A-F]{8}(?=:[0-9A-F]{4}(?!\w)|\s)"
 """An address in /proc/net/route and /proc/net/tcp: four bytes, in the order of the processor."""
+
+
+def in_hexadecimal(text: str) -> str:
+    """The IPv4 address of 0x and eight digits, in the order of the network; empty for another number of digits."""
+    return str(ipaddress.IPv4Address(int(text, 16))) if len(text) == 10 else ""
 
 
 def of_hexadecimal(text: str) -> str:

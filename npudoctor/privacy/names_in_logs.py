@@ -22,6 +22,12 @@ _KEY = (
 )
 _WEAK_KEY = r"(?:address|addr|server|endpoint|peer|remote|coordinator|leader|target|nodes?|pod|hosts)"
 _PORT = r"(?:102[4-9]|10[3-9]\d|1[1-9]\d\d|[2-9]\d{3}|[1-5]\d{4}|6[0-5]\d{3})"
+_GONE = (
+    r"(?:down|unreachable|unresponsive|offline|dead|lost|gone|drained|draining|evicted|rebooted|failed"
+    r"|not ?(?:ready|responding|reachable)|did not (?:answer|respond))\b"
+)
+_COUNTRY = r"(?:com|org|edu|gov|de|fr|cn|uk|jp|kr|ru|eu|ch|nl|se|fi|es|pl|dk|cz|ca|au|br|sg|tw|hk)"
+"""How the names of sites end; endings that are also words of programs (in, it, at, io, net) are left out."""
 _SYSLOG = r"(?= [\w.()/-]{1,64}(?:\[\d{1,10}\])?:)"
 _EXPRESSIONS = tuple(
     re.compile(expression, re.IGNORECASE | re.MULTILINE)
@@ -55,8 +61,16 @@ _EXPRESSIONS = tuple(
         r"(?:JOB|STEP) [\d.]{1,24} ON " + _NAME + " CANCELLED",
         r"\[" + _NAME + r"(?=:\d{2,8}\] (?:\*\*\*|Signal|\[ ?\d|mca|PMIX|ORTE|pml))",
         r"['\"]" + _NAME + r"(?=['\"]: ?\[\d)",
-        r"^[a-z]{3} [ \d]\d \d\d:\d\d:\d\d " + _NAME + _SYSLOG,
-        r"^\d{4}-\d\d-\d\dT[\d:.,+-]{8,32}Z? " + _NAME + _SYSLOG,
+        _AHEAD + r"[a-z]{3} [ \d]\d \d\d:\d\d:\d\d " + _NAME + _SYSLOG,
+        r"(?<!\d)\d{4}-\d\d-\d\dT\d\d:\d\d[\d:.,+-]{0,24}Z? " + _NAME + _SYSLOG,
+        r"(?<![\w./-])" + _NAME + r"(?=: (?:srun|slurm\w{1,8}|sbatch|ssh|bash|sh|mpirun|orted|prted|torchrun): )",
+        _AHEAD
+        + r"(?:node|host|pod|server) ['\"]?"
+        + _NAME
+        + r"(?=['\"]? (?:is |was |went |became |has )?"
+        + _GONE
+        + ")",
+        r"(?<![\w.-])(?P<name>(?:[a-z0-9-]{1,63}\.){2,6}" + _COUNTRY + r")(?![\w(-]|\.\w)",
         r"(?<![\w.-])(?P<name>(?:[a-z0-9-]{1,63}\.){1,5}(?:svc|internal|lan|intranet|corp|localdomain|cluster\.local))"
         r"(?![\w(-]|\.\w)",
     )
@@ -68,12 +82,21 @@ _SEVERAL = re.compile(
 """What mpirun takes: node1:8,node2:8."""
 _LIST = re.compile(r"(?:=|on |nodes |hosts )(?P<name>[A-Za-z][\w.-]{0,63})\[\d{1,6}(?:[,-]\d{1,6}){0,20}\]")
 """Slurm's form of several names: node[01-04,07]."""
+_PADDED = re.compile(
+    r"(?<![\w./-])(?P<name>[A-Za-z][\w.-]{0,63})\[(?=0\d|\d{1,6}[,-]0\d)\d{1,6}(?:[,-]\d{1,6}){0,20}\]"
+    r"|\b(?:srun|sbatch|slurm\w{1,8}|scontrol|pdsh|clush)\b[^\n\[]{0,80}?[\s,](?P<of>[A-Za-z][\w.-]{0,63})\[\d{1,6}[,-]"
+)
+"""The same elsewhere: numbers with a leading zero are no indexes."""
+_COPY = re.compile(r"\b(?:scp|rsync|sftp|sshfs|rclone|mount(?:\.nfs4?)?)\s[^\n]{1,300}")
+_REMOTE = re.compile(r"(?<![\w./:@-])(?:[\w.-]{1,32}@)?(?P<name>[A-Za-z][A-Za-z0-9.-]{0,252}):(?!//|\d|\s|$)")
+"""HOST:PATH, as these commands write it."""
 
 _PUBLIC = frozenset(
     """aliyun apache debian docker example gitcode gitee github githubusercontent google hiascend huawei huaweicloud
     huggingface kubernetes mindspore modelscope nvidia openeuler pypi python pythonhosted pytorch ray readthedocs
-    schedmd stackoverflow ubuntu vllm""".split()  # noqa: SIM905 - a list of words fills a page
+    schedmd stackoverflow ubuntu vllm anaconda gnu kernel myhuaweicloud tsinghua ustc w3 wikipedia""".split()  # noqa: SIM905 - a list of words fills a page
 )
+_SECOND = frozenset({"com", "edu", "org", "ac", "net"})
 _TOP = frozenset({"com", "org", "io", "cn", "co", "net", "ai"})
 _ENDINGS = frozenset(
     """py pyc c cc cpp cxx h hpp cu go rs java sh so log txt out err json yml yaml toml""".split()  # noqa: SIM905
@@ -91,7 +114,7 @@ _COMMON = frozenset(
     batch broker bytes container count cost daemon database duration elapsed endpoint epoch errno global index
     iter iteration len length line loss ms num number offset owner peer release remaining result ret retcode sample
     samples scheduler seed seq size step steps store the token tokens total train unlimited us window world you
-    address segment target uid gid""".split()  # noqa: SIM905 - a list of words fills a page
+    address segment target uid gid affinity buffer check group health link manager memory""".split()  # noqa: SIM905 - a list of words fills a page
 )
 _NO_HOST = re.compile(
     r"(?i)v?\d[\d._-]{0,60}(?:rc\d{0,3}|post\d{0,3}|[a-z])?|ascend\d{0,4}[a-z0-9]{0,4}|0x[0-9a-f]{1,32}|[0-9a-f]{32,64}"
@@ -102,8 +125,8 @@ _NO_HOST = re.compile(
 
 def hosts(text: str) -> Iterator[str]:
     """The names that a log tells; some more than once."""
-    for expression in (*_EXPRESSIONS, _LIST):
-        for found in expression.finditer(text):
+    for expression, within in (*((one, text) for one in (*_EXPRESSIONS, _LIST, _PADDED)), *_copies(text)):
+        for found in expression.finditer(within):
             name = found[found.lastgroup or 0].rstrip("._-")
             if _is_host(name):
                 yield name
@@ -113,9 +136,20 @@ def hosts(text: str) -> Iterator[str]:
                 yield name
 
 
+def _copies(text: str) -> Iterator[tuple[re.Pattern[str], str]]:
+    for found in _COPY.finditer(text):
+        yield _REMOTE, found[0]
+
+
 def is_word(name: str) -> bool:
     """Whether a name is a word that logs use for anything."""
     return name.lower() in _COMMON
+
+
+def is_public(name: str) -> bool:
+    """Whether a host is a site of the public."""
+    *_, above, site, ending = ("", "", *name.lower().split("."))
+    return ending in _TOP and (site in _PUBLIC or (site in _SECOND and above in _PUBLIC))
 
 
 def _is_host(name: str) -> bool:
@@ -124,7 +158,7 @@ def _is_host(name: str) -> bool:
         len(name) < 3
         or not name.isascii()
         or name.lower() in _COMMON
-        or (site in _PUBLIC and ending in _TOP)
+        or is_public(name)
         or (site and ending in _ENDINGS)
         or ".so." in name
         or _NO_HOST.fullmatch(name)

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from npudoctor.facts.cann import elf
 from npudoctor.host.recording.recorded_node import SLASH
 from npudoctor.privacy import identifying_fields, recorded_sources
+from npudoctor.privacy.credentials import HIDDEN
 from npudoctor.privacy.identifying_fields import Found
 
 _IPV6 = r"(?<![\w:.])(?=[0-9A-Fa-f:.]{2,45}(?![\w:]))(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]{0,15}(?![\w:])"
@@ -34,6 +35,11 @@ _UUID = (
     r"(?<![\w-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-])"
     r"|(?<!\w)(?:[0-9a-f]{64}|[0-9a-f]{32})(?!\w)"  # machine-id(5), ids of containers
 )
+_KEY_LINE = (
+    r"(?<![\w+/=.-])(?=[^\s/]{0,76}[A-Z])(?=[^\s/]{0,76}[a-z])(?=[^\s/]{0,76}\d)(?!(?:[^\s/]{0,76}/){7})"
+    r"(?:[A-Za-z0-9+/]{76}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{64})(?![\w+/.-])"
+)
+"""A line of a private key without its first line: base64 of the width that OpenSSL, OpenSSH and MIME write."""
 _RANGES = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _OTHERS = ipaddress.IPv4Network("100.64.0.0/10")
 _NETWORK_6 = int(ipaddress.IPv6Address("2001:db8::"))
@@ -63,6 +69,10 @@ class Pseudonyms:
         self.hosts |= {name: f"{self.hosts[name]}.example.com" for name in by_length if "." in name}
         self.users = {name: f"user-{number}" for number, name in enumerate(sorted(found.users), 1)}
         self.serials = {value: _same_form(value, number) for number, value in enumerate(sorted(found.serials), 1)}
+        self.folders = {
+            path: f"{path[: path.rfind('/') + 1]}folder-{number}"
+            for number, path in enumerate(sorted(found.folders), 1)
+        }
         self._within_words = found.within_words
         self._old = {address for address in found.addresses if _is_named(address)}
         self._moved: dict[str, str] = {}
@@ -120,12 +130,13 @@ class Pseudonyms:
 
     @cached_property
     def _tokens(self) -> re.Pattern[str]:
-        names = sorted({*self.hosts, *self.users, *self.serials}, key=len, reverse=True)
+        names = sorted({*self.hosts, *self.users, *self.serials, *self.folders}, key=len, reverse=True)
         literal = "|".join(map(re.escape, names)) or "(?!)"
         parts = [name for name in names if self._within_words and name in self.hosts and _is_distinctive(name)]
         part = "|".join(map(re.escape, parts)) or "(?!)"
         return re.compile(
-            rf"(?P<uuid>{_UUID})|(?P<mac>{_MAC}|{_DOTTED_MAC})|(?P<dashed>{identifying_fields.DASHED})"
+            rf"(?P<key>{_KEY_LINE})|(?P<hex>(?<!\w)0x[0-9A-Fa-f]{{8}}(?!\w))"
+            rf"|(?P<uuid>{_UUID})|(?P<mac>{_MAC}|{_DOTTED_MAC})|(?P<dashed>{identifying_fields.DASHED})"
             rf"|(?P<six>{_IPV6})|(?P<four>{identifying_fields.IPV4})"
             rf"|(?P<name>(?<![\w.-])(?:{literal})(?![\w-]|\.\w))|(?P<part>(?<![A-Za-z0-9])(?:{part})(?![A-Za-z0-9]))"
         )
@@ -133,7 +144,12 @@ class Pseudonyms:
     def _token(self, match: re.Match[str]) -> str:
         text, kind = match[0], match.lastgroup
         if match["name"] or match["part"]:
-            return self.hosts.get(text) or self.users.get(text) or self.serials[text]
+            return self.hosts.get(text) or self.users.get(text) or self.serials.get(text) or self.folders[text]
+        if match["key"]:
+            return HIDDEN
+        if match["hex"]:
+            moved = self._ipv4.get(identifying_fields.in_hexadecimal(text))
+            return f"0x{int(ipaddress.IPv4Address(moved)):08x}" if moved else text
         if match["uuid"]:
             return self._numbered(text.lower(), text)
         if match["mac"]:

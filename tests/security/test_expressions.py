@@ -13,7 +13,7 @@ from npudoctor import control_characters, knowledge
 from npudoctor.explain.patterns import Sought
 from npudoctor.installing import conditions
 from npudoctor.packages import names
-from npudoctor.privacy import credentials, names_in_logs, recorded_sources
+from npudoctor.privacy import credentials, names_in_logs, recorded_sources, redaction
 from npudoctor.privacy.command_lines import reduced
 from npudoctor.privacy.credentials import masked
 from tests.security import adversarial
@@ -59,9 +59,16 @@ def from_data() -> list[Expression]:
     kinds = importlib.import_module("npudoctor.checks.driver_kernel").KINDS
     found += [Expression("kernel log", kind.pattern, 0, "search") for kind in kinds]
     rows = (*recorded_sources.COMMANDS, *recorded_sources.FILES)
+    found.append(Expression("key lines", redaction._KEY_LINE, 0, "search"))
     found.append(Expression("devices", conditions.DEVICES, 0, "fullmatch"))
     found += [Expression("recorded sources", row.pattern, 0, "fullmatch") for row in rows]
-    told = (*names_in_logs._EXPRESSIONS, names_in_logs._LIST)
+    told = (
+        *names_in_logs._EXPRESSIONS,
+        names_in_logs._LIST,
+        names_in_logs._PADDED,
+        names_in_logs._COPY,
+        names_in_logs._REMOTE,
+    )
     found += [Expression("names in logs", one.pattern, one.flags, "search") for one in (*told, names_in_logs._SEVERAL)]
     found.append(Expression("sieve", Sought().sieve().expression.pattern.decode(), 0, "search"))
     for name in ("environment", "hardware", "hccl"):

@@ -70,6 +70,7 @@ NAMED = (
         f"--session {S}1",
         f"--license {S}1",
     ),
+    *(f"passwd {S}1", f"new password {S}1, again", f"passphrase {S}1"),
     *(f"--password={S}1", f"--api-key {S}1", f"--auth-token '{S} 1'", f"https://h/p?X-Amz-Signature={S}1", f"sig={S}1"),
     *(f"curl -u user:{S}1 https://h", f"mysql -p{S}1 -h db", f"sshpass -p {S}1 ssh h", f"redis-cli -a {S}1 ping"),
     *(f"export TOKEN={S}1 && run", f"DB_PASSWORD='{S} 1'", f'{{"password": "{S} 1"}}', f"Authorization: Bearer {S}123"),

@@ -61,6 +61,16 @@ TOLD = {
     "localIp: schist": "schist",
     "Failed to connect to schist: timeout": "schist",
     "Host key verification failed for schist.": "schist",
+    "[rank3] Mar  3 10:11:12 schist slurmd[77]: error": "schist",
+    "schist: slurmstepd: error: step failed": "schist",
+    "srun: error: schist[01-02]: tasks 0-1: Killed": "schist",
+    "chert[007,009]: Connection refused": "chert",
+    "scp -r ckpt chert:/data/ marl:out": "marl",
+    "rsync -a me@chert:ckpt /data": "chert",
+    "mount -t nfs chert:/export /data": "chert",
+    "error: node chert is down": "chert",
+    "host 'chert' did not respond": "chert",
+    "chert.hpc.uni-acme.de: command not found": "chert.hpc.uni-acme.de",
 }
 """Lines, and the name that must be found in each."""
 
@@ -72,6 +82,8 @@ HARMLESS = (
     "connect to the server timed out, master: None, host=localhost, tcp://127.0.0.1:29500",
     "rank:0 npu:3 step:2000 iter:5000 node=0 node=None 25.5.0:8 10:11:12 EI0006:2000 HcclInit:1234 ret:507033",
     "connect to server: timeout; connect to the peer failed; Linux version 5.10, curl -H Accept:text/plain",
+    "error: node memory is lost, rank[0-7]: failed, shape[10,20], weights[0], npu[0-3]: down, x.y.z.net, a.b.io",
+    "see mirrors.tuna.tsinghua.edu.cn and docs.kernel.org; scp failed: no space; rsync: error",
     "threading.local, torch.distributed.elastic, module.internal()",
 )
 
@@ -111,6 +123,16 @@ USERS = {
     "Serial Number: 033ABCD10K000123": "033ABCD10K000123",
     "SN=033XYZ990001": "033XYZ990001",
     "serial number 033XYZ990001": "033XYZ990001",
+    "board 0x20 serial 044QRS81": "044QRS81",
+    "sudo: umber : TTY=pts/0 ; USER=root": "umber",
+    "wandb: Currently logged in as: alice (team-umber)": "team-umber",
+    'File "/root/umber_project/train.py"': "umber",
+    "cd /root/umber/run": "umber",
+    "python /data/umber_work/train.py": "umber",
+    "git@git.acme.de:ml/umber.git": "umber",
+    "bind 0x0a1f2b3c failed": "0x0a1f2b3c",
+    "remote 0xC0A80A0B:60000": "0xC0A80A0B",
+    f"  {'Ab1cxY9z' * 7}+b/cxY9z": "Ab1cxY9z",
     "port 0011.2233.44ab up": "0011.2233.44ab",
     "peer 10-20-30-41 lost": "10-20-30-41",
 }
@@ -129,6 +151,19 @@ def test_a_user_a_serial_number_and_an_address_are_replaced(line: str) -> None:
     [
         *("user: the job ended", "owner: root", "login: failed", "user: unknown", "ranks 0-1-2-3", "2026-11-23"),
         *("driver 25.5.0:8", "10:11:12", "error 507033", "version 1.2.3.4", "sn: none", "~/train.py", "/usr/local/bin"),
+        *(
+            "/root/ascend/log/debug",
+            "/root/miniconda3/envs/x",
+            "0x0a000001",
+            "0x80c98009",
+            "git@github.com:vllm/vllm.git",
+        ),
+        *(
+            "/usr/local/Ascend/ascend-toolkit/8.2.RC1/opp/built-in/op_impl/ai_core/tbe",
+            "serial port 3",
+            "at 0x7f0a1b2c",
+        ),
+        "_ZN3c1014torchCheckFailEPKcS1_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     ],
 )
 def test_ordinary_words_stay(line: str) -> None:
