@@ -257,6 +257,12 @@ def build_python(target: Target, builder: str) -> Path:
         "ac_cv_file__dev_ptmx": "yes",
         "ac_cv_file__dev_ptc": "no",
         "ac_cv_buggy_getaddrinfo": "no",
+        # What configure can only try by running it, and answers with the worst where it cross-compiles: without tzset,
+        # and with the hash of texts that somebody can make collide (FNV in place of SipHash).
+        "ac_cv_working_tzset": "yes",
+        "ac_cv_aligned_required": "no",
+        "ac_cv_broken_sem_getvalue": "no",
+        "ac_cv_pthread_system_supported": "yes",
     }
     target.run(
         folder,
