@@ -19,6 +19,8 @@ from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
+LISTS = "npudoctor facts dcmi.library"
+"""What shows the chips where npu-smi does not."""
 
 
 def chips_expected(cards: Chips | None, found: CardPresence | None) -> int:
@@ -53,6 +55,11 @@ def cross_check_sources(info: NpuSmiInfo, nodes: DeviceNodes | None, pci: PciCar
         yield from _without_a_node(info, nodes, lost=missing, gone={_number(chip) for chip in gone})
 
 
+def _source(info: NpuSmiInfo) -> str:
+    """Who lists these chips: npu-smi, or the driver's library where npu-smi is missing or gave no table."""
+    return "npu-smi" if info.shown_by == TABLE else messages.LIST_OF_THE_DRIVER.text()
+
+
 def no_answer_at_start(library: LibraryAnswer) -> Finding:
     """NPUs of which no chip answered when the library was initialised: it lists them with the id -1."""
     return messages.NO_ANSWER_AT_START.finding(
@@ -76,7 +83,7 @@ def fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
     ids = {chip.npu_id for chip in info.npus}
     gaps = sorted(set(range(max(ids) + 1)) - ids)
     evidence = Evidence(
-        source=TABLE,
+        source=info.shown_by,
         expected=messages.CHIPS.text(count=full),
         actual=messages.NPUS_LISTED.text(npus=sorted(ids)),
     )
@@ -143,10 +150,10 @@ def _not_started(lost: Sequence[PciCard], numbers: Sequence[int], info: NpuSmiIn
     """For each NPU that npu-smi lacks, as far as it is clear which these are; three or more have one cause."""
     subjects = [subject for number in numbers if (subject := _subject(number, info))]
     if len(subjects) != len(numbers) or not subjects:
-        yield _lost(lost, ["host"])
+        yield _lost(lost, ["host"], info)
         return
     for group in _npus(subjects, info):
-        yield _lost(lost, group)
+        yield _lost(lost, group, info)
 
 
 def _npus(subjects: Sequence[str], info: NpuSmiInfo) -> list[list[str]]:
@@ -156,12 +163,13 @@ def _npus(subjects: Sequence[str], info: NpuSmiInfo) -> list[list[str]]:
     return [[chip for chips in group for chip in chips] for group in groups]
 
 
-def _lost(lost: Sequence[PciCard], subjects: Sequence[str]) -> Finding:
+def _lost(lost: Sequence[PciCard], subjects: Sequence[str], info: NpuSmiInfo) -> Finding:
     slots = [card.slot for card in lost]
     return messages.NOT_IN_NPU_SMI.finding(
         **on(subjects),
         slots=slots,
         count=len(slots),
+        source=_source(info),
         commands=(
             f"dmesg | grep -i {' '.join(f'-e {card.slot}' for card in lost)} -e davinci -e devdrv",
             *(f"lspci -vv -s {card.slot}" for card in lost),
@@ -169,7 +177,7 @@ def _lost(lost: Sequence[PciCard], subjects: Sequence[str]) -> Finding:
         evidence=(
             *(Evidence(source=f"{DEVICES}/{card.slot}", actual=_described(card)) for card in lost),
             Evidence(
-                source=TABLE,
+                source=info.shown_by,
                 expected=messages.ROW_WITH_BUS_ID.text(slots=[slot.upper() for slot in slots]),
                 actual=messages.NONE.text(),
             ),
@@ -195,6 +203,7 @@ def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
         npu=npus[0] if len(npus) == 1 else ", ".join(map(str, npus)),
         count=len(npus),
         slot=", ".join(slots),
+        source="npu-smi" if info.shown_by == TABLE else messages.DRIVER.text(),
         commands=(
             f"dmesg | grep -i {' '.join(f'-e {slot}' for slot in slots)} -e davinci -e AER",
             "lspci -nn -d 19e5:",
@@ -203,7 +212,7 @@ def _off_the_bus(gone: Sequence[Chip], info: NpuSmiInfo) -> Finding:
             piece
             for npu, bus_id in rows
             for piece in (
-                Evidence(source=TABLE, actual=messages.ROW_OF_NPU.text(npu=npu, bus_id=bus_id)),
+                Evidence(source=info.shown_by, actual=messages.ROW_OF_NPU.text(npu=npu, bus_id=bus_id)),
                 Evidence(source=DEVICES, expected=normal_address(bus_id or ""), actual=messages.NONE.text()),
             )
         ),
@@ -221,9 +230,11 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
     if fewer and set(odd) <= gone and len(odd) == rows - there:
         return
     named = len(odd) == abs(there - rows)
-    commands = ("ls -l /dev/davinci*", "npu-smi info", "dmesg | grep -i -e davinci -e devdrv")
+    source = _source(info)
+    listed = TABLE if info.shown_by == TABLE else LISTS
+    commands = ("ls -l /dev/davinci*", listed, "dmesg | grep -i -e davinci -e devdrv")
     evidence = (
-        Evidence(source=TABLE, actual=messages.CHIPS.text(count=rows)),
+        Evidence(source=info.shown_by, actual=messages.CHIPS.text(count=rows)),
         Evidence(
             source="/dev/davinci*",
             expected=messages.DEVICE_NODES.text(count=rows),
@@ -231,7 +242,9 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
         ),
     )
     if not named:
-        yield messages.NODES_MISMATCH.finding(chips=rows, nodes=there, commands=commands, evidence=evidence)
+        yield messages.NODES_MISMATCH.finding(
+            chips=rows, nodes=there, source=source, commands=commands, evidence=evidence
+        )
         return
     paths = [f"/dev/davinci{number}" for number in odd]
     message = messages.NODE_MISSING if fewer else messages.NODE_WITHOUT_CHIP
@@ -242,6 +255,7 @@ def _without_a_node(info: NpuSmiInfo, nodes: DeviceNodes, *, lost: int, gone: se
             count=len(odd),
             chips=rows,
             nodes=there,
+            source=source,
             paths=paths,
             commands=commands,
             evidence=evidence,

@@ -72,8 +72,8 @@ def disagreement(library: NpuSmiInfo, npu_smi: NpuSmiInfo | None, pages: ToolPag
 
 
 def listed_by_either(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> NpuSmiInfo:
-    """The table, or that of npu-smi where it has all its chips and more: what one source lists is not missing."""
-    return npu_smi if npu_smi is not None and _by_subject(info).keys() < _by_subject(npu_smi).keys() else info
+    """That of npu-smi where it has all chips of the table: what one source lists is not missing."""
+    return npu_smi if npu_smi is not None and _by_subject(info).keys() <= _by_subject(npu_smi).keys() else info
 
 
 def lists_differ(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> bool:

@@ -26,11 +26,11 @@ _BRIEF = {
     "npu.health/other": "{health}",
     "npu.health/not-reported": "no health reported",
     "npu.count/off-the-bus": "dropped off the PCI bus",
-    "npu.count/not-in-npu-smi": "missing from npu-smi",
+    "npu.count/not-in-npu-smi": "missing from {source}",
     "npu.count/missing-npu": "missing",
     "npu.count/fewer-chips": "missing",
     "npu.count/no-device-node": "no device node",
-    "npu.count/node-without-chip": "missing from npu-smi",
+    "npu.count/node-without-chip": "missing from {source}",
     "npu.temperature/hot": "{celsius} °C",
     "npu.temperature/hot-memory": "HBM at {celsius} °C",
 }
@@ -61,7 +61,7 @@ class Problem:
 def brief(code: str | None, params: dict[str, Any]) -> str | None:
     """A finding in a few words; None for a code that has none, or without its parameters."""
     try:
-        return _BRIEF[code or ""].format_map(params)
+        return _BRIEF[code or ""].format_map({"source": "npu-smi"} | params)
     except KeyError:
         return None
 

@@ -56,7 +56,7 @@ FEWER_CHIPS_NAMED = Message(
 NPUS_LISTED = Sentence("NPU {npus}")
 NOT_IN_NPU_SMI = Message(
     "npu.count/not-in-npu-smi",
-    summary="{count:NPU|NPUs} in PCI {count:slot|slots} {slots} missing from npu-smi",
+    summary="{count:NPU|NPUs} in PCI {count:slot|slots} {slots} missing from {source}",
     detail="The driver could not start the NPU or has lost it. Jobs on it fail, and those on the other NPUs may.",
     hint="Check the kernel log for this slot. A reboot starts the NPU again; if it stays away, reseat or replace it. "
     "Until then, exclude it with ASCEND_RT_VISIBLE_DEVICES.",
@@ -67,7 +67,7 @@ PCI_DEVICE_NEAR = Sentence("device {device}, driver {driver}, NUMA node {node}")
 ROW_WITH_BUS_ID = Sentence("a row with Bus-Id {slots}")
 OFF_THE_BUS = Message(
     "npu.count/off-the-bus",
-    summary="{count:NPU|NPUs} {npu} ({slot}) {count:is|are} listed by npu-smi but {count:has|have} dropped off "
+    summary="{count:NPU|NPUs} {npu} ({slot}) {count:is|are} listed by {source} but {count:has|have} dropped off "
     "the PCI bus",
     detail="The driver still knows {count:the NPU|the NPUs}; jobs on {count:it|them} hang or fail.",
     hint="Drain the node and power it off and on. If the fault comes back, reseat or replace {count:it|them}; where "
@@ -78,21 +78,21 @@ ROW_OF_NPU = Sentence("NPU {npu}, Bus-Id {bus_id}")
 _KERNEL_LOG = "Check the kernel log for the NPU. Pass exactly the NPUs that it is to use into a container."
 NODE_MISSING = Message(
     "npu.count/no-device-node",
-    summary="device {count:node|nodes} {paths} missing: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    summary="device {count:node|nodes} {paths} missing: {chips} {chips:chip|chips} in {source}, {nodes} in /dev",
     detail="Jobs cannot open a chip without a device node.",
     hint=_KERNEL_LOG,
     pitfall="P052",
 )
 NODE_WITHOUT_CHIP = Message(
     "npu.count/node-without-chip",
-    summary="{count:chip|chips} of {paths} missing: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    summary="{count:chip|chips} of {paths} missing: {chips} {chips:chip|chips} in {source}, {nodes} in /dev",
     detail="Jobs that open a device node without a chip get no answer.",
     hint=_KERNEL_LOG,
     pitfall="P052",
 )
 NODES_MISMATCH = Message(
     "npu.count/device-nodes-mismatch",
-    summary="chip count mismatch: {chips} {chips:chip|chips} in npu-smi, {nodes} in /dev",
+    summary="chip count mismatch: {chips} {chips:chip|chips} in {source}, {nodes} in /dev",
     detail="Jobs cannot open a chip without a device node, and get no answer from a device node without a chip.",
     hint=_KERNEL_LOG,
     pitfall="P052",
@@ -113,6 +113,8 @@ SOURCES_DISAGREE = Message(
     hint="Compare `npudoctor facts dcmi.library` and `npu-smi info`, and report a difference that stays.",
     severity=Severity.INFO,
 )
+DRIVER = Sentence("the driver")
+LIST_OF_THE_DRIVER = Sentence("the driver's list")
 DEVICE_NODES = Sentence("{count} device {count:node|nodes}")
 
 # npu.health

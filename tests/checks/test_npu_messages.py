@@ -85,7 +85,11 @@ SEEN: list[tuple[str, dict[str, Any], str]] = [
 RENDERED: list[tuple[str, dict[str, Any], str]] = [
     ("npu.present/missing-in-container", {}, "Ascend NPU not found in this container"),
     ("npu.count/fewer-chips", {"count": 14, "full": 16}, "14 of 16 chips found"),
-    ("npu.count/device-nodes-mismatch", {"chips": 1, "nodes": 3}, "chip count mismatch: 1 chip in npu-smi, 3 in /dev"),
+    (
+        "npu.count/device-nodes-mismatch",
+        {"chips": 1, "nodes": 3, "source": "npu-smi"},
+        "chip count mismatch: 1 chip in npu-smi, 3 in /dev",
+    ),
     (
         "npu.health/not-reported",
         {"chip": "910B3", "faults": ["no fault code"]},

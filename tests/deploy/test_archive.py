@@ -293,6 +293,22 @@ start.must_have_started()
 """
 
 
+def test_the_python_of_an_archive_is_as_where_configure_can_try_it(any_archive: tuple[Path, str]) -> None:
+    """Where it cross-compiles configure answers such questions with the worst, which are FNV as hash, and no tzset."""
+    folder, _ = any_archive
+    (data,) = folder.rglob("_sysconfigdata_*.py")
+    told: dict[str, dict[str, object]] = {}
+    exec(data.read_text(encoding="utf-8"), told)
+    asked = "WORKING_TZSET", "ALIGNED_REQUIRED", "BROKEN_SEM_GETVALUE"
+    assert [told["build_time_vars"][f"HAVE_{name}"] for name in asked] == [1, 0, 0]
+
+
+def test_the_texts_of_an_archive_are_hashed_safely(own_archive: Path) -> None:
+    script = "import sys, time; time.tzset(); print(sys.hash_info.algorithm)"
+    done = sh(own_archive / "bin" / "python3.11", "-I", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "siphash13\n"), done.stderr
+
+
 def test_an_archive_starts_a_tool_with_the_rights_of_a_user(own_archive: Path) -> None:
     done = sh(own_archive / "bin" / "python3.11", "-I", "-c", AS_ITSELF)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr

@@ -229,6 +229,24 @@ def test_a_chip_that_one_source_lists_is_not_called_missing(
     assert [one.code for one in result.findings] == codes
 
 
+@pytest.mark.parametrize(
+    ("missing", "summary"),
+    [
+        (["npu-smi"], "NPU in PCI slot 0000:02:00.0 missing from the driver's list"),
+        (["pci"], "NPU 5 (0000:02:00.0) is listed by the driver but has dropped off the PCI bus"),
+        (["device-node"], "device node /dev/davinci5 missing: 8 chips in the driver's list, 7 in /dev"),
+    ],
+)
+def test_npu_smi_is_not_named_where_the_library_alone_lists_chips(ask: Ask, missing: list[str], summary: str) -> None:
+    said = {**ALL, "card": [{"id": 5, "missing": missing}]}
+    without = {**said, "remove": ["/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi"]}
+    node = machine.build(scenario.parse(dict(without), "one"), "one")
+    report = run(WithLibrary(node, ask(answers.of_scenario(said))), "npu.count")
+    (result,) = [one for one in report.results if one.check == "npu.count"]
+    assert [one.summary for one in result.findings] == [summary]
+    assert "npu-smi" not in "".join((*result.findings[0].commands, *map(str, result.findings[0].evidence)))
+
+
 def test_an_address_that_differs_from_the_file_names_who_told_it(ask: Ask) -> None:
     node = machine.build(scenario.parse(dict(ALL), "one"), "one")
     told = ask(answers.of_scenario({**ALL, "card": [{"id": 2, "address": "29.40.8.99"}]}))
