@@ -16,6 +16,12 @@ _DANGEROUS = re.compile(
     r"|\b(?:upgrade|replace) .{0,40}(?:driver|HDK|NPU)|\brm -r",
     re.IGNORECASE,
 )
+_KINDS = (
+    (re.compile(r"\breset\b|power.?cycle|\breboot\b", re.IGNORECASE), "resets the NPU or reboots the node"),
+    (re.compile(r"\bkill|\bpkill|^(?:end|stop|terminate)\b", re.IGNORECASE), "ends a process or a container"),
+    (re.compile(r"\brm(?:mod)?\b", re.IGNORECASE), "removes files or modules"),
+    (re.compile(""), "changes the driver, the firmware or the NPU"),
+)
 _CODE_ONLY = re.compile(
     r"(?:\\\\b|error code is |ErrCode=)*(?:E[A-Z]\d{4}|ERR\d{5}|E\d{5}|\d{6})(?:\\\\b)?|Failed to start the device"
 )
@@ -50,6 +56,12 @@ def _as_needed(found: re.Match[str], values: Mapping[str, str]) -> str:
 def withheld(suspect: Suspect) -> int:
     """How many steps are left out."""
     return 0 if speaks_of_device(suspect) else sum(map(is_dangerous, suspect.pitfall.fix))
+
+
+def withheld_kinds(suspect: Suspect) -> tuple[str, ...]:
+    """What the steps that are left out do."""
+    left_out = filter(is_dangerous, suspect.pitfall.fix) if withheld(suspect) else ()
+    return tuple(dict.fromkeys(next(kind for form, kind in _KINDS if form.search(step)) for step in left_out))
 
 
 def is_dangerous(step: str) -> bool:

@@ -148,6 +148,13 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
     return None
 
 
+def of_rank(who: str, one: Sighting) -> Answer:
+    """The answer for the exception of the rank that failed first, where all else that the log shows follows from it."""
+    title = f"{who[:1].upper()}{who[1:]} failed first: {one.found.what}"
+    because = "no known issue explains this exception; what the other ranks report follows from it"
+    return Answer(AnswerKind.SAID_BY_THE_LOG, title, because, (), one)
+
+
 def of_sentence(seen: Sequence[Sighting]) -> Answer | None:
     """The plain sentence beside a generic code, where no known issue explains it."""
     one = next((one for one in seen if one.beside and not one.advice), None)

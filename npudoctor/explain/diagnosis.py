@@ -12,7 +12,7 @@ from npudoctor.explain.figures import Memory
 from npudoctor.explain.lines import Source, source_of_file
 from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import FileRead, Scanner, Sighting
-from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_generic, suspects
+from npudoctor.explain.scoring import LATER_S, STRONG, Suspect, Times, is_error, is_generic, suspects
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, ErrorText
 from npudoctor.knowledge.tables.pitfalls import Pitfall
@@ -110,7 +110,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
     answer = _answer(ranked, memories, seen, first, times, limit)
     return Diagnosis(
-        suspects=tuple(one for one in ranked if answer is None or one.pitfall.severity == "error"),
+        suspects=tuple(one for one in ranked if answer is None or (is_error(one) and not _only_waits(one))),
         codes=_codes(seen, scanner),
         messages=_messages(seen),
         first_failure=first,
@@ -123,7 +123,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         shifts=shifts,
         apart=apart,
         answer=answer,
-        notices=tuple(one for one in ranked if answer is not None and one.pitfall.severity != "error"),
+        notices=tuple(one for one in ranked if answer is not None and not is_error(one)),
     )
 
 
@@ -167,10 +167,9 @@ def _answer(
 ) -> Answer | None:
     """What explains the failure where no known issue does but consequences, later ones of other ranks, and warnings."""
     exceptions = [one for one in sorted(_unexplained(seen, generic=True), key=_place) if not one.advice]
-    began = times.get(id(first.sighting)) if first and first.by == "time" and first.sighting in exceptions else None
-    causes = [one for one in ranked if one.pitfall.severity == "error" and not one.pitfall.consequence]
-    echoes = first is not None and began is not None and all(_echoes_of(one, first, began, times) for one in causes)
-    if causes and not echoes:
+    alone = first if first and first.of > 1 and first.by != "order" and first.sighting in exceptions else None
+    causes = [one for one in ranked if is_error(one) and not one.pitfall.consequence]
+    if causes and not (alone and all(_echoes_of(one, alone, times) for one in causes)):
         return None
     if answer := answers.of_memory(memories):
         return answer
@@ -180,7 +179,11 @@ def _answer(
         exceptions = []
     if limit is not None:
         return answers.of_limit(limit)
-    return answers.of_program(exceptions, seen) or (None if ranked else answers.of_sentence(seen))
+    if answer := answers.of_program(exceptions, seen):
+        return answer
+    if ranked:
+        return answers.of_rank(alone.who, alone.sighting) if alone else None
+    return answers.of_sentence(seen)
 
 
 def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
@@ -189,11 +192,25 @@ def _follows_from(suspect: Suspect, limit: Sighting) -> bool:
     return near and suspect.pitfall.id in _OF_KERNELS
 
 
-def _echoes_of(suspect: Suspect, first: FirstFailure, began: float, times: Times) -> bool:
-    """Whether all that shows an issue comes from other ranks, well after the first failure."""
-    return first.of > 1 and all(
-        one.source != first.sighting.source and times.get(id(one), began) > began + LATER_S for one in suspect.evidence
+def _echoes_of(suspect: Suspect, first: FirstFailure, times: Times) -> bool:
+    """Whether all that shows an issue comes from other ranks: well after the first failure, or by waiting for it."""
+    began = times.get(id(first.sighting)) if first.by == "time" else None
+    return all(
+        one.source != first.sighting.source
+        and (_waits(one) or (began is not None and times.get(id(one), began) > began + LATER_S))
+        for one in suspect.evidence
     )
+
+
+def _only_waits(suspect: Suspect) -> bool:
+    """Whether an issue is only one more meaning of what a rank that waits prints."""
+    return not suspect.pitfall.consequence and all(map(_waits, suspect.evidence))
+
+
+def _waits(one: Sighting) -> bool:
+    """Whether a code or symptom says first of all that a rank waited for another."""
+    named = _named_by(one)
+    return bool(named) and all(pitfall.consequence for pitfall in named)
 
 
 def _place(one: Sighting) -> tuple[int, int]:
@@ -285,7 +302,7 @@ def _unexplained(seen: Sequence[Sighting], *, generic: bool = False) -> list[Sig
         and not any(
             other.file == one.file
             and abs(other.line - one.line) <= _NEIGHBOURS
-            and (other.source == one.source or not other.source.known)
+            and (other.source == one.source or other.source.shares(one.source) or not other.source.known)
             for other in known
         )
     ]

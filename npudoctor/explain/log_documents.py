@@ -89,6 +89,7 @@ def _suspect(suspect: Suspect, names: list[str]) -> Document:
         "follows_from_another": pitfall.consequence,
         "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect)],
         "steps_withheld": advice.withheld(suspect),
+        "withheld_because": list(advice.withheld_kinds(suspect)),
         "needs_root": pitfall.needs_root,
         "root_when": pitfall.root_when,
         "foreseen_by": list(pitfall.foreseen_by),

@@ -139,7 +139,7 @@ def _beginning(suspect: Suspect, times: Times) -> float | None:
 def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[str, float | None]) -> float:
     """The score, reduced for a later failure, and for a consequence of another cause."""
     began = beginnings[suspect.pitfall.id]
-    strong = [other for other in found if other is not suspect and other.weight >= STRONG and _is_error(other)]
+    strong = [other for other in found if other is not suspect and other.weight >= STRONG and is_error(other)]
     score = suspect.score
     if suspect.pitfall.device_fault:  # not all lines of the hardware have a stamp of their own
         strong = [other for other in strong if not other.pitfall.consequence]
@@ -154,7 +154,8 @@ def _in_context(suspect: Suspect, found: Sequence[Suspect], beginnings: Mapping[
     return score
 
 
-def _is_error(suspect: Suspect) -> bool:
+def is_error(suspect: Suspect) -> bool:
+    """Whether an issue stops a job."""
     return suspect.pitfall.severity == "error"
 
 

@@ -22,7 +22,7 @@ _ALSO = 4
 _NAMED = 6
 """The most ranks that are named one by one."""
 
-_WITHHELD = "steps that reset, reinstall or end something are left out: run the checks first, the log is weak evidence"
+_CERTAINTY = {"clear": "strong evidence", "likely": "some evidence", "possible": "weak evidence"}
 _QUOTED = 3
 _HOW = {
     "time": "by time stamps",
@@ -191,14 +191,15 @@ class _Page:
             self.blank()
             self._title("Also in the log" if answer else "Other possible causes")
             for other in others:
-                how = "usually a consequence" if other["follows_from_another"] else other["certainty"]
+                follows = "a consequence" if answer else "usually a consequence"
+                how = follows if other["follows_from_another"] else _CERTAINTY[other["certainty"]]
                 self._item(other["id"], f"{other['title']} ({how}; {self._where(other['evidence'][0])})")
         if document["codes"]:
             self.blank()
             self._title("codes")
             for code in document["codes"]:
                 self._code_seen(code)
-        if pitfalls:
+        if pitfalls and not answer:
             self.blank()
             self._console.print(f"Details: npudoctor explain {pitfalls[0]['id']}", soft_wrap=True)
 
@@ -210,14 +211,16 @@ class _Page:
         self._fix_steps(answer["steps"], root=None)
 
     def _suspect(self, pitfall: Mapping[str, Any]) -> None:
-        aside = pitfall["id"] + ("" if pitfall["certainty"] == "clear" else f", {pitfall['certainty']}")
+        aside = pitfall["id"] + ("" if pitfall["certainty"] == "clear" else f", {_CERTAINTY[pitfall['certainty']]}")
         self._title(pitfall["title"], aside, style=_SEVERITY.get(pitfall["severity"], "bold"))
         self._quote("evidence", pitfall["evidence"][0]["text"])
         self._item("at", self._where(pitfall["evidence"][0]))
         self._item("cause", pitfall["cause"])
         self._fix_steps(pitfall["mend"], root=_root(pitfall) if pitfall["mend"] else None)
         if pitfall["steps_withheld"]:
-            self._item("", f"({_WITHHELD})")
+            count, kinds = pitfall["steps_withheld"], " or ".join(pitfall["withheld_because"])
+            steps = "1 step that" if count == 1 else f"{count} steps, each of which"
+            self._item("", f"(left out: {steps} {kinds}; run the checks first, the log is weak evidence)")
         self._detected_by(pitfall["foreseen_by"])
 
     def _ranks(self, document: Mapping[str, Any]) -> None:
