@@ -119,6 +119,31 @@ PORTS_UNKNOWN = Sentence("HCCL's ports are not known; set them with --set ports=
 KERNEL_CHOOSES = Sentence("the kernel chooses HCCL's ports: {source}")
 BAD_PORTS = Sentence("{where}: {problem}")
 
+# npu.address
+
+ADDRESSES_OF_HOST = Sentence("addresses of NPUs are set on the host, not in this container")
+PORTS_OF_DIES = Sentence("ports of Ascend 950 have addresses for each die, which npudoctor does not set")
+NAME_TABLE = Sentence("no table of addresses given")
+NOT_IN_TABLE = Sentence("{path} has no row for host {name!r}")
+TABLE_NOT_TRUSTED = Sentence("root sets no addresses from a table that others can change: {problem}")
+NO_TABLE = Sentence("{path} is no table of addresses: its first line has to name columns of {columns}")
+BAD_ROW = Sentence("{path} line {line}: {problem}")
+OTHER_CELLS = Sentence("another number of cells than the first line")
+NOT_A_DEVICE = Sentence("not the number of a device: {device!r}")
+NOT_FOR_A_PORT = Sentence("no address that a port can have: {address}")
+OUTSIDE = Sentence("{what} {address} is not in {network}, or not usable there")
+TWICE_IN_TABLE = Sentence("{path} lines {first} and {second} have {what} twice")
+DEVICE = Sentence("device {device} of one host")
+DEVICE_FOR_ALL_AND_ONE = Sentence("the table has a device both with and without a host")
+NO_SUCH_DEVICES = Sentence("devices {devices} of the table are not on this node, which has {known}")
+ADDRESS_OF_ANOTHER = Sentence("device {device}, which is not in the table, has {address} already")
+DEVICES_STAY = Sentence("Devices {devices} are not in the table and stay as they are.")
+NO_FORMER_ADDRESS = Sentence(
+    "Devices {devices} have no address yet: undo takes the new one out of /etc/hccn.conf, but the NPU keeps it until "
+    "its next reset."
+)
+OTHERS_NEED_THEM = Sentence("Rank tables and other nodes that name the former addresses have to be changed, too.")
+
 # npu.release
 
 NAME_PROCESSES = Sentence("no process given")

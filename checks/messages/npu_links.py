@@ -175,7 +175,10 @@ CHECK_FABRIC = Sentence(
 
 # npu.network
 
-_SET_ADDRESS = "Set address, netmask, gateway and detect address; /etc/hccn.conf keeps them after a reboot."
+_SET_ADDRESS = (
+    "Set address, netmask, gateway and detect address; /etc/hccn.conf keeps them after a reboot. "
+    "`npudoctor fix npu.address` sets them from a table."
+)
 NO_ADDRESS = Message(
     "npu.network/no-address",
     summary="network address not set",

@@ -19,6 +19,7 @@ from npudoctor.fixer.plan import FixPlan
 from npudoctor.host import Host, Refused
 from npudoctor.steps import Step
 from npudoctor.steps.accounts import LocalGroup, LocalUser
+from npudoctor.steps.card_addresses import CardAddresses
 from npudoctor.steps.environments import CreateEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile, text_of, unified
 from npudoctor.steps.os_packages import APT, SystemPackages
@@ -86,7 +87,7 @@ def _tasks(step: Step, host: Host) -> Iterator[dict[str, Any]]:
 
 def _argvs(step: Step) -> list[list[str]]:
     """The commands that do what a step does."""
-    if isinstance(step, LocalUser):
+    if isinstance(step, (LocalUser, CardAddresses)):
         return [list(argv) for argv in step.commands]
     return [list(step.create), list(step.installer)] if isinstance(step, CreateEnvironment) else [_argv(step)]
 

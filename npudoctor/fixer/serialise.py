@@ -11,6 +11,7 @@ from npudoctor.data import read as read_data
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
 from npudoctor.steps.accounts import LocalGroup, LocalUser
+from npudoctor.steps.card_addresses import CardAddresses
 from npudoctor.steps.environments import CreateEnvironment, RemoveEnvironment
 from npudoctor.steps.files import MakeFolder, RemoveFile, RemoveFolder, SetLink, WriteFile
 from npudoctor.steps.installers import InstallPackage, UninstallPackage
@@ -22,6 +23,7 @@ from npudoctor.steps.units import SystemdUnit
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
+        CardAddresses,
         CreateEnvironment,
         EndProcess,
         GroupMember,

@@ -41,6 +41,12 @@ from npudoctor.sdk.fixes import Effect, Fix, Parameters, Risk, fix
 from npudoctor.sdk.probes import Probe, needs_of, probe, probe_on_cards
 from npudoctor.steps import Note, Obstacle, Step, StepFailed
 from npudoctor.steps.accounts import LocalGroup, LocalUser
+from npudoctor.steps.card_addresses import CONF as HCCN_CONF
+from npudoctor.steps.card_addresses import KEYS as HCCN_KEYS
+from npudoctor.steps.card_addresses import CardAddresses
+from npudoctor.steps.card_addresses import live as live_address
+from npudoctor.steps.card_addresses import settings as card_settings
+from npudoctor.steps.card_addresses import with_settings as with_card_settings
 from npudoctor.steps.environments import MARKER as ENVIRONMENT_MARKER
 from npudoctor.steps.environments import CreateEnvironment, mapping_process
 from npudoctor.steps.files import (
@@ -75,12 +81,15 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ENVIRONMENT_MARKER",
+    "HCCN_CONF",
+    "HCCN_KEYS",
     "HEALTH",
     "ON_REQUEST",
     "PREFLIGHT",
     "PROFILES",
     "STANDARD_PLACES",
     "Because",
+    "CardAddresses",
     "Check",
     "Completed",
     "CreateEnvironment",
@@ -129,9 +138,11 @@ __all__ = [
     "User",
     "WriteFile",
     "ask_each",
+    "card_settings",
     "check",
     "fix",
     "installed_packages",
+    "live_address",
     "mapping_process",
     "needs_of",
     "probe",
@@ -140,5 +151,6 @@ __all__ = [
     "run_each",
     "text_of",
     "untrusted_writer",
+    "with_card_settings",
     "writing",
 ]

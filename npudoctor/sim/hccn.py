@@ -21,6 +21,11 @@ def gateway_of(chip: Chip) -> str:
     return chip.address.rpartition(".")[0] + ".1" if chip.gateway is None else chip.gateway
 
 
+def detected(chip: Chip) -> str:
+    """The address that the chip pings, where nothing else is said that of its gateway."""
+    return gateway_of(chip) if chip.netdetect is None else chip.netdetect
+
+
 def _link_stat(chip: Chip) -> str:
     head = f"[devid {chip.phy_id}]"
     records = [f"{head}    Mon Nov  2 09:14:31 2026    LINK UP\n"]
@@ -52,7 +57,7 @@ def _lldp(chip: Chip) -> str:
 
 
 def _ip(chip: Chip) -> str:
-    return f"ipaddr:{chip.address}\nnetmask:255.255.255.0\n" if chip.address else ""
+    return f"ipaddr:{chip.address}\nnetmask:{chip.netmask}\n" if chip.address else ""
 
 
 def _gateway(chip: Chip) -> str:
@@ -65,7 +70,7 @@ _QUERIES: dict[str, Callable[[Chip], str]] = {
     "ip": _ip,
     "gateway": _gateway,
     "net_health": lambda chip: f"net health status: {chip.net_health if chip.link == 'UP' else 'Fault'}\n",
-    "netdetect": lambda chip: f"netdetect address: {gateway_of(chip)}\n" if chip.address and gateway_of(chip) else "",
+    "netdetect": lambda chip: f"netdetect address: {detected(chip)}\n" if chip.address and detected(chip) else "",
     "tls": _tls,
     "speed": lambda _: "Speed: 200000 Mb/s\n",
     "fec": lambda chip: f"fec mode: {chip.fec}\n",
@@ -104,6 +109,26 @@ def switch_tls(node: Node, device: int, to: str) -> tuple[str, int]:
         return FAILED
     chip.tls = int(to)
     return "Cmd execute successfully!\n", 0
+
+
+def set_address(node: Node, words: list[str], text: str) -> tuple[str, int, str]:
+    """`hccn_tool -i DEVICE -ip|-gateway|-netdetect -s ...`: text, exit status, and /etc/hccn.conf, which it writes."""
+    chip = next((chip for chip in node.seen("device-node") if str(chip.phy_id) == words[1]), None)
+    told = dict(zip(words[4::2], words[5::2], strict=False))
+    what = words[2].removeprefix("-")
+    if chip is None or not node.product.has_nic or node.user.uid:
+        return (*FAILED, text)
+    if what == "ip":
+        chip.address, chip.netmask = told["address"], told["netmask"]
+    elif what == "gateway":
+        chip.gateway = told["gateway"]
+    else:
+        chip.netdetect, told = told["address"], {"netdetect": told["address"]}
+    for key, value in told.items():
+        line = f"{key}_{chip.phy_id}="
+        kept = [one for one in text.splitlines(keepends=True) if not one.startswith(line)]
+        text = "".join([*kept, f"{line}{value}\n"])  # the tool's own order: what is set last stands last
+    return "", 0, text
 
 
 def configuration(node: Node) -> str:

@@ -21,6 +21,7 @@ from npudoctor.sim.scenario import Scenario
 from npudoctor.sim.target import Target
 
 _EXECUTABLES = re.compile(r".*/(bin/[^/]+|driver/tools/[^/]+|sbin/[^/]+)")
+CONF = "/etc/hccn.conf"
 _ACTIVE = {"conda": "CONDA_PREFIX", "venv": "VIRTUAL_ENV"}
 _SIZES = {"k": 10, "m": 20, "g": 30, "t": 40, "": 0}
 
@@ -84,6 +85,13 @@ class Machine:
         if tool == "hccn_tool" and words[2:5] == ["-tls", "-s", "enable"] and len(words) == 6:
             text, status = hccn.switch_tls(self._node, int(words[1]), words[5])
             return Completed(returncode=status, stdout=text, seconds=0.1)
+        if tool == "hccn_tool" and words[2:4] in (["-ip", "-s"], ["-gateway", "-s"], ["-netdetect", "-s"]):
+            there = self._tree.exists(CONF)
+            conf = self._tree.read_bytes(CONF).decode() if there else ""
+            said, status, conf = hccn.set_address(self._node, words, conf)
+            if status == 0:
+                self._tree.write(CONF, conf, mode=None if there else 0o644)
+            return Completed(returncode=status, stdout=said, seconds=0.1)
         if words[:2] == ["-m", "venv"] and tool.startswith("python"):
             made = Pip(self._target.venv(normal(words[-1])))
             self._made[made.target.prefix] = made

@@ -55,6 +55,8 @@ class Chip:
     fec: str = "rs FEC mode"
     roce_errors: int = 0
     gateway: str | None = None
+    netmask: str = "255.255.255.0"
+    netdetect: str | None = None
     pcie_gts: float = 16.0
     pcie_width: int = 16
     pcie_fatal: int = 0

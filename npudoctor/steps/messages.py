@@ -88,6 +88,13 @@ USER_CHANGED = Sentence("user {name} has other numbers by now, and stays")
 USER_OF_DRIVER = Sentence("the driver is installed ({path}) and needs user {name}")
 USER_BUSY = Sentence("user {name} has processes, such as {pid}; end them first")
 
+# addresses of NPUs
+
+ADDRESSES_BY_ROOT = Sentence("only root can set addresses of NPUs")
+ADDRESS_UNKNOWN = Sentence("hccn_tool does not say the address of device {device}")
+ADDRESS_CHANGED = Sentence("device {device} has another address by now, which stays")
+ADDRESS_NOT_SET = Sentence("hccn_tool ended, but {key} of device {device} is not {value}")
+
 # packages of the system
 
 PACKAGES_BY_ROOT = Sentence("only root can install packages of the system")

@@ -21,7 +21,9 @@ from typing import Any
 
 from npudoctor import clock, plugins
 from npudoctor.facts.by_chip import PerPort
+from npudoctor.facts.hccn.probes import NetworkDevices
 from npudoctor.facts.hccn.tls import Tls, TlsCard
+from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import Service
 from npudoctor.facts.node.device_access import DeviceAccess
@@ -151,6 +153,25 @@ HCCN_TOOL = """#!/bin/sh
 # Stands in for hccn_tool -i CARD -tls -s enable SWITCH.
 echo "$6" >"$SCENE_ROOT.switch" && mv "$SCENE_ROOT.switch" "$SCENE_ROOT/cards/$2"
 """
+HCCN_PORTS = """#!/bin/sh
+# Stands in for hccn_tool -i CARD -ip|-gateway|-netdetect -g, or -s with values: it writes /etc/hccn.conf, too.
+port=$SCENE_ROOT/ports/$2$3
+new=$SCENE_ROOT.port
+case $3$4 in
+  -ip-g) [ -e "$port" ] && { read -r a m <"$port"; printf 'ipaddr:%s\\nnetmask:%s\\n' "$a" "$m"; }; exit 0 ;;
+  -gateway-g) [ -e "$port" ] && { read -r a <"$port"; echo "default gateway:$a, Iface:eth$2"; }; exit 0 ;;
+  -netdetect-g) [ -e "$port" ] && { read -r a <"$port"; echo "netdetect address: $a"; }; exit 0 ;;
+  -ip-s) echo "$6 $8" >"$new"; lines="address_$2=$6 netmask_$2=$8" ;;
+  -gateway-s) echo "$6" >"$new"; lines="gateway_$2=$6" ;;
+  -netdetect-s) echo "$6" >"$new"; lines="netdetect_$2=$6" ;;
+esac
+mv "$new" "$port"
+conf=$SCENE_ROOT/etc/hccn.conf
+for line in $lines; do
+  { grep -v "^${line%%=*}=" "$conf"; echo "$line"; } >"$new"
+  cat "$new" >"$conf"
+done
+"""
 ACCOUNTS = {
     "groupadd": """[ "$1" = -g ] || exit 2
 grep -q "^$3:" "$etc/group" && exit 9
@@ -235,6 +256,16 @@ def with_switches(root: str) -> None:
     for card, switch in (("0", "0"), ("1", "1"), ("2", "1")):
         put(root, f"/cards/{card}", f"{switch}\n")
     tool(root, "hccn_tool", HCCN_TOOL)
+
+
+def with_ports(root: str) -> None:
+    for card in "01":
+        put(root, f"/ports/{card}-ip", f"10.1.0.1{card} 255.255.255.0\n")
+        put(root, f"/ports/{card}-gateway", "10.1.0.1\n")
+        put(root, f"/ports/{card}-netdetect", "10.1.0.1\n")
+    put(root, "/etc/hccn.conf", "# ours\naddress_0=10.1.0.10\ndscp_tc_0=25:0,\ngateway_0=10.1.0.1", 0o640)
+    put(root, "/root/table.csv", "device,address,netmask,gateway\n0,10.2.0.2,24,10.2.0.1\n1,10.2.0.3,24,10.2.0.1\n")
+    tool(root, "hccn_tool", HCCN_PORTS)
 
 
 def with_logs(root: str) -> None:
@@ -418,6 +449,7 @@ SCENES: dict[str, Scene] = {
         "system.packages", ("SystemPackages",), {"packages": ["dkms"]}, begin=with_managers, proved=False
     ),
     "tls": Scene("npu.tls-off", ("Run",), begin=with_switches),
+    "address": Scene("npu.address", ("CardAddresses",), {"table": "/root/table.csv"}, begin=with_ports, proved=False),
     "logs": Scene("system.clean-logs", ("RemoveLogs",), begin=with_logs, irreversible=True),
     "release": Scene("npu.release", ("EndProcess",), begin=with_sleepers, where=Where.HERE, irreversible=True),
     "command": Scene("test.command", ("Run", "WriteFile"), where=Where.HERE),
@@ -487,6 +519,16 @@ def switches(host: Host) -> PerPort[Tls]:
 
 
 @probe
+def ports() -> NetworkDevices:
+    return NetworkDevices({0: "npu:0", 1: "npu:1"})
+
+
+@probe
+def chips() -> Chips:
+    return Chips(chips=(), source="/dev")
+
+
+@probe
 def in_service() -> Service:
     return Service(False)
 
@@ -505,7 +547,7 @@ def catalog_of(scene: Scene) -> Catalog:
     """Everything that is installed, and the fixes and facts of the scenes."""
     found = plugins.load(folder="")
     mine = {one.id: one for one in (every_kind, a_command, a_system)}
-    told: Sequence[Probe] = (switches, in_service, access, no_container)
+    told: Sequence[Probe] = (switches, ports, chips, in_service, access, no_container)
     probes = {**found.probes, **{one.provides: one for one in told}}
     return Catalog(checks=found.checks if scene.proved else {}, probes=probes, fixes={**found.fixes, **mine})
 

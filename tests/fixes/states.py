@@ -8,6 +8,7 @@ from typing import Any
 
 from npudoctor.host import User
 from npudoctor.host.simulated.host import SimulatedHost
+from npudoctor.sim import hccn
 from npudoctor.sim.commands import Commands
 from npudoctor.sim.machine import Machine
 from npudoctor.sim.measures import Measures
@@ -43,6 +44,9 @@ def state(host: SimulatedHost) -> dict[str, Any]:
         "sysctl": dict(inner._node.sysctl),
         "shm": inner._node.shm_bytes,
         "tls": [chip.tls for chip in inner._node.chips],
+        "ports": [
+            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detected(chip)) for chip in inner._node.chips
+        ],
         "processes": sorted(inner._node.processes),
         "packages": dict(inner._target.packages),
     }

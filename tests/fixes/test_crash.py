@@ -16,7 +16,17 @@ import pytest
 
 from npudoctor import plugins
 from npudoctor.fixer import serialise
-from npudoctor.steps import accounts, environments, files, installers, os_packages, packages, system, units
+from npudoctor.steps import (
+    accounts,
+    card_addresses,
+    environments,
+    files,
+    installers,
+    os_packages,
+    packages,
+    system,
+    units,
+)
 from tests.fixes import scenes
 from tests.fixes.scenes import SCENES, Where
 
@@ -54,6 +64,7 @@ SOME = (
     "os-packages",
     "create",
     "user",
+    "address",
 )
 """Scenes that together take every kind of step."""
 
@@ -119,7 +130,7 @@ def test_every_fix_and_every_kind_of_step_is_struck_in_a_scene() -> None:
     assert all("It changes nothing." in catalog.fixes[id].why for id in scenes.WITHOUT_STEPS)
     there = {
         name
-        for module in (accounts, environments, files, installers, os_packages, packages, system, units)
+        for module in (accounts, card_addresses, environments, files, installers, os_packages, packages, system, units)
         for name, one in inspect.getmembers(module, inspect.isclass)
         if one.__module__ == module.__name__ and hasattr(one, "apply")
     }

@@ -23,6 +23,7 @@ CATALOG = offers.load()
 
 NOT_OFFERED = {
     "cann.install": "it takes a folder that a person names; tests/fixes/test_cann_install.py",
+    "npu.address": "it takes a table that a person names; tests/fixes/test_npu_address.py",
     "system.packages": "its checks are asked for with a folder; tests/fixes/test_system_packages.py",
     "driver.user": "its check is asked for with a folder; tests/fixes/test_driver_user.py",
     "container.runtime": "a person asks for it",

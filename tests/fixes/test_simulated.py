@@ -16,7 +16,7 @@ from npudoctor.fixer.plan import FixPlan, Request
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host.simulated.host import SimulatedHost
 from npudoctor.sdk import KeepPackages, Options
-from npudoctor.sim import machine, scenario
+from npudoctor.sim import hccn, machine, scenario
 from npudoctor.steps.files import FileMetadata, WriteFile
 from tests.fixes import predicted
 
@@ -26,6 +26,11 @@ TRITON = {"triton": "3.2.0", "triton-ascend": "3.2.0"}
 DAEMON = '{\n  "log-driver": "journald",\n  "runtimes": {\n    "crun": {"path": "/usr/bin/crun"}\n  }\n}'
 SYSCTL = "/etc/sysctl.d/99-npudoctor-hccl.conf"
 
+TABLE = "host,device,address,netmask,gateway,netdetect\n" + "".join(
+    f"{name},{device},10.9.{net}.{10 + device},255.255.254.0,10.9.{net}.1,10.9.{net}.1\n"
+    for net, name in ((2, "n1"), (4, "n2"))
+    for device in range(7)
+)
 CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
     "reserve": ({"sysctl": {"net.ipv4.ip_local_reserved_ports": "8080,9000-9010"}}, "hccl.reserve-ports", None),
     "reserve-in-sysctl.conf": (
@@ -56,6 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
     "limits": ({"limits": {"nofile": [1024, 4096]}}, "system.limits", None),
     "shm": ({"shm_gib": 0.0625}, "system.shm", None),
     "tls": ({"card": [{"id": 3, "tls": 1}]}, "npu.tls-off", None),
+    "address": ({"files": {"/root/t.csv": TABLE}}, "npu.address", {"table": "/root/t.csv", "host": "n1"}),
     "access": ({}, "driver.grant-access", {"user": "dev", "group": "HwHiAiUser"}),
     "pair": ({"python": {"torch": "2.5.1", "torch_npu": "2.6.0"}}, "python.install-pair", None),
     "packages": ({"python": {"packages": {"sympy": ""}}}, "python.install-packages", {"packages": ["sympy==1.12"]}),
@@ -130,6 +136,9 @@ def state(host: SimulatedHost) -> dict[str, Any]:
         "sysctl": dict(inner._node.sysctl),
         "shm": inner._node.shm_bytes,
         "tls": [chip.tls for chip in inner._node.chips],
+        "ports": [
+            (chip.address, chip.netmask, hccn.gateway_of(chip), hccn.detected(chip)) for chip in inner._node.chips
+        ],
         "processes": sorted(inner._node.processes),
         "packages": dict(inner._target.packages),
     }
