@@ -137,13 +137,12 @@ def _table(host: Host, path: str) -> list[Row]:
     if len(set(head)) != len(head) or not set(REQUIRED) <= set(head) <= set(COLUMNS):
         raise Refused(messages.NO_TABLE.text(path=path, columns=list(COLUMNS)))
     rows = [_row(path, number, head, cells) for cells, number in read[1:]]
-    places: dict[tuple[str, int], int] = {}
-    owners: dict[str, int] = {}
+    seen: dict[object, int] = {}
     for row in rows:
-        for known, key in ((places, (row.host, row.device)), (owners, row.address)):
-            other = known.setdefault(key, row.line)  # type: ignore[attr-defined]
+        device = messages.DEVICE.text(device=row.device)
+        for what, key in ((device, (row.host, row.device)), (row.address, row.address)):
+            other = seen.setdefault(key, row.line)
             if other != row.line:
-                what = row.address if known is owners else messages.DEVICE.text(device=row.device)
                 raise Refused(messages.TWICE_IN_TABLE.text(path=path, first=other, second=row.line, what=what))
     return rows
 

@@ -27,7 +27,7 @@ _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*_\d{1,4})\s*=\s*(.*?)\s*")
 class CardAddresses:
     """Set what differs. `cards` are rows of device, address, netmask, gateway and detect address, each empty where it
     is left as it is. `content` is /etc/hccn.conf then, `replaces` before; None: no such file. `expects` are
-    device and address that undoing takes back: it is refused where a device has another one by then."""
+    device and address as they should be before: it is refused where a device has another address by then."""
 
     cards: tuple[tuple[str, str, str, str, str], ...]
     content: str | None
@@ -61,7 +61,11 @@ class CardAddresses:
 
     def inverse(self, host: Host) -> Step:
         """The values that the NPUs and the file have; an NPU that has no address yet keeps the new one."""
-        rows = [(card[0], *(live(host, card[0])[key] for key in KEYS)) for card in self.cards]
+        now = {card[0]: live(host, card[0]) for card in self.cards}
+        rows = [
+            (device, said["address"], said["netmask"], said["gateway"], said["netdetect"])
+            for device, said in now.items()
+        ]
         expects = tuple(card[:2] for card in self.cards)
         return CardAddresses(cards=tuple(rows), content=self.replaces, replaces=self.content, expects=expects)
 
