@@ -320,7 +320,7 @@ class Limited(Running):
         return self
 
 
-@pytest.mark.parametrize("descriptors", [20, 32])
+@pytest.mark.parametrize("descriptors", [20, pytest.param(32, marks=pytest.mark.slow)])
 def test_a_lack_of_descriptors_is_told_once_and_over_when_there_are_some(tmp_path: Path, descriptors: int) -> None:
     running = Limited(tmp_path, "--simulate", "seed-910b1", "--listen", "127.0.0.1:0", *a_config(tmp_path))
     running.start_with(limited(NOFILE=descriptors))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,8 +79,16 @@ def _sweep(swept: list[str]) -> object:
     return None
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("shape", SHAPES)
+OFTEN = {"background", "double fork, no variables", "another name", "a tree"}
+"""The shapes that are tried in every run beside a tool that hangs, which takes its seconds."""
+
+
+def _tried(shape: str, ending: str) -> Any:
+    marks = () if ending != "hangs" or shape in OFTEN else (pytest.mark.slow,)
+    return pytest.param(shape, ending, marks=marks, id=f"{shape}-{ending}")
+
+
+@pytest.mark.parametrize(("shape", "ending"), [_tried(shape, ending) for shape in SHAPES for ending in ENDINGS])
 def test_nothing_is_left(tmp_path: Path, swept: list[str], shape: str, ending: str) -> None:
     path, seconds = tool(tmp_path, SHAPES[shape], ENDINGS[ending])
     swept.append(seconds)
