@@ -44,6 +44,22 @@ def _temporary(environment: JobEnvironment | None) -> str:
     return named if named is not None and named.startswith("/") else TEMPORARY
 
 
+@check("install.packages", profile=ON_REQUEST)
+def the_packages_are_usable(staged: StagedPackages) -> Iterator[Finding]:
+    """Packages in the folder usable.
+
+    A transfer that was cut off leaves a file with the right name; the installer finds out halfway.
+    """
+    unusable = [package for package in staged.packages if not package.usable]
+    evidence = tuple(Evidence(source=package.name, actual=package.problem) for package in unusable[:4])
+    if not staged.usable:
+        yield messages.NO_PACKAGES.finding(folders=staged.folders, evidence=evidence)
+    elif unusable:
+        yield messages.UNUSABLE.finding(
+            count=len(unusable), names=[package.name for package in unusable], evidence=evidence
+        )
+
+
 @check("install.space", profile=ON_REQUEST)
 def there_is_room(staged: StagedPackages, disks: Disks, environment: JobEnvironment | None) -> Iterator[Finding]:
     """Free space for the packages.

@@ -97,6 +97,8 @@ def _version(asked: str, fitting: Sequence[Package]) -> str:
     """The version to install; refused where the folder leaves a choice, or where its folder is not known."""
     known = {canonical(one.version): one.version for one in fitting if one.version}
     found = known.get(canonical(asked)) if asked else next(iter(known.values())) if len(known) == 1 else None
+    if not known:
+        raise Refused(messages.NO_CANN.text())
     if found is None:
         raise Refused(messages.CHOOSE_CANN.text(known=sorted(known.values())), instead="--set cann=VERSION")
     try:

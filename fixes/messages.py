@@ -4,6 +4,7 @@ from npudoctor.sdk import Sentence
 
 # cann.install
 
+NO_CANN = Sentence("no CANN package for this node in the folders; `npudoctor packages FOLDER` says why")
 CHOOSE_CANN = Sentence("no single CANN version that fits this node in the folders; there are {known}")
 CANN_FOLDER_UNKNOWN = Sentence("the folder into which CANN {version} installs itself is not known")
 TOOLKIT_MISSING = Sentence("the toolkit of CANN {version} is neither installed nor in the folders: {published}")

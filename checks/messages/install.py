@@ -8,6 +8,21 @@ GLIBC_UNKNOWN = Sentence("version of glibc unknown")
 SPACE_UNKNOWN = Sentence("free space of the file systems unknown")
 MOUNTS_UNKNOWN = Sentence("mounted file systems unknown")
 
+# install.packages
+
+NO_PACKAGES = Message(
+    "install.packages/none",
+    summary="No usable package in {folders}",
+    hint="Copy the packages there again, with the vendor's names; `npudoctor packages FOLDER` lists what is read.",
+    severity=Severity.ERROR,
+)
+UNUSABLE = Message(
+    "install.packages/unusable",
+    summary="{count:A package|Packages} in the folder unusable: {names}",
+    hint="Download {count:it|them} again, and compare the size and the checksum with the vendor's page.",
+    severity=Severity.WARNING,
+)
+
 # install.space
 
 SPACE_LOW = Message(

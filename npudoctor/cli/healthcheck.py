@@ -89,10 +89,10 @@ def _answer(args: argparse.Namespace) -> tuple[bool, str]:
             return _ask_daemon(args)
         if not args.simulate and (why := hands_off.reason((args.root or "") + hands_off.PATH)):
             return False, f"unhealthy: {why}"
-        said = None if args.no_daemon else _from_daemon(args)
-        if said is None and DAEMON in args.require:
-            return False, f"unhealthy: no daemon: {args.state} does not exist"
-        if said is None:
+        said = "--no-daemon" if args.no_daemon else _from_daemon(args)
+        if isinstance(said, str) and DAEMON in args.require:
+            return False, f"unhealthy: no answer of the daemon: {said}"
+        if isinstance(said, str):
             with args.limit(args.timeout):
                 said = _from_here(args)
         return said
@@ -124,14 +124,14 @@ def _ask_daemon(args: argparse.Namespace) -> tuple[bool, str]:
 # From the daemon's state
 
 
-def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
-    """The daemon's verdict on the NPUs mapped in here; None where it has none for this machine."""
+def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | str:
+    """The daemon's verdict on the NPUs mapped in here; the reason where it has none for this machine."""
     try:
         known = state.read(args.state)
     except state.Untrusted as problem:
         return False, f"unhealthy: the daemon's state {problem}"
     if known is None:
-        return None
+        return f"{args.state} does not exist"
     if known.boot_id != state.boot_id():
         return False, f"unhealthy: state file {args.state} is of another machine or from before a reboot"
     if not known.is_fresh:
@@ -139,8 +139,10 @@ def _from_daemon(args: argparse.Namespace) -> tuple[bool, str] | None:
     here = _devices(args.root or "")
     states = {card.device: card.problem for card in known.cards}
     mine = [device for device in here if device in states]
-    if not here or len(mine) < len(here):
-        return None
+    if not here:
+        return f"no NPU device in {args.root or ''}/dev that {args.state} could speak of"
+    if len(mine) < len(here):
+        return f"{args.state} has no davinci{next(device for device in here if device not in states)}"
     troubled = [(device, states[device]) for device in mine if states[device]]
     if troubled:
         return False, _counted(f"unhealthy: davinci{troubled[0][0]}: {troubled[0][1]}", len(troubled) - 1)

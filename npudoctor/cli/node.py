@@ -241,9 +241,9 @@ def simulated_state(args: argparse.Namespace) -> str | None:
 
 
 def _state_must_exist(args: argparse.Namespace) -> None:
-    """Raise UsageError for a folder that is not there, where the command would only read it."""
-    folder = simulated_folder(args) or getattr(args, "state", None)
-    if not (folder and getattr(args, "only_reads_state", False)):
+    """Raise UsageError for a journal's folder that is missing, where the command would only read it."""
+    folder = getattr(args, "state", None)
+    if args.simulate or not (folder and getattr(args, "only_reads_state", False)):
         return
     try:
         os.stat(folder)

@@ -391,6 +391,22 @@ def test_an_ostree_system_and_one_that_is_not_known() -> None:
     assert ran("install.root").status is Status.SKIPPED
 
 
+# install.packages
+
+
+def test_packages() -> None:
+    def found(*packages: Package) -> Result:
+        staged = StagedPackages(folders=("/r",), packages=packages)
+        return run(sim.simulate("new-node"), "install.packages", packages=staged).results[0]
+
+    empty = DRIVER.__class__(**{**_fields(DRIVER), "name": "e.run", "problem": "an empty file"})
+    assert found(DRIVER, WHEEL).status is Status.OK
+    assert codes(found()) == codes(found(empty)) == ["none"]
+    assert codes(found(DRIVER, empty)) == ["unusable"]
+    assert found(DRIVER, empty).findings[0].evidence[0].actual == "an empty file"
+    assert run(sim.simulate("new-node"), "install.packages").results[0].status is Status.SKIPPED
+
+
 # install.glibc
 
 

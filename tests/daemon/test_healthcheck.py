@@ -152,7 +152,18 @@ def test_a_state_that_others_could_have_written_is_refused_by_name(check: Check,
 def test_without_a_state_it_looks_itself_unless_the_daemon_is_required(check: Check, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "none.json")
     assert check("--state", nowhere, "--simulate", "seed-910b1") == (0, "healthy: 8 chips")
-    assert "no daemon: " in check("--state", nowhere, "--simulate", "seed-910b1", "--require", "daemon")[1]
+    code, line = check("--state", nowhere, "--simulate", "seed-910b1", "--require", "daemon")
+    assert (code, line) == (1, f"unhealthy: no answer of the daemon: {nowhere} does not exist")
+
+
+def test_a_required_daemon_that_does_not_know_the_npus_here_is_told_from_a_missing_one(check: Check, node: Path) -> None:
+    path = written(node)
+    here = ("--state", path, "--require", "daemon")
+    empty = node / "empty"
+    empty.mkdir()
+    assert f"no answer of the daemon: no NPU device in {empty}/dev" in check(*here, "--root", str(empty))[1]
+    (node / "dev" / "davinci63").touch()
+    assert "state.json has no davinci63" in check(*here, "--root", str(node))[1]
 
 
 @pytest.mark.parametrize("wrong", [["--bogus"], ["--require", "nothing"], ["--timeout", "0"], ["--timeout", "x"]])
