@@ -48,7 +48,7 @@ def _temporary(environment: JobEnvironment | None) -> str:
 def the_packages_are_usable(staged: StagedPackages) -> Iterator[Finding]:
     """Packages in the folder usable.
 
-    A transfer that was cut off leaves a file with the right name; the installer finds out halfway.
+    An interrupted transfer leaves a file with the right name, and the installer fails halfway.
     """
     unusable = [package for package in staged.packages if not package.usable]
     evidence = tuple(Evidence(source=package.name, actual=package.problem) for package in unusable[:4])

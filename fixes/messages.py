@@ -182,7 +182,7 @@ NO_CPU_BUILD = Sentence(
     "of it, to pip's configuration ({problem})"
 )
 RESOLVED_FIRST = Sentence(
-    "All dependencies are resolved already and listed below; --no-deps makes the installer change nothing else."
+    "These are all packages that change: dependencies are resolved already, therefore --no-deps."
 )
 NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
 NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")

@@ -298,12 +298,36 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "; see `npudoctor list`"
 
 
+_EXPECTED = {
+    "float_": "a number",
+    "int_": "a whole number",
+    "bool_": "true or false",
+    "string_type": "text",
+    "list_": "a list",
+    "tuple_": "a list",
+    "dict_": "a table",
+    "model_": "a table",
+    "mapping_": "a table",
+    "date": "a date such as 2031-12-31",
+}
+"""What was expected, by the beginning of pydantic's name for a mistake."""
+
+
 def explain(problem: ValidationError, model: type[BaseModel]) -> str:
     """The first mistake of a validation in one line: key, expected, found."""
     first = problem.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; known are {', '.join(sorted(model.model_fields))}"
+        import difflib
+
+        near = difflib.get_close_matches(key, model.model_fields, 1)
+        return f"unknown key {key!r}; " + (
+            f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(model.model_fields))}"
+        )
+    if first["type"] == "missing":
+        return f"{key}: this key is missing"
+    if expected := next((words for kind, words in _EXPECTED.items() if first["type"].startswith(kind)), None):
+        return f"{key}: expected {expected}, found {_abridged(first.get('input'))}"
     said = first["msg"].removeprefix("Value error, ")
     return f"{key}: {said[0].lower()}{said[1:]}, found {_abridged(first.get('input'))}"
 

@@ -31,6 +31,7 @@ class UnknownName(ValueError):
     """A name that is neither a check nor a tag of this catalogue, with the nearest ones that are."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
         import difflib  # costs a millisecond that only a mistake should pay
 
         nearest = difflib.get_close_matches(name, known, n=2)

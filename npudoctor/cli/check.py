@@ -139,11 +139,19 @@ def _examined(args: argparse.Namespace, config: Config, until: float) -> tuple[R
             chosen = select(catalog, selection)
             events = engine.run(catalog, host, selection)
         except UnknownName as problem:
-            raise UsageError(str(problem)) from problem
+            raise UsageError(_or_a_node(problem)) from problem
         if not chosen:
             raise UsageError("no checks to run: the requested ones are skipped, or are not in this profile")
         progressed = Progressed(host, catalog, state=args.state, at_login=bool(node.simulated_folder(args)) or None)
         return _follow(events, args, len(chosen), progressed)
+
+
+def _or_a_node(problem: UnknownName) -> str:
+    """The mistake, and the option for simulated nodes where the name is one of theirs."""
+    from npudoctor import sim
+
+    known = problem.name in sim.scenarios()
+    return f"{problem.name} is a simulated node: --simulate {problem.name}" if known else str(problem)
 
 
 def _tell_of_few_files() -> None:

@@ -112,7 +112,9 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
     if args.all_safe:
         return safe(catalog, offered)
     if not offered:
-        write("no fixes available\n")
+        serious = [one for result in report.results for one in result.open_findings if one.severity > Severity.INFO]
+        advice = f"no automatic fix for the problems found ({len(serious)}); npudoctor check -v says what to do"
+        write(f"{advice if serious else 'no problems found: nothing to fix'}\n")
     for id in sorted(offered, key=list(catalog.fixes).index):
         fix = catalog.fixes[id]
         risk = "" if fix.risk is Risk.SAFE else "  (not among --all-safe)"

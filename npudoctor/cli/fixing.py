@@ -68,8 +68,9 @@ def title(plan: FixPlan) -> str:
         Effect.NEW_LOGIN: " · effective after next login",
         Effect.REBOOT: " · effective after a reboot",
     }
-    risk = "reversible" if fix.risk is Risk.SAFE else "needs confirmation"
-    return f"{fix.id} · {fix.title} · {risk}{effects[fix.effect]}"
+    undo = "" if plan.refused or not plan.steps else " · cannot be undone" if plan.irreversible else " · can be undone"
+    risk = "" if fix.risk is Risk.SAFE else " · needs confirmation"
+    return f"{fix.id} · {fix.title}{undo}{risk}{effects[fix.effect]}"
 
 
 def rendered_plan(plan: FixPlan) -> str:
@@ -87,8 +88,6 @@ def rendered_plan(plan: FixPlan) -> str:
         if plan.obstacle is not None and plan.obstacle.owner:
             lines.append(f"  not changed by npudoctor: {plan.obstacle.reason}")
         lines += [f"  {line}" for line in plan.preview.splitlines()]
-        if plan.irreversible:
-            lines.append("  cannot be undone")
     return "\n".join(lines) + "\n"
 
 

@@ -48,7 +48,7 @@ def _expanded(text: str) -> Iterator[str]:
         if bracket:
             inside, closed, rest = rest.partition("]")
             if not closed:
-                raise BadTargets(f"{text[:80]}: ] missing")
+                raise BadTargets(f"{text[:80]}: the closing ] is missing")
             parts.append(_numbers(text, inside))
             if math.prod(map(len, parts)) > MOST_NODES:
                 raise _too_many()

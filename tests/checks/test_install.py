@@ -70,7 +70,7 @@ def execs(*names: str) -> dict[str, Any]:
 def test_they_run_only_when_they_are_named_with_a_folder() -> None:
     catalog = plugins.load()
     own = {check.id for check in catalog.checks.values() if check.group == "install"}
-    assert len(own) == 13, sorted(own)
+    assert len(own) == 14, sorted(own)
     assert {catalog.checks[id].profile for id in own} == {ON_REQUEST}
     assert not own & {result.check for result in run(sim.simulate("new-node"), profile="full").results}
     skipped = run(sim.simulate("new-node"), "install").results

@@ -129,14 +129,15 @@ def test_where_a_plug_in_is_broken_its_names_are_let_pass(tmp_path: Path) -> Non
 
 
 WRONG = {
-    'profil = "quick"': "unknown key 'profil'; known are auto_fix, changes, daemon, expect_idle, fail_on",
+    'xyz = "quick"': "unknown key 'xyz'; known are auto_fix, changes, daemon, expect_idle, fail_on",
+    'profil = "quick"': "unknown key 'profil'; did you mean profile?",
     'profile = "fast"': "profile: input should be 'quick', 'standard' or 'full', found 'fast'",
     "tool_timeout_s = 0": "tool_timeout_s: input should be greater than 0, found 0",
-    'expect_idle = "perhaps"': "expect_idle: input should be a valid boolean",
+    'expect_idle = "perhaps"': "expect_idle: expected true or false",
     '[severity]\n"npu.health" = "fatal"': "severity.npu.health: input should be 'info'",
     "profile = ": "not valid TOML",
-    '[[silence]]\nreason = "why"': "silence.0.id: field required",
-    '[[silence]]\nid = "npu"\nuntil = "soon"': "silence.0.until: input should be a valid date",
+    '[[silence]]\nreason = "why"': "silence.0.id: this key is missing",
+    '[[silence]]\nid = "npu"\nuntil = "soon"': "silence.0.until: expected a date",
     "[thresholds]\nany = -1": "thresholds.any: input should be greater than or equal to 0",
     "[thresholds]\nany = nan": "thresholds.any: input should be a finite number",
 }

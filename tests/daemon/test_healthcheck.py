@@ -156,7 +156,9 @@ def test_without_a_state_it_looks_itself_unless_the_daemon_is_required(check: Ch
     assert (code, line) == (1, f"unhealthy: no answer of the daemon: {nowhere} does not exist")
 
 
-def test_a_required_daemon_that_does_not_know_the_npus_here_is_told_from_a_missing_one(check: Check, node: Path) -> None:
+def test_a_required_daemon_that_does_not_know_the_npus_here_is_told_from_a_missing_one(
+    check: Check, node: Path
+) -> None:
     path = written(node)
     here = ("--state", path, "--require", "daemon")
     empty = node / "empty"

@@ -34,7 +34,13 @@ def test_what_could_be_mended_is_listed_with_commands_that_work(kept: Any, capsy
     for one in commands:
         assert main([*shlex.split(one), "--yes"]) == 0
     assert main(["fix", *NODE]) == 0
-    assert "no fixes available" not in capsys.readouterr().err
+    left = capsys.readouterr().out.splitlines()[-3:]
+    assert [line.partition(" ")[0] for line in left if not line.startswith(" ")] == ["env.profile"]
+
+
+def test_problems_without_a_fix_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", "--simulate", "sick-cards"]) == 0
+    assert capsys.readouterr().out.startswith("no automatic fix for the problems found (4); ")
 
 
 def test_a_fix_is_kept_in_the_history_and_undone_by_its_name(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
