@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from npudoctor import knowledge
 from npudoctor.facts.node.smoke import SmokeRun
-from npudoctor.sdk import Evidence, Finding, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, NotApplicable, Unavailable, check
 
 from ._smoke import judge_stage, soft, subject_of
 from .messages import smoke as messages
@@ -36,6 +36,8 @@ def bandwidth_is_what_the_links_give(run: SmokeRun) -> Iterator[Finding]:
     A single slow link makes every step of every job wait for it.
     """
     yield from judge_stage(run, "bandwidth")
+    if not run.bandwidth:
+        raise NotApplicable(messages.NO_BANDWIDTH.text())
     smoke = knowledge.baselines().smoke
     limits = smoke.threshold(run.family or "", run.world_size) if run.device == "npu" else None
     rows = [row for row in run.bandwidth if row.size_bytes >= smoke.min_judged_mib << 20]

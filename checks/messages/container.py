@@ -7,8 +7,8 @@ from npudoctor.sdk import Message, Sentence, Severity
 NO_DEVICE = Message(
     "container.devices/missing",
     summary="no NPU device is mapped into this container",
-    hint="Recreate the container on the host with its device nodes, or with the ascend runtime. Where there are no NPUs, "
-    "`npudoctor demo` shows what a diagnosis looks like.",
+    hint="Recreate the container on the host with its device nodes, or with the ascend runtime. Where there are no "
+    "NPUs, `npudoctor demo` shows what a diagnosis looks like.",
     pitfall="P009",
 )
 REQUEST_NPUS = Sentence(

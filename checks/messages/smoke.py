@@ -65,6 +65,7 @@ NO_ERROR_MESSAGE = Sentence("no error message")
 MEANING_OF_CODE = Sentence("{meaning} ({code})")
 
 RANK_IN_STAGE = Sentence("rank {rank} in {stage}")
+NO_BANDWIDTH = Sentence("no bandwidth was measured")
 COMPLETED = Sentence("completed")
 LAST_HEARD = Sentence("{cause}, last message {since_s:g} s before")
 NEVER_HEARD = Sentence("{cause}, before its first message")

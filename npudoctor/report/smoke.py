@@ -196,7 +196,7 @@ class _Page:
         return [
             Text(f"{glyph} {rank.rank}", style=style),
             Text(rank.card or rank.device),
-            Text(rank.reached or "-"),
+            Text("the end" if rank.reached == self._last else rank.reached or "-"),
             Text(time_text(rank.stages_s.get("launch"))),
             Text(time_text(rank.step_s)),
             Text(time_text(rank.local_step_s)),
