@@ -181,9 +181,7 @@ NO_CPU_BUILD = Sentence(
     "CPU build of torch {version} not found: on x86-64 it is on PyTorch's own CPU index. Add that index, or a mirror "
     "of it, to pip's configuration ({problem})"
 )
-RESOLVED_FIRST = Sentence(
-    "These are all packages that change: dependencies are resolved already, therefore --no-deps."
-)
+RESOLVED_FIRST = Sentence("These are all packages that change: dependencies are resolved already, therefore --no-deps.")
 NOT_A_REQUIREMENT = Sentence("not a requirement: {text!r}")
 NOT_A_FOLDER = Sentence("offline: {path} must be a folder with its absolute path")
 WHEELS_NOT_TRUSTED = Sentence("offline: root does not install what others can change: {problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from html import escape
 
 from npudoctor.findings import Inventory
@@ -36,6 +37,23 @@ def rows(inventory: Inventory | None) -> list[tuple[str, str]]:
         )
         found.append((npu.subject, ", ".join(filter(None, parts)) or "no more is known"))
     return found
+
+
+def short(inventory: Inventory | None) -> list[str]:
+    """What a colleague asks first: the chips by name and number, driver, CANN, torch_npu and torch."""
+    if inventory is None:
+        return []
+    counts = Counter(chip.name for npu in inventory.npus for chip in npu.chips if chip.name)
+    versions = (
+        ("driver", inventory.driver),
+        ("CANN", inventory.cann),
+        ("torch_npu", inventory.torch_npu),
+        ("torch", inventory.torch),
+    )
+    return [
+        *(f"{count} × {name}" for name, count in counts.items()),
+        *(f"{name} {version.partition(' (')[0]}" for name, version in versions if version),
+    ]
 
 
 def markdown(inventory: Inventory | None) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import groupby
 from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
-from npudoctor.report import cause
+from npudoctor.report import cause, inventory
 from npudoctor.report.look import wrapped
 from npudoctor.report.text import (
     LONG_COMMAND,
@@ -126,6 +126,10 @@ class _Page(Printer):
             "in service" if report.in_service else None,
         )
         self._line("  ", Text(self._dot.join(part for part in parts if part), style="dim"))
+        if self._airy and (known := inventory.short(report.inventory)):
+            while len(known) > 1 and len(self._dot.join(known)) > self._look.width - 2:
+                known.pop()
+            self._line("  ", Text(self._dot.join(known), style="dim"))
 
     # Problems
 
