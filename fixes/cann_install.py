@@ -25,6 +25,7 @@ from npudoctor.sdk import (
     Step,
     fix,
     untrusted_writer,
+    verified_signature,
 )
 
 from . import messages
@@ -40,11 +41,13 @@ _ARCHES = {"arm64": "aarch64", "amd64": "x86_64"}
 @record(frozen=True)
 class Install(Parameters):
     """`cann` is the version, where the folder has several. `prefix` is /usr/local/Ascend for root and ~/Ascend for
-    others. `default` lets the usual link lead to it, where it leads to another version now."""
+    others. `default` lets the usual link lead to it, where it leads to another version now. `signed_by` is a file with
+    the certificates or keys of those who may sign the packages; each then has to be signed."""
 
     cann: str = ""
     prefix: str = ""
     default: bool = False
+    signed_by: str = ""
 
 
 @fix("cann.install", resolves=("cann.installed",))
@@ -78,8 +81,12 @@ def install(
         yield Note(messages.WITHOUT_OPERATORS.text(version=version))
     yield Note(messages.LICENCE.text())
     for one in parts:
-        signed = one.signature is not None
-        yield Note((messages.SIGNATURE_NOT_VERIFIED if signed else messages.NO_SIGNATURE).text(name=one.name))
+        if one.signature is None and not asked.signed_by:
+            yield Note(messages.NO_SIGNATURE.text(name=one.name))
+        else:
+            yield Note(
+                messages.SIGNATURE.text(name=one.name, said=verified_signature(host, one.path, asked.signed_by or None))
+            )
     shared = [prefix, f"{prefix}/ascend-toolkit"]
     if any(one.component == "nnal" for one in parts):
         shared += [f"{prefix}/nnal", f"{prefix}/nnal/atb"]

@@ -14,7 +14,7 @@ WITHOUT_OPERATORS = Sentence("No operators (kernels) of these chips for CANN {ve
 LICENCE = Sentence("`--quiet` accepts the vendor's licence.")
 PACKAGE_NOT_TRUSTED = Sentence("root does not run a package that others can change: {problem}")
 NO_SIGNATURE = Sentence("{name} has no signature file: its SHA-256 finds damage, not forgery.")
-SIGNATURE_NOT_VERIFIED = Sentence("The signature of {name} was not verified.")
+SIGNATURE = Sentence("{name}: {said}.")
 
 # cann.switch
 

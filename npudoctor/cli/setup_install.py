@@ -20,11 +20,12 @@ from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, run, signatures, state
+from npudoctor.installing import conditions, run, state
 from npudoctor.installing.state import Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
+from npudoctor.steps import signatures
 
 INSTALLED = ("driver", "firmware")
 OPTIONS = frozenset({"--nox11", "--full", "--upgrade", "--quiet", "--install-for-all"})

@@ -63,6 +63,7 @@ from npudoctor.steps.installers import InstallPackage
 from npudoctor.steps.os_packages import SystemPackages
 from npudoctor.steps.os_packages import installed as installed_packages
 from npudoctor.steps.packages import KeepPackages
+from npudoctor.steps.signatures import verified as verified_signature
 from npudoctor.steps.system import EndProcess, GroupMember, Remount, RemoveLogs, Run, SetSysctl
 from npudoctor.steps.units import SystemdUnit
 
@@ -151,6 +152,7 @@ __all__ = [
     "run_each",
     "text_of",
     "untrusted_writer",
+    "verified_signature",
     "with_card_settings",
     "writing",
 ]

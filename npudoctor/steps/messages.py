@@ -130,3 +130,18 @@ NOT_RUNNING = Sentence("not running")
 NO_SYSTEMD = Sentence("systemctl not found: no systemd on this system")
 UNITS_OF_ROOT = Sentence("{path} is only writable by root")
 MASKED = Sentence("{name} is masked; run systemctl unmask {name}")
+
+# Signatures
+
+NO_SIGNATURE = Sentence("no signature beside it")
+SIGNATURE_WANTED = Sentence("{path} has no signature beside it, and --signed-by asks for one")
+BAD_SIGNATURE = Sentence("{signature} is no good signature of {path}: {problem}")
+SIGNER_UNKNOWN = Sentence("{signature} is a signature of it, and who signed is not verified (--signed-by FILE)")
+SIGNED_BY = Sentence("{signature} is verified with {authority}; {revoked}")
+NOT_REVOKED = Sentence("not revoked by {path}")
+REVOCATION_UNKNOWN = Sentence("revocation is not checked")
+CANNOT_VERIFY = Sentence("{signature} cannot be verified: {why}")
+NOT_VERIFIED = Sentence("{signature} is not verified: {why}")
+TOOL_MISSING = Sentence("{tool} is not installed")
+NO_KEYRING = Sentence("--signed-by names no keyring")
+TOOL_FAILED = Sentence("{tool} failed")

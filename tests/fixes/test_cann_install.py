@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,16 @@ def test_root_sources_no_script_that_a_user_can_change(site: Site) -> None:
     with pytest.raises(StepFailed, match="root would source"):
         step.apply(LocalHost())
     assert not Path(f"{site.packages}.ran").exists()
+
+
+def test_a_bad_signature_refuses_and_a_wanted_one_has_to_be_there(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    site = Site(tmp_path)
+    site.put("8.5.0", "toolkit")
+    refused = site.plan(signed_by="/etc/vendor.pem").refused
+    assert refused is not None and "has no signature beside it" in refused.reason
+    package = next(site.packages.glob("*.run"))
+    (site.packages / f"{package.name}.cms").write_bytes(b"garbage")
+    refused = site.plan().refused
+    assert refused is not None and "is no good signature of" in refused.reason

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor import knowledge
 from npudoctor.host import Refused
 from npudoctor.host.live.local import LocalHost
-from npudoctor.installing import signatures
+from npudoctor.steps import signatures
 from tests.plain_user import ALICE, as_root, give
 
 
@@ -103,3 +104,68 @@ def test_what_cannot_be_verified_is_said_and_with_an_authority_refused(tmp_path:
     assert "is not verified: " in signatures.verified(LocalHost(), str(path), None)
     with pytest.raises(Refused):
         signatures.verified(LocalHost(), str(path), str(tmp_path / "keys.gpg"))
+
+
+@pytest.fixture
+def issued(package: Path) -> Path:
+    """The package, signed by `signer`, which `vendor` has issued; `below` is issued by `signer`, which is no CA."""
+    folder = package.parent
+    (folder / "end").write_text("basicConstraints=CA:FALSE\n", encoding="utf-8")
+    for name, by in (("signer", "vendor"), ("below", "signer")):
+        openssl(
+            folder,
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            *f"-keyout {name}.key -out {name}.csr".split(),
+            "-subj",
+            f"/CN={name}",
+        )
+        words = f"-in {name}.csr -CA {by}.pem -CAkey {by}.key -set_serial 7 -out {name}.pem -days 2 -extfile end"
+        openssl(folder, "x509", "-req", *words.split())
+    sign(package, "signer")
+    return package
+
+
+def sign(package: Path, name: str, *more: str) -> None:
+    words = f"-signer {name}.pem -inkey {name}.key -in {package.name} -outform DER -out {package.name}.cms"
+    openssl(package.parent, "cms", "-sign", "-binary", *words.split(), *more)
+
+
+def revocations(package: Path, *, revoked: bool, by: str = "vendor") -> None:
+    """The revocation list beside a package."""
+    folder = package.parent
+    lines = f"database=index\ncrlnumber=number\ndefault_md=sha256\ndefault_crl_days=1\ncertificate={by}.pem\n"
+    (folder / "ca").write_text(f"[ca]\ndefault_ca=one\n[one]\n{lines}private_key={by}.key\n", encoding="utf-8")
+    (folder / "index").write_text("R\t491231235959Z\t260101000000Z\t07\tunknown\t/CN=signer\n" if revoked else "")
+    (folder / "number").write_text("01\n")
+    openssl(folder, "ca", "-config", "ca", "-gencrl", "-out", "list.pem")
+    openssl(folder, "crl", "-in", "list.pem", "-outform", "DER", "-out", f"{package.name}.crl")
+
+
+def test_the_certificate_of_the_signer_suffices_and_signs_for_no_other(issued: Path) -> None:
+    folder = issued.parent
+    for name in ("vendor", "signer"):
+        said = signatures.verified(LocalHost(), str(issued), str(folder / f"{name}.pem"))
+        assert said.endswith(f"{name}.pem; revocation is not checked")
+    sign(issued, "below", "-certfile", "signer.pem")
+    for name in ("vendor", "signer"):
+        with pytest.raises(Refused, match="is no good signature of"):
+            signatures.verified(LocalHost(), str(issued), str(folder / f"{name}.pem"))
+
+
+def test_a_revoked_signer_is_refused(issued: Path) -> None:
+    vendor = str(issued.parent / "vendor.pem")
+    revocations(issued, revoked=False)
+    assert signatures.verified(LocalHost(), str(issued), vendor).endswith(f"not revoked by {issued}.crl")
+    revocations(issued, revoked=True)
+    with pytest.raises(Refused, match="certificate revoked"):
+        signatures.verified(LocalHost(), str(issued), vendor)
+    revocations(issued, revoked=False, by="other")
+    with pytest.raises(Refused, match="unable to get certificate CRL"):
+        signatures.verified(LocalHost(), str(issued), vendor)
+
+
+def test_every_suffix_of_a_signature_is_verified() -> None:
+    assert {*signatures.SUFFIXES, "crl"} == set(knowledge.install().signature_suffixes)
