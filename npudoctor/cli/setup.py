@@ -6,6 +6,7 @@
   npudoctor setup --allow python.install-pair    also a fix that needs confirmation
   npudoctor setup --packages /repo --for bare --dry-run    plan driver, firmware, CANN and wheels from a folder
   npudoctor setup --attach                   follow an installation of driver and firmware; --resume: after its reboot
+  npudoctor setup --yes --resume             the first-boot service: verify an installation that waits, then as --yes
 
 Checks use the environment of a fresh login shell, because jobs will have that.
 
@@ -170,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
             if why.instead and not why.instead.startswith("--"):
                 say(f"  $ {'sudo npudoctor setup …' if why.instead == 'sudo' else why.instead}")
             return fixing.REFUSED
+    if args.resume and (code := setup_install.resumed(args)) != 0:
+        return code
     config = node.load_config(args)
     catalog = plugins.load(args.plugin)
     if unknown := [id for id in args.allow if id not in catalog.fixes]:

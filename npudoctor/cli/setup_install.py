@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import posixpath
 import shlex
 import sys
@@ -20,10 +21,11 @@ from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, run, state
-from npudoctor.installing.state import Step
+from npudoctor.installing import conditions, holders, run, state, undoing
+from npudoctor.installing.state import Holder, Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.plugins import Catalog
+from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.steps import signatures
 
@@ -31,6 +33,9 @@ INSTALLED = ("driver", "firmware")
 OPTIONS = frozenset({"--nox11", "--full", "--upgrade", "--quiet", "--install-for-all"})
 """What is passed to an installer."""
 INTERRUPTED, NOT_READY = 6, 1
+SET_UP = "/var/lib/npudoctor/setup.done"
+"""What keeps the first-boot service from running: it shall run after an installation."""
+Opened = tuple[ApartHost, Catalog, Options]
 BEFORE_FIRST = "INTERRUPTED before step 1"
 
 
@@ -43,8 +48,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--irreversible", action="store_true", help="allow steps without a way back")
     group.add_argument("--expect-host", metavar="NAME", help="the name of this host, instead of typing it")
     group.add_argument("--unmanaged", action="store_true", help="confirm that no scheduler manages this node")
+    group.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="stop this unit or container, which holds an NPU, and start it again after the proof",
+    )
     group.add_argument("--attach", action="store_true", help="follow an installation that goes on, and verify it")
-    group.add_argument("--resume", action="store_true", help="verify an installation after the reboot")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="verify an installation after the reboot; with --yes: where one waits, then set up",
+    )
 
 
 def asked(args: argparse.Namespace) -> bool:
@@ -52,10 +68,10 @@ def asked(args: argparse.Namespace) -> bool:
     goes_on = [name for name in ("attach", "resume") if getattr(args, name)]
     if goes_on and (args.packages or len(goes_on) > 1):
         raise UsageError(f"--{goes_on[0]} stands alone")
-    for name in ("irreversible", "expect_host", "unmanaged", "signed_by"):
+    for name in ("irreversible", "expect_host", "unmanaged", "signed_by", "stop"):
         if getattr(args, name) and not args.packages:
             raise UsageError(f"--{name.replace('_', '-')} requires --packages FOLDER")
-    return bool(goes_on)
+    return bool(goes_on) and not (args.resume and args.yes)
 
 
 def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[str, str]) -> None:
@@ -86,38 +102,69 @@ def command(steps: Sequence[PlanStep]) -> str:
 
 def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:
     """Install the steps of a plan that was shown and is complete; the exit code."""
-    with _opened(args) as (host, catalog, options):
-        _refuse_by_checks(report)
+    with opened(args) as (host, catalog, options):
+        _refuse_by_checks(report, but="install.holders" if args.stop else "")
         if (forbidden := control.forbidden_now(options, host)) is not None:
             raise forbidden
-        steps = _steps(plan, sums, args)
+        steps = tuple(_with_way_back(host, step) for step in _steps(plan, sums, args))
         journal = Journal(host, args.state)
         journal.prepare()
         with control.locked(journal):
-            _refuse_second(journal)
-            run.refuse_maintenance(host, journal)
-            caller = setup_node.caller_of(catalog, host, options, steps)
-            service = conditions.out_of_service(host, unmanaged=args.unmanaged)
-            if any(step.component == "firmware" for step in steps):
-                conditions.must_be_physical(host)
-            caller.free()
-            described = setup_node.described(host, catalog, options, unmanaged=args.unmanaged)
-            digest = run.plan_digest(described, steps)
-            write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
+            refuse_second(journal)
+            containers = setup_node.containers_of(catalog, host, options)
+            stop = holders.consented(host, args.stop, containers) if args.stop else ()
             for step in steps:
                 signed = signatures.verified(host, step.source, args.signed_by)
                 write(f"{visible(f'{step.source}: {signed}; SHA-256 {step.sha256}')}\n")
-            _confirm_host(args, host)
-            record = _record(host, journal, steps, options, digest)
-            for older in _stopped(journal):
-                journal.mark(older, REPLACED, f"replaced by {record.id}")
-            run.open_run(journal, record, described, steps)
-            return _followed(host, journal, record.id, caller)
+            replaced = dict.fromkeys(_stopped(journal), "replaced by")
+            return begin(args, (host, catalog, options), journal, steps, stop, replaced)
+
+
+def begin(
+    args: argparse.Namespace,
+    where: Opened,
+    journal: Journal,
+    steps: Sequence[Step],
+    stop: Sequence[Holder],
+    replaced: Mapping[str, str],
+) -> int:
+    """Carry out steps once the node is out of service and the host is named, under the lock; the exit code.
+
+    `replaced` are runs whose place the new one takes, with the words before its id.
+    """
+    host, catalog, options = where
+    run.refuse_maintenance(host, journal)
+    caller = setup_node.caller_of(catalog, host, options, steps)
+    service = conditions.out_of_service(host, unmanaged=args.unmanaged)
+    if any(step.component == "firmware" for step in steps):
+        conditions.must_be_physical(host)
+    if stop:
+        setup_node.free(catalog, host, options, stop)
+    else:
+        caller.free()
+    described = setup_node.described(host, catalog, options, unmanaged=args.unmanaged)
+    digest = run.plan_digest(described, steps)
+    write(f"out of service: {visible(service)}\nplan: SHA-256 {digest}\n")
+    for one in stop:
+        write(f"stopped before it, started after the proof: {visible(one.name)}\n")
+    _confirm_host(args, host)
+    record = _record(host, journal, steps, options, digest)
+    for older, words in replaced.items():
+        journal.mark(older, REPLACED, f"{words} {record.id}")
+    run.open_run(journal, record, described, steps, stop, caller.containers())
+    with contextlib.suppress(Unavailable, OSError, Refused):
+        host.remove(SET_UP)
+    return _followed(host, journal, record.id, caller)
+
+
+def _with_way_back(host: ApartHost, step: Step) -> Step:
+    path = undoing.kept(step.way_back)
+    return replace(step, back=path, back_sha256=undoing.digest(host, path)) if path else step
 
 
 def go_on(args: argparse.Namespace) -> int:
     """`--attach` and `--resume`."""
-    with _opened(args) as (host, catalog, options):
+    with opened(args) as (host, catalog, options):
         journal = Journal(host, args.state)
         found = state.held(journal)
         shown = _shown(host, journal, found) if args.attach and found and journal.kept(found, state.PLAN) else 0
@@ -132,10 +179,11 @@ def go_on(args: argparse.Namespace) -> int:
                 raise Refused(f"run {found} was interrupted before its first step; nothing was changed")
             _, steps = state.plan_of(journal, found)
             again = args.resume and state.proved(journal, found, len(steps))
+            cut_off = args.resume and status.status == RUNNING and _rebooted(host, journal, found)
             if status.status == STOPPED and not again:
                 why = f"{status.reason}; nothing goes on with it: correct the cause and plan again"
                 raise Refused(f"run {found}: {why}")
-            if args.attach is not (status.status == RUNNING):
+            if args.attach is not (status.status == RUNNING) and not cut_off:
                 instead = "npudoctor setup --resume" if args.attach else "npudoctor setup --attach"
                 why = "waits for a reboot; after it:" if args.attach else "has not ended:"
                 raise Refused(f"run {found} {why} {instead}")
@@ -144,6 +192,24 @@ def go_on(args: argparse.Namespace) -> int:
                 return _followed(host, journal, found, caller, shown)
             this = setup_node.described(host, catalog, options, unmanaged=False)
             return _last(run.Installation(host, journal, found, caller).resume(this))
+
+
+def _rebooted(host: ApartHost, journal: Journal, found: str) -> bool:
+    return host.boot_id() not in ("", state.plan_of(journal, found)[0].boot_id)
+
+
+def resumed(args: argparse.Namespace) -> int:
+    """Verify the installation that waits on this node, or that its end has interrupted; 0 where there is none."""
+    if args.simulate or args.replay or args.root or os.geteuid() != 0:
+        return 0
+    try:
+        with opened(args) as (host, _, _):
+            journal = Journal(host, args.state)
+            found = state.held(journal)
+            status = journal.status(found) if found else None
+        return go_on(args) if status is not None and status.status != STOPPED else 0
+    except Refused as why:
+        return _last(f"NOT READY: {why.reason}")
 
 
 def _shown(host: ApartHost, journal: Journal, found: str) -> int:
@@ -174,7 +240,8 @@ def _last(line: str) -> int:
     return 0 if line == run.READY else INTERRUPTED if line.startswith("INTERRUPTED") else NOT_READY
 
 
-def _opened(args: argparse.Namespace) -> _Node:
+def opened(args: argparse.Namespace) -> _Node:
+    """This machine as root; raises Refused for another one."""
     return _Node(args)
 
 
@@ -201,9 +268,11 @@ class _Node:
         self._opening.__exit__(None, None, None)
 
 
-def _refuse_by_checks(report: Report) -> None:
-    """Every finding of a check before an installation stands against it, and so does what is not known of holders."""
+def _refuse_by_checks(report: Report, *, but: str) -> None:
+    """Every finding of a check before an installation stands against it, `but` those of a check that is made anew."""
     for result in report.results:
+        if result.check == but:
+            continue
         serious = [finding for finding in result.findings if finding.severity >= Severity.WARNING]
         if serious or result.status is Status.CRASHED:
             reason = serious[0].summary if serious else result.reason or "it crashed"
@@ -247,10 +316,11 @@ def _steps(plan: Plan, sums: Mapping[str, str | None], args: argparse.Namespace)
     return tuple(found)
 
 
-def _refuse_second(journal: Journal) -> None:
+def refuse_second(journal: Journal, *, but: str = "") -> None:
+    """Raise Refused where another installation has begun or waits, `but` the run that is undone."""
     for id in journal.runs():
         status = journal.status(id)
-        if status is None or journal.elsewhere(id):
+        if status is None or journal.elsewhere(id) or id == but:
             continue
         if status.status == RUNNING and journal.kept(id, state.PLAN) is None:
             journal.mark(id, STOPPED, BEFORE_FIRST)

@@ -12,15 +12,15 @@ from npudoctor.control_characters import visible
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.node.chips import Chips
-from npudoctor.facts.node.running_containers import RunningContainers
+from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.npu_smi import Board
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.findings import Severity
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
-from npudoctor.installing import conditions, proof, run
-from npudoctor.installing.state import Node, Step
+from npudoctor.installing import conditions, holders, proof, run
+from npudoctor.installing.state import Holder, Node, Step
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Options
@@ -71,15 +71,25 @@ def caller_of(catalog: Catalog, host: ApartHost, options: Options, steps: Sequen
     return run.Caller(
         say=tell,
         wrong=lambda: _wrong(catalog, host, options, steps),
-        free=lambda: _free(catalog, host, options),
+        free=lambda: free(catalog, host, options),
         causes=_causes,
         table=lambda: _table(host, catalog, options),
+        containers=lambda: {one.id: one.title for one in containers_of(catalog, host, options)},
     )
 
 
-def _free(catalog: Catalog, host: ApartHost, options: Options) -> None:
-    """Raise Refused where a process, a container or a virtual machine holds an NPU."""
-    conditions.free(host)
+def containers_of(catalog: Catalog, host: ApartHost, options: Options) -> tuple[RunningContainer, ...]:
+    """The running containers that use NPUs or the driver; none where they are not known."""
+    found = _gathered(host, catalog, options, (RunningContainers,)).get(RunningContainers)
+    return found.containers if isinstance(found, RunningContainers) else ()
+
+
+def free(catalog: Catalog, host: ApartHost, options: Options, stop: Sequence[Holder] = ()) -> None:
+    """Raise Refused where a process, a container or a virtual machine holds an NPU, except those that are stopped."""
+    if stop and (left := holders.others(host, stop)):
+        conditions.refuse_holders(left)
+    if not stop:
+        conditions.free(host)
     facts = _gathered(host, catalog, options, _HOLDING)
     cards, containers = facts.get(PciCards), facts.get(RunningContainers)
     if isinstance(cards, PciCards) and (
@@ -89,7 +99,8 @@ def _free(catalog: Catalog, host: ApartHost, options: Options) -> None:
     if isinstance(containers, Unavailable):
         raise Refused(f"the containers of this node are not known: {containers.reason}")
     if isinstance(containers, RunningContainers):
-        if holding := [one for one in containers.containers if one.devices]:
+        stopped = {one.stop[-1] for one in stop}
+        if holding := [one for one in containers.containers if one.devices and one.id not in stopped]:
             names = ", ".join(f"{one.title} of {one.runtime}" for one in holding[: conditions.MOST_SHOWN])
             raise Refused(f"NPUs are given to running containers: {names}; stop these by their owner first")
         if unknown := [one for one in containers.containers if one.devices is None]:
@@ -120,6 +131,8 @@ def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[
     """What is wrong with the whole: the versions on disk, and every check of driver and NPUs."""
     facts = _gathered(host, catalog, options, _FACTS)
     found = []
+    if not all(step.then for step in steps):
+        return []  # the driver is removed, which was verified: there is nothing to ask
     for step in steps:
         fact = facts.get(DriverInstall if step.component == "driver" else FirmwareInstall)
         file = getattr(fact, "file", None)

@@ -7,6 +7,7 @@ examples:
   npudoctor undo --dry-run                       show what undoing the newest run would change
   npudoctor undo                                 show, confirm, undo
   npudoctor undo RUN --yes                       undo this run without confirmation
+  npudoctor undo RUN --expect-host NAME          a run that has installed a driver: its way back, docs/setup.md
 
 exit codes: 0 fully undone, 6 not completely undone, 7 refused.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 
-from npudoctor.cli import fixing, node
+from npudoctor.cli import fixing, node, setup_undo
 from npudoctor.cli.output import say, write
 from npudoctor.control_characters import visible_lines
 from npudoctor.fixer import runner
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="also undo files that were changed since")
     parser.add_argument("--dry-run", action="store_true", help="preview only, change nothing")
     parser.add_argument("--yes", action="store_true", help="undo without confirmation")
+    setup_undo.configure(parser)
     fixing.add_state(parser)
     node.add_arguments(parser)
 
@@ -41,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     words += ["--simulate", args.simulate] if args.simulate else []
     with node.opened(args, config) as host:
         try:
+            if setup_undo.is_installation(host, args):
+                return setup_undo.run(args)
             if not _confirmed(args, fixing.changeable(host)):
                 return 0 if args.dry_run else fixing.REFUSED
             events = runner.undo(fixing.changeable(host), args.run_id, force=args.force, state=args.state)

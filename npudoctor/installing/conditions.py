@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
@@ -80,8 +81,13 @@ def _of_kubernetes(host: ApartHost) -> str | None:
 def free(host: ApartHost) -> None:
     """Raise Refused where a process holds an NPU."""
     if found := host.holding(DEVICES):
-        more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-        raise Refused(f"NPUs are held by {', '.join(found[:MOST_SHOWN])}{more}; stop these by their owner first")
+        refuse_holders(found)
+
+
+def refuse_holders(found: Sequence[str]) -> None:
+    """Raise Refused with the processes that hold an NPU."""
+    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    raise Refused(f"NPUs are held by {', '.join(found[:MOST_SHOWN])}{more}; stop these by their owner first")
 
 
 def must_be_physical(host: ApartHost) -> None:

@@ -43,6 +43,8 @@ def of_step(host: ApartHost, step: Step, node: Node, code: int | None, log: str,
 def _driver(host: ApartHost, step: Step) -> tuple[str, str]:
     path = f"{PREFIX}/driver/version.info"
     found = version_at(host, path, lambda text: version_files.parse_driver(text).version)
+    if not step.then:
+        return ("", f"{path} is still there") if host.fresh().exists(path) else (f"{path} is gone", "")
     if found is None:
         return "", f"{path} is not there: no driver is installed"
     if canonical(str(found)) != canonical(step.then):

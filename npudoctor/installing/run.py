@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from npudoctor import clock
@@ -19,8 +19,8 @@ from npudoctor.fixer import control, serialise
 from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
 from npudoctor.host import Refused, Unavailable, hands_off
 from npudoctor.host.apart import ApartHost
-from npudoctor.installing import apart, conditions, proof, state
-from npudoctor.installing.state import Begun, Node, Step
+from npudoctor.installing import apart, conditions, holders, proof, state
+from npudoctor.installing.state import Begun, Holder, Node, Step
 from npudoctor.records import record
 from npudoctor.steps import StepFailed
 from npudoctor.steps.installers import compared, copied, not_roots
@@ -35,6 +35,9 @@ VALID_H = 24
 VENDOR_LOGS = "/var/log/ascend_seclog"
 LARGEST_LOG_BYTES = 4 << 20
 READY = "READY"
+REMOVED = "NOT READY: the driver is removed, as it was before"
+AT_BOOT = "/etc/systemd/system/multi-user.target.wants/npudoctor-setup.service"
+"""There where the first-boot service is enabled."""
 NOT_STARTED = "its installer was not started"
 
 Table = tuple[tuple[str, ...], tuple[str, ...]]
@@ -45,22 +48,34 @@ Table = tuple[tuple[str, ...], tuple[str, ...]]
 class Caller:
     """What the command that goes on with a run asks and shows: `say` gets each line, `wrong` says what is wrong with
     the node now (empty where driver, firmware and NPUs are verified), `free` raises Refused where an NPU is held,
-    `causes` are known causes of the failure in an installer's log, `table` are the NPUs now."""
+    `causes` are known causes of the failure in an installer's log, `table` are the NPUs now, `containers` those that
+    use NPUs or the driver, by id with their names."""
 
     say: Callable[[str], None]
     wrong: Callable[[], list[str]]
     free: Callable[[], None]
     causes: Callable[[str], list[str]]
     table: Callable[[], Table]
+    containers: Callable[[], dict[str, str]]
 
 
-def open_run(journal: Journal, run: RunRecord, node: Node, steps: Sequence[Step]) -> None:
-    """Write the plan and the copies of its packages; nothing of the node has been changed when this returns.
+def open_run(
+    journal: Journal,
+    run: RunRecord,
+    node: Node,
+    steps: Sequence[Step],
+    stop: Sequence[Holder] = (),
+    containers: Mapping[str, str] | None = None,
+) -> None:
+    """Write the plan, the holders to stop, and the copies of its packages; nothing of the node has been changed when
+    this returns. `containers` are those that are older than what is installed.
 
     A run that cannot be opened is stopped: its plan is the last thing that is written.
     """
     journal.begin(run, status=RUNNING)
     try:
+        held = {"stop": [serialise.written(one) for one in stop], "containers": dict(containers or {})}
+        journal.keep(run.id, state.HOLDERS, held)
         journal.make(run.id, "packages")
         for step in steps:
             _copy(journal, run.id, step)
@@ -78,17 +93,20 @@ def _copy(journal: Journal, run: str, step: Step) -> None:
     if host.user.uid == 0 and (problem := not_roots(host, step.source)):
         raise Refused(problem)
     try:
-        copied(host, host.outside(step.source), host.outside(_copy_of(journal, run, step)), step.sha256)
+        if step.file:
+            copied(host, host.outside(step.source), host.outside(_copy_of(journal, run, step)), step.sha256)
+        else:
+            compared(host, host.outside(step.source), host.outside(step.source), step.sha256)
     except StepFailed as problem:
         raise Refused(str(problem)) from problem
 
 
 def _copy_of(journal: Journal, run: str, step: Step) -> str:
-    return journal.archive(run, f"packages/{step.file}")
+    return journal.archive(run, f"packages/{step.file}") if step.file else step.source
 
 
 def _drop_copies(journal: Journal, run: str, steps: Sequence[Step]) -> None:
-    for step in steps:
+    for step in filter(lambda one: one.file, steps):
         with contextlib.suppress(OSError, Refused, Unavailable):
             journal.host.remove(_copy_of(journal, run, step))
 
@@ -102,6 +120,7 @@ class Installation:
         self.shown = 0
         """How many lines of the log of the step that runs were shown already."""
         self.node, self.steps = state.plan_of(journal, run)
+        self.holders, self.containers = state.holders(journal, run)
 
     def go_on(self) -> str:
         """Take the steps that were not begun, verify each, and say what is next.
@@ -130,29 +149,51 @@ class Installation:
                 return self._stopped(number, done.problem)
         return self._end()
 
+    @property
+    def _rebooted(self) -> bool:
+        return self.host.boot_id() != self.node.boot_id
+
     def _folder(self, number: int) -> str:
         return self.journal.archive(self.run, f"step-{number}")
 
+    def _stop_holders(self) -> None:
+        """Stop what the person has named; raises Refused where it does not stop."""
+        for one in self.holders:
+            self.say(f"stopping {one.name}, as consented: {' '.join(one.stop)}")
+            if problem := holders.done(self.host, one.stop):
+                raise Refused(f"{one.name} was not stopped: {problem}")
+
+    def _start_holders(self) -> list[str]:
+        """Start again exactly what was stopped; what did not start."""
+        wrong = []
+        for one in self.holders:
+            self.say(f"starting {one.name} again: {' '.join(one.start)}")
+            if problem := holders.done(self.host, one.start):
+                wrong.append(f"{one.name}, which was stopped for the installation, does not start: {problem}")
+        return wrong
+
     def _start(self, number: int, step: Step) -> None:
-        if self.host.boot_id() != self.node.boot_id:
+        if self._rebooted:
             raise Refused(f"the node was rebooted before step {number}, which is not begun on another boot")
         self._must_be_recent(self.journal.record(self.run).started_at)
         service = conditions.out_of_service(self.host.fresh(), unmanaged=self.node.unmanaged)
         refuse_maintenance(self.host, self.journal)
         self.host.make_folder("/run/npudoctor")
-        said = f"{step.title} {step.then} is being installed (run {self.run})\n"
+        what = f"{step.then} is being installed" if step.then else "is being removed"
+        said = f"{step.title} {what} (run {self.run})\n"
         self.host.write_file(HANDS_OFF, said.encode(), mode=0o644)
+        self._stop_holders()
         self._let_go()
         unit = f"npudoctor-install-{self.run}-{number}"
         folder, package = self._folder(number), _copy_of(self.journal, self.run, step)
         command = apart.command(self.host, unit, folder, HANDS_OFF, package, step.options)
         self.journal.make(self.run, f"step-{number}")
         self.journal.make(self.run, f"step-{number}/{apart.TEMPORARY}")
-        shown = ("bash", step.file, *step.options)
+        shown = ("bash", step.file or step.source, *step.options)
         noted = Begun(at=now(), boot_id=self.node.boot_id, command=shown, service=service)
         self._must_be_the_copy(step)
         self.journal.keep(self.run, f"step-{number}/begun.json", serialise.written(noted))
-        self.say(f"step {number} of {len(self.steps)}: {step.title} {step.now or 'none'} → {step.then}")
+        self.say(f"step {number} of {len(self.steps)}: {step.title} {step.now or 'none'} → {step.then or 'none'}")
         try:
             self.host.start_apart(command, apart.variable(self.host, folder))
         except Unavailable as problem:  # it may have been started nevertheless, which its pid tells
@@ -186,7 +227,7 @@ class Installation:
             found = proof.of_step(self.host, step, self.node, code, log, now())
         self._copy_logs(number)
         self.journal.keep(self.run, f"step-{number}/ended.json", serialise.written(found))
-        self.journal.ran(self.run, number - 1, [(("bash", step.file, *step.options), found.exit_code)])
+        self.journal.ran(self.run, number - 1, [(("bash", step.file or step.source, *step.options), found.exit_code)])
         shown = "not known" if found.exit_code is None else str(found.exit_code)
         self.say(f"  exit code {shown}; {found.problem or found.proof}")
         if found.problem:
@@ -225,6 +266,9 @@ class Installation:
             done = state.ended(self.journal, self.run, number)
             found = done.proof if done and not done.problem else "not verified; it may have changed the node in part"
             lines.append(f"step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
+        if any(state.begun(self.journal, self.run, number) for number in range(1, last + 1)) and self.holders:
+            commands = "; ".join(" ".join(one.start) for one in self.holders)
+            lines.append(f"stopped, and started again only after the proof: {commands}")
         return lines or ["nothing was changed"]
 
     def _note_ending(self, line: str, different: Sequence[str]) -> None:
@@ -241,46 +285,69 @@ class Installation:
             line = "NOT READY: reboot the node, then npudoctor setup --resume"
             self._note_ending(line, self._different(len(self.steps)))
             self.journal.mark(self.run, WAITING, "all steps are verified; the node has to be rebooted")
-            self.say("a reboot is due; npudoctor does not reboot:")
-            self.say("  $ systemctl reboot")
-            self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours")
+            if not self._rebooted:
+                self.say("a reboot is due; npudoctor does not reboot:")
+                self.say("  $ systemctl reboot")
+                by_itself = ", which npudoctor-setup.service does at the boot" if self.host.exists(AT_BOOT) else ""
+                self.say(f"  $ npudoctor setup --resume   # after it, within {VALID_H} hours{by_itself}")
             return line
         return self._verified()
 
     def _verified(self) -> str:
         lift_leftover(self.host, self.journal)
-        wrong = self.caller.wrong()
+        wrong = self.caller.wrong() or self._start_holders()
         different = self._different(len(self.steps))
         if wrong:
             for line in wrong:
                 self.say(f"  {line}")
             more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             last = f"NOT READY: {wrong[0]}{more}"
+        elif not all(step.then for step in self.steps):
+            last = REMOVED
         else:
             last = READY
+        self._say_older()
         self._note_ending(last, different)
         if wrong:
             self.journal.mark(self.run, STOPPED, last)
         else:
-            self.journal.mark(self.run, DONE, "driver, firmware and NPUs are verified")
+            said = "driver, firmware and NPUs are verified" if last == READY else last
+            self.journal.mark(self.run, DONE, said)
             _drop_copies(self.journal, self.run, self.steps)
         control.log(self.journal, self.run, "stopped" if wrong else "done", last)
         return last
 
+    def _say_older(self) -> None:
+        """The containers that were made before the new driver: their copies and mounts are of the old one."""
+        there = self.caller.containers()
+        older = [name for id, name in self.containers.items() if id in there]
+        if older and any(step.component == "driver" for step in self.steps):
+            self.say(f"older than this driver, and to be recreated: {', '.join(older)}")
+
     # After a reboot
 
     def resume(self, again: Node) -> str:
-        """Prove the steps after the reboot; raises Refused where this is not the node, or not the boot, for it."""
+        """Prove the steps after the reboot; raises Refused where this is not the node, or not the boot, for it.
+
+        Where npudoctor or the node went down in the middle, it is first found out how far the steps came; none begins.
+        """
         status = self.journal.status(self.run)
+        if status is not None and status.status == RUNNING and self._rebooted and self.host.boot_id():
+            self._must_be_the_node(again)
+            line = self.go_on()
+            status = self.journal.status(self.run)
+            if status is None or status.status != WAITING:
+                return line if line == READY else f"NOT READY: {line.removeprefix('NOT READY: ')}"
         proved_at = state.proved(self.journal, self.run, len(self.steps))
         if status is None or status.status not in (WAITING, STOPPED) or proved_at is None:
             raise Refused(f"run {self.run} does not wait for a reboot")
         self._must_be_the_node(again)
-        if not self.host.boot_id() or self.host.boot_id() == self.node.boot_id:
+        if not self.host.boot_id() or not self._rebooted:
             raise Refused("the node was not rebooted since")
         self._must_be_recent(proved_at)
         for step in self.steps:
-            self._must_be_the_copy(step)
+            if step.file:
+                self._must_be_the_copy(step)
         return self._verified()
 
     def _must_be_the_node(self, again: Node) -> None:

@@ -1,6 +1,7 @@
 """What the journal holds of an installation: its plan, which never changes, and a folder of each step.
 
     RUN/installation.json   the plan: steps with the SHA-256 of their files, and the node that it is for
+    RUN/holders.json        what is stopped before step 1 and started after the proof; the containers of before
     RUN/packages/           the copies that are executed
     RUN/step-1/begun.json   written before the installer of step 1 is started
     RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
@@ -20,13 +21,14 @@ from npudoctor.host import Refused
 from npudoctor.records import record
 
 T = TypeVar("T")
-PLAN, ENDING = "installation.json", "ending.json"
+PLAN, ENDING, HOLDERS = "installation.json", "ending.json", "holders.json"
 
 
 @record(frozen=True, kw_only=True)
 class Step:
-    """One package. `now` is empty where the part is not installed. `options` are the installer's, `file` the name of
-    the copy, `source` where it is copied from, `sha256` its digest."""
+    """One package. `now` is empty where the part is not installed, `then` where the step removes it. `options` are the
+    installer's, `file` the name of the copy, `source` where it is copied from, `sha256` its digest. An uninstaller of
+    the node has no copy: its `file` is empty. `back` is the package of the version before, where the plan found it."""
 
     id: str
     component: str
@@ -38,6 +40,8 @@ class Step:
     file: str
     sha256: str
     options: tuple[str, ...]
+    back: str = ""
+    back_sha256: str = ""
 
 
 @record(frozen=True, kw_only=True)
@@ -52,6 +56,15 @@ class Node:
     boot_id: str
     unmanaged: bool
     system: str = ""
+
+
+@record(frozen=True, kw_only=True)
+class Holder:
+    """Who holds an NPU and may be stopped: a unit, or a container of an engine, by its name."""
+
+    name: str
+    stop: tuple[str, ...]
+    start: tuple[str, ...]
 
 
 @record(frozen=True, kw_only=True)
@@ -92,6 +105,15 @@ def plan_of(journal: Journal, run: str) -> tuple[Node, tuple[Step, ...]]:
     if data is None or not isinstance(steps, list) or not steps:
         raise Refused(f"run {run} has no plan: it was interrupted before its first step")
     return _read(Node, run, data.get("node")), tuple(_read(Step, run, step) for step in steps)
+
+
+def holders(journal: Journal, run: str) -> tuple[tuple[Holder, ...], dict[str, str]]:
+    """What a run stops and starts again, and the names of the containers of before, by id."""
+    data = journal.kept(run, HOLDERS) or {}
+    stop, containers = data.get("stop", []), data.get("containers", {})
+    if not isinstance(stop, list) or not isinstance(containers, dict):
+        raise Refused(f"the journal of run {run} is not what npudoctor writes: {HOLDERS}")
+    return tuple(_read(Holder, run, one) for one in stop), {str(id): str(name) for id, name in containers.items()}
 
 
 def serials_left(journal: Journal, run: str) -> tuple[str, ...]:

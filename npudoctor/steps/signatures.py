@@ -55,7 +55,7 @@ def _one(host: Host, path: str, signature: str, suffix: str, authority: str | No
         argv = ["env", "-i", "openssl", "cms", *words, *(["-CAfile", authority] if authority else [])]
         if listed:
             with_list = (str(authority), _form(host, f"{path}.crl"), f"{path}.crl")
-            argv = ["env", "-i", "sh", "-c", _WITH_LIST, "openssl", *with_list, *words]
+            argv = ["env", "-i", "PATH=/usr/bin:/bin", "sh", "-c", _WITH_LIST, "openssl", *with_list, *words]
     else:
         argv = ["env", "-i", "gpgv", "--keyring", str(authority), signature, path]
     done = host.run(argv, timeout=LIMIT_S)

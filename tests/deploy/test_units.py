@@ -64,7 +64,7 @@ def test_nothing_in_the_unit_hides_the_cards_or_who_holds_them() -> None:
 
 def test_the_commands_and_marks_in_the_units_are_those_of_npudoctor() -> None:
     assert settings("npudoctor.service")["ExecStart"] == ["/usr/local/bin/npudoctor daemon"]
-    assert settings("npudoctor-setup.service")["ExecStart"] == ["/usr/local/bin/npudoctor setup --yes"]
+    assert settings("npudoctor-setup.service")["ExecStart"] == ["/usr/local/bin/npudoctor setup --yes --resume"]
     text = (SYSTEMD / "npudoctor.service").read_text(encoding="utf-8")
     parameters = plugins.load().fixes["service.install"].parameters.__dataclass_fields__
     for option in ("network", "fixes"):

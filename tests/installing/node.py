@@ -1,8 +1,9 @@
 """A node below a folder, and packages that act on it as the vendor's do: options, files, texts and exit codes."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from npudoctor.fixer.journal import Journal, RunRecord, now
@@ -56,6 +57,7 @@ class Tree(LocalHost):
     boot = "11111111-1111-1111-1111-111111111111"
     holders: tuple[str, ...] = ()
     names = frozenset({"sh"})
+    containers: Mapping[str, str] = MappingProxyType({})
     cut_at: int | None = None
     problem: Callable[[], BaseException] = KeyboardInterrupt
     operations = 0
@@ -177,6 +179,7 @@ def caller(host: Tree, said: list[str], wrong: Sequence[str] = ()) -> run.Caller
         free=lambda: conditions.free(host),
         causes=lambda log: ["cause: known"] if "ERROR" in log else [],
         table=lambda: (CARDS, host.serials),
+        containers=lambda: dict(host.containers),
     )
 
 

@@ -71,7 +71,7 @@ class Given:
         files["firmware"] = package(folder, "firmware", "7.8.0.7.220")
         self.plan = Plan(steps=tuple(self._step(kind, path) for kind, path in files.items()))
         self.sums = {f"/repo/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in files.values()}
-        patch.setattr(setup_install, "_opened", self._opened)
+        patch.setattr(setup_install, "opened", self._opened)
         patch.setattr(setup_node, "described", self._described)
         patch.setattr(setup_node, "caller_of", lambda *_: self._caller())
 
@@ -108,6 +108,7 @@ class Given:
             "unmanaged": True,
             "expect_host": name,
             "signed_by": None,
+            "stop": [],
             "state": "/var/lib/npudoctor",
             **changed,
         }
@@ -243,10 +244,10 @@ def test_a_container_or_a_virtual_machine_with_an_npu_stands_against_it(
 
     def refused() -> str:
         with pytest.raises(Refused) as why:
-            setup_node._free(plugins.load(folder=""), host, Options())
+            setup_node.free(plugins.load(folder=""), host, Options())
         return why.value.reason
 
-    setup_node._free(plugins.load(folder=""), host, Options())
+    setup_node.free(plugins.load(folder=""), host, Options())
     folder = tmp_path / "sys/bus/pci/devices/0000:81:00.0"
     folder.mkdir(parents=True)
     (folder / "driver").symlink_to("../../../../bus/pci/drivers/vfio-pci")

@@ -1,0 +1,144 @@
+"""npudoctor is killed before each record of the journal, and the node starts anew: the journal tells the truth, and a
+resume ends READY or NOT READY."""
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from npudoctor.cli import setup_install
+from npudoctor.fixer.journal import Journal
+from npudoctor.host import Refused
+from npudoctor.installing import run
+
+from tests.plain_user import as_root
+
+from .node import installation, node_of, times_run, tree
+from .test_command import Given
+from .test_run import NEXT_BOOT, ROOT, both, operations_of_a_whole_run, status, wait_until_ended
+
+CUT = """
+import os, signal, sys
+from pathlib import Path
+from tests.installing.node import installation, tree
+from npudoctor.fixer.journal import Journal
+from npudoctor.installing import run
+run.POLL_S = 0.02
+host = tree(Path(sys.argv[1]))
+host.cut_at, host.problem = int(sys.argv[3]), lambda: os.kill(os.getpid(), signal.SIGKILL)
+installation(host, Journal(host, "/var/lib/npudoctor"), sys.argv[2], []).go_on()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "POLL_S", 0.02)
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_before_any_record_a_resume_ends_ready_or_not(tmp_path: Path, every: int) -> None:
+    total = operations_of_a_whole_run(tmp_path / "whole")
+    endings = set()
+    for number in (*range(1, total, every), total):
+        folder = tmp_path / str(number)
+        host = tree(folder)
+        journal, id = both(host, folder)
+        done = subprocess.run([sys.executable, "-c", CUT, str(folder), id, str(number)], cwd=ROOT, check=False)
+        assert done.returncode == -signal.SIGKILL
+        wait_until_ended(host, journal, id)
+        before = status(journal, id)
+        assert before in ("running", "waiting-for-reboot")
+        with pytest.raises(Refused, match=r"does not wait|was not rebooted"):
+            installation(host, journal, id, []).resume(node_of(host))
+        host.boot = NEXT_BOOT
+        line = installation(host, journal, id, []).resume(node_of(host))
+        endings.add(line.partition(":")[0])
+        whole = [
+            (folder / f"usr/local/Ascend/{kind}/version.info").exists() and times_run(folder, kind) == 1
+            for kind in ("driver", "firmware")
+        ]
+        if line == run.READY:
+            assert all(whole) and status(journal, id) == "done"
+        else:
+            assert line.startswith("NOT READY: INTERRUPTED at step ") and status(journal, id) == "stopped"
+    assert endings == {"READY", "NOT READY"}
+
+
+def test_a_node_that_went_down_in_a_step_is_not_ready_and_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch, "waits")
+    monkeypatch.setattr(setup_install, "_followed", lambda *_: 6)
+    given.install()
+    monkeypatch.undo()
+    given = Given(tmp_path, monkeypatch, "waits")
+    given.host.boot = NEXT_BOOT
+    assert given.go_on(resume=True) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("NOT READY: INTERRUPTED at step 1: the node was rebooted before step 1")
+    assert (times_run(tmp_path, "driver"), given.statuses()) == (0, ["stopped"])
+    with pytest.raises(Refused, match="nothing goes on with it"):
+        given.go_on(resume=True)
+
+
+def first_boot(given: Given) -> int:
+    """What `setup --yes --resume` of the first-boot service does before it sets the node up."""
+    where = dict.fromkeys(("simulate", "replay", "root"))
+    args = argparse.Namespace(attach=False, resume=True, yes=True, state="/var/lib/npudoctor", **where)
+    return setup_install.resumed(args)
+
+
+@as_root
+def test_the_first_boot_goes_on_with_what_waits_and_with_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    assert first_boot(given) == 0
+    done = tmp_path / "var/lib/npudoctor/setup.done"
+    done.parent.mkdir()
+    done.touch()
+    enabled = tmp_path / run.AT_BOOT.lstrip("/")
+    enabled.parent.mkdir(parents=True)
+    enabled.touch()
+    assert given.install() == 1
+    assert not done.exists()
+    out = capsys.readouterr().out
+    assert "setup --resume   # after it, within 24 hours, which npudoctor-setup.service does at the boot\n" in out
+    assert first_boot(given) == 1
+    assert capsys.readouterr().out == "NOT READY: the node was not rebooted since\n"
+    given.host.boot = NEXT_BOOT
+    assert first_boot(given) == 0
+    assert capsys.readouterr().out.endswith("READY\n")
+    assert given.statuses() == ["done"]
+    assert first_boot(given) == 0
+    assert capsys.readouterr().out == ""
+
+
+@as_root
+def test_the_first_boot_of_a_clone_goes_on_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    given.install()
+    given.host.boot = NEXT_BOOT
+    (tmp_path / "etc/machine-id").write_text("0" * 31 + "1\n")
+    capsys.readouterr()
+    assert first_boot(given) == 0
+    assert capsys.readouterr().out == ""
+    assert given.statuses() == ["waiting-for-reboot"]
+
+
+@as_root
+def test_a_first_boot_that_is_not_ready_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    given.install()
+    given.host.boot = NEXT_BOOT
+    given.wrong.append("NPU 1 is missing (npu.count)")
+    assert first_boot(given) == 1
+    assert capsys.readouterr().out.endswith("NOT READY: NPU 1 is missing (npu.count)\n")
+    assert Journal(given.host, "/var/lib/npudoctor").runs()
