@@ -34,7 +34,7 @@ OPTIONS = frozenset({"--nox11", "--full", "--upgrade", "--quiet", "--install-for
 """What is passed to an installer."""
 INTERRUPTED, NOT_READY = 6, 1
 SET_UP = "/var/lib/npudoctor/setup.done"
-"""What keeps the first-boot service from running: it shall run after an installation."""
+"""What keeps the first-boot service from running: it has to run after an installation."""
 Opened = tuple[ApartHost, Catalog, Options]
 BEFORE_FIRST = "INTERRUPTED before step 1"
 

@@ -13,7 +13,6 @@ from npudoctor.cli import setup_install
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Refused
 from npudoctor.installing import run
-
 from tests.plain_user import as_root
 
 from .node import installation, node_of, times_run, tree
