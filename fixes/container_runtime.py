@@ -1,4 +1,4 @@
-"""The Ascend Docker runtime: registered in Docker's own settings, which are otherwise kept."""
+"""The Ascend Docker runtime: registered in the settings of Docker or containerd, which are otherwise kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from npudoctor.facts.node.container import Container
 from npudoctor.records import record
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix, untrusted_writer, writing
 
-from . import messages
+from . import _containerd, messages
 
 SETTINGS = "/etc/docker/daemon.json"
 RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
@@ -20,29 +20,43 @@ RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
 
 @record(frozen=True)
 class Runtime(Parameters):
-    """`path` is the program of the runtime. `default` makes it the default runtime of all containers."""
+    """`path` is the program of the runtime. `default` makes it the default runtime of all containers. `engine` is
+    docker or containerd, where this node has both: docker if it is not named."""
 
     path: str = RUNTIME
     default: bool = False
+    engine: str = ""
 
 
 @fix("container.runtime", resolves=(), root=True)
 def register_runtime(asked: Runtime, host: Host, container: Container | None) -> Iterator[Step | Note]:
-    """Register the Ascend runtime in Docker's settings.
+    """Register the Ascend runtime with Docker or containerd.
 
-    In /etc/docker/daemon.json, whose other settings stay. Docker is neither restarted nor reloaded. The runtime itself
-    has to be installed.
+    In /etc/docker/daemon.json, or in containerd's config.toml (version 2 or 3) or the file that it imports; other
+    settings stay. Neither is restarted or reloaded. The runtime itself has to be installed.
     """
     if container is not None:
         raise Refused(messages.DOCKER_OF_HOST.text())
-    if host.which("dockerd") is None and host.which("docker") is None and not host.exists("/etc/docker"):
+    docker = any(host.which(name) for name in ("dockerd", "docker")) or host.exists("/etc/docker")
+    engine = asked.engine or ("docker" if docker or not host.exists(_containerd.SETTINGS) else "containerd")
+    if engine not in ("docker", "containerd"):
+        raise Refused(messages.NOT_AN_ENGINE.text(name=engine))
+    if engine == "docker" and not docker:
         raise Refused(messages.NO_DOCKER.text())
+    if engine == "containerd" and not host.exists(_containerd.SETTINGS):
+        raise Refused(
+            messages.NO_SETTINGS.text(path=_containerd.SETTINGS),
+            instead=f"containerd config default >{_containerd.SETTINGS}",
+        )
     if not re.fullmatch(r"(/[\w@+=:,.-]+)+", asked.path):
         raise Refused(messages.NOT_A_PATH.text(path=asked.path))
     if not host.exists(asked.path) or "x" not in host.stat(asked.path).access:
         raise Refused(messages.NO_RUNTIME.text(path=asked.path), instead="--set path=/path/of/ascend-docker-runtime")
     if problem := untrusted_writer(host, asked.path, only_root=True):
         raise Refused(messages.RUNTIME_NOT_TRUSTED.text(path=asked.path, problem=problem))
+    if engine == "containerd":
+        yield from _in_containerd(asked, host)
+        return
     text = host.read(SETTINGS) if host.exists(SETTINGS) else ""
     said = _settings(text)
     runtimes = said.setdefault("runtimes", {})
@@ -63,6 +77,14 @@ def register_runtime(asked: Runtime, host: Host, container: Container | None) ->
     yield from writing(
         host, SETTINGS, json.dumps(said, indent=_indent(text), ensure_ascii=False, allow_nan=False) + "\n"
     )
+
+
+def _in_containerd(asked: Runtime, host: Host) -> Iterator[Step | Note]:
+    if (found := _containerd.changed(host, asked.path, default=asked.default)) is None:
+        return
+    yield Note(messages.RESTART_CONTAINERD.text(), messages.AFTER_RESTART.text())
+    yield Note((messages.EVERY_CONTAINER if asked.default else messages.RUNTIME_CLASS).text())
+    yield from writing(host, *found)
 
 
 def _settings(text: str) -> dict[str, Any]:

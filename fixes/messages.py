@@ -49,8 +49,24 @@ KUBERNETES = Sentence("or in Kubernetes:\n{text}")
 # container.runtime
 
 DOCKER_OF_HOST = Sentence("Docker's settings are those of the host, not of this container")
-NO_DOCKER = Sentence(
-    "no Docker here; for containerd add a runtime ascend to /etc/containerd/config.toml, for Kubernetes a RuntimeClass"
+NO_DOCKER = Sentence("no Docker here, and no configuration of containerd")
+NOT_AN_ENGINE = Sentence("engine is docker or containerd, not {name!r}")
+NO_SETTINGS = Sentence("{path} is missing: containerd runs with its built-in settings; write them there first")
+NO_CRI = Sentence("{path} disables the plugin cri: containerd starts containers for Docker here, not for Kubernetes")
+NOT_TOML = Sentence("{path} is not what containerd reads: {problem}")
+OLD_CONTAINERD = Sentence("{path} is of version {version}; only 2 and 3 are changed")
+IMPORTS_UNKNOWN = Sentence("which files {path} imports is not known: {pattern}")
+SETTINGS_NOT_TRUSTED = Sentence("containerd reads {path} as root, but {problem}")
+OTHER_DEFAULT = Sentence("{path} sets the default runtime in a way that is not understood; change it by hand")
+CANNOT_ADD = Sentence("the runtime cannot be added to {path} without changing other settings; add it by hand")
+BY_NPUDOCTOR = Sentence("# added by npudoctor fix container.runtime")
+RESTART_CONTAINERD = Sentence(
+    "containerd reads the file after `systemctl restart containerd`: running containers go on, and none is started, "
+    "stopped or entered until it is back. npudoctor does not restart it."
+)
+AFTER_RESTART = Sentence("only visible after containerd is restarted")
+RUNTIME_CLASS = Sentence(
+    "A pod uses it by `runtimeClassName: ascend`, after a RuntimeClass ascend with the handler ascend is made."
 )
 NO_RUNTIME = Sentence("the Ascend Docker runtime is not installed: {path}")
 RUNTIME_NOT_TRUSTED = Sentence("Docker would run {path} as root, but {problem}")
