@@ -67,7 +67,7 @@ def changed(host: Host, program: str, *, default: bool) -> tuple[str, str] | Non
     if default and last.section.get("default_runtime_name") != "ascend":
         text = _as_default(last)
     if last not in known:
-        runc = next((one.runtimes["runc"] for one in (last, *files) if "runc" in one.runtimes), {})
+        runc: Mapping[str, Any] = next((one.runtimes["runc"] for one in (last, *files) if "runc" in one.runtimes), {})
         text = text.rstrip("\n") + "\n\n" + "\n".join(_added(last, runc, program)) + "\n"
     if text == last.text:
         return None

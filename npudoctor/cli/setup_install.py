@@ -21,7 +21,7 @@ from npudoctor.fixer.journal import REPLACED, RUNNING, STOPPED, WAITING, Journal
 from npudoctor.host import Refused, Unavailable
 from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
-from npudoctor.installing import conditions, holders, run, state, undoing
+from npudoctor.installing import conditions, holders, opening, run, state, undoing
 from npudoctor.installing.state import Holder, Step
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.plugins import Catalog
@@ -151,7 +151,7 @@ def begin(
     record = _record(host, journal, steps, options, digest)
     for older, words in replaced.items():
         journal.mark(older, REPLACED, f"{words} {record.id}")
-    run.open_run(journal, record, described, steps, stop, caller.containers())
+    opening.open_run(journal, record, described, steps, stop, caller.containers())
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
     return _followed(host, journal, record.id, caller)

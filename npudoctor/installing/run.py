@@ -11,19 +11,20 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from npudoctor import clock
 from npudoctor.fixer import control, serialise
-from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, RunRecord, now
+from npudoctor.fixer.journal import DONE, RUNNING, STOPPED, WAITING, Journal, now
 from npudoctor.host import Refused, Unavailable, hands_off
 from npudoctor.host.apart import ApartHost
 from npudoctor.installing import apart, conditions, holders, proof, state
-from npudoctor.installing.state import Begun, Holder, Node, Step
+from npudoctor.installing.opening import copy_of, drop_copies
+from npudoctor.installing.state import Begun, Node, Step
 from npudoctor.records import record
 from npudoctor.steps import StepFailed
-from npudoctor.steps.installers import compared, copied, not_roots
+from npudoctor.steps.installers import compared
 
 HANDS_OFF = hands_off.PATH
 LET_GO_S = 5.0
@@ -57,58 +58,6 @@ class Caller:
     causes: Callable[[str], list[str]]
     table: Callable[[], Table]
     containers: Callable[[], dict[str, str]]
-
-
-def open_run(
-    journal: Journal,
-    run: RunRecord,
-    node: Node,
-    steps: Sequence[Step],
-    stop: Sequence[Holder] = (),
-    containers: Mapping[str, str] | None = None,
-) -> None:
-    """Write the plan, the holders to stop, and the copies of its packages; nothing of the node has been changed when
-    this returns. `containers` are those that are older than what is installed.
-
-    A run that cannot be opened is stopped: its plan is the last thing that is written.
-    """
-    journal.begin(run, status=RUNNING)
-    try:
-        held = {"stop": [serialise.written(one) for one in stop], "containers": dict(containers or {})}
-        journal.keep(run.id, state.HOLDERS, held)
-        journal.make(run.id, "packages")
-        for step in steps:
-            _copy(journal, run.id, step)
-        data = {"node": serialise.written(node), "steps": [serialise.written(step) for step in steps]}
-        journal.keep(run.id, state.PLAN, data)
-    except (Refused, OSError, Unavailable) as problem:
-        _drop_copies(journal, run.id, steps)
-        journal.mark(run.id, STOPPED, f"INTERRUPTED before step 1: {problem}")
-        raise
-
-
-def _copy(journal: Journal, run: str, step: Step) -> None:
-    host = journal.host
-    assert isinstance(host, ApartHost)
-    if host.user.uid == 0 and (problem := not_roots(host, step.source)):
-        raise Refused(problem)
-    try:
-        if step.file:
-            copied(host, host.outside(step.source), host.outside(_copy_of(journal, run, step)), step.sha256)
-        else:
-            compared(host, host.outside(step.source), host.outside(step.source), step.sha256)
-    except StepFailed as problem:
-        raise Refused(str(problem)) from problem
-
-
-def _copy_of(journal: Journal, run: str, step: Step) -> str:
-    return journal.archive(run, f"packages/{step.file}") if step.file else step.source
-
-
-def _drop_copies(journal: Journal, run: str, steps: Sequence[Step]) -> None:
-    for step in filter(lambda one: one.file, steps):
-        with contextlib.suppress(OSError, Refused, Unavailable):
-            journal.host.remove(_copy_of(journal, run, step))
 
 
 class Installation:
@@ -185,7 +134,7 @@ class Installation:
         self._stop_holders()
         self._let_go()
         unit = f"npudoctor-install-{self.run}-{number}"
-        folder, package = self._folder(number), _copy_of(self.journal, self.run, step)
+        folder, package = self._folder(number), copy_of(self.journal, self.run, step)
         command = apart.command(self.host, unit, folder, HANDS_OFF, package, step.options)
         self.journal.make(self.run, f"step-{number}")
         self.journal.make(self.run, f"step-{number}/{apart.TEMPORARY}")
@@ -202,7 +151,7 @@ class Installation:
         self.say("  it goes on if npudoctor ends; then: npudoctor setup --attach")
 
     def _must_be_the_copy(self, step: Step) -> None:
-        copy = self.host.outside(_copy_of(self.journal, self.run, step))
+        copy = self.host.outside(copy_of(self.journal, self.run, step))
         try:
             compared(self.host, copy, copy, step.sha256)
         except StepFailed as problem:
@@ -254,7 +203,7 @@ class Installation:
         for one in different:
             self.say(f"  {one}")
         self.say(f"  log: {self.host.outside(self._folder(number))}/log; npudoctor rolls nothing back")
-        _drop_copies(self.journal, self.run, self.steps)
+        drop_copies(self.journal, self.run, self.steps)
         return line
 
     def _different(self, last: int) -> list[str]:
@@ -313,7 +262,7 @@ class Installation:
         else:
             said = "driver, firmware and NPUs are verified" if last == READY else last
             self.journal.mark(self.run, DONE, said)
-            _drop_copies(self.journal, self.run, self.steps)
+            drop_copies(self.journal, self.run, self.steps)
         control.log(self.journal, self.run, "stopped" if wrong else "done", last)
         return last
 

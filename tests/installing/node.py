@@ -9,7 +9,7 @@ from typing import Any
 from npudoctor.fixer.journal import Journal, RunRecord, now
 from npudoctor.host import Completed
 from npudoctor.host.live.local import LocalHost
-from npudoctor.installing import conditions, run
+from npudoctor.installing import conditions, opening, run
 from npudoctor.installing.state import Node, Step
 from tests.packages.build import tar_gz
 
@@ -157,7 +157,7 @@ def opened(host: Tree, steps: Sequence[Step], *, serials: tuple[str, ...] = ()) 
         host=host.about.hostname,
         machine_id=journal.machine_id,
     )
-    run.open_run(journal, record, node_of(host, serials), steps)
+    opening.open_run(journal, record, node_of(host, serials), steps)
     return journal, record.id
 
 

@@ -19,7 +19,7 @@ from npudoctor.findings import Because, Finding, Report, Result, Severity, Statu
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, Unavailable, User
 from npudoctor.host.live.local import LocalHost
-from npudoctor.installing import proof, run
+from npudoctor.installing import opening, proof, run
 from npudoctor.installing.state import Node
 from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
 from npudoctor.records import replace
@@ -283,7 +283,7 @@ def test_an_installation_that_was_cut_off_before_its_first_step_is_ended_by_atta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = Given(tmp_path, monkeypatch)
-    monkeypatch.setattr(run, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(opening, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         given.install()
     assert given.statuses() == ["running"]

@@ -8,7 +8,7 @@ import pytest
 from npudoctor.facts.node.running_containers import RunningContainer
 from npudoctor.fixer.journal import Journal, RunRecord, now
 from npudoctor.host import Completed, Refused
-from npudoctor.installing import holders, run, state
+from npudoctor.installing import holders, opening, run, state
 from npudoctor.installing.state import Holder
 
 from .node import Tree, installation, node_of, package, step, tree
@@ -69,7 +69,7 @@ def begun(host: Node, folder: Path, does: str = "installs", **containers: str) -
         machine_id=journal.machine_id,
     )
     steps = [step(host, package(folder, "driver", "25.5.2", does))]
-    run.open_run(journal, record, node_of(host), steps, [EXPORTER], containers)
+    opening.open_run(journal, record, node_of(host), steps, [EXPORTER], containers)
     return journal, record.id
 
 
