@@ -20,8 +20,12 @@ def bar(part: float | None, width: int) -> tuple[str, str]:
 def curve(
     values: Sequence[float | None], width: int, *, least: float = 0.0, most: float = 100.0, height: int = 1
 ) -> list[str]:
-    """The last values as right-aligned lines, the top one first; unknown values are dots in the lowest line."""
-    shown = [None] * max(width - len(values), 0) + list(values[-width:] if width > 0 else ())
+    """The last values as lines, the top one first; unknown values are dots in the lowest line.
+
+    They begin at the left, so that a value more changes one column until the line is full.
+    """
+    shown = list(values[-width:] if width > 0 else ())
+    shown += [None] * (width - len(shown))
     steps = len(_HEIGHTS) * height - 1
     extent = (most - least) or 1.0
     levels = [None if one is None else max(0, min(steps, round((one - least) / extent * steps))) for one in shown]

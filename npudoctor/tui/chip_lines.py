@@ -16,6 +16,9 @@ from npudoctor.tui.model.holders import Held
 from npudoctor.tui.model.series import MEASURES, Measure, Series, Value, span
 from npudoctor.tui.widgets.page import Paragraph
 
+GROUPS = 15
+"""How many values the curve of a row has: with eight readings in each, the rows are seldom written anew."""
+
 
 @dataclass(frozen=True)
 class _Columns:
@@ -33,6 +36,7 @@ class _Columns:
         narrow, firmware = width < 75, 15 if width >= 130 else 0
         spare = max(width - (50 if narrow else 67) - firmware, 6)
         curve = min(spare // 2, 40)
+        curve -= curve % GROUPS if curve > GROUPS else 0
         return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6, firmware)
 
 
@@ -47,13 +51,15 @@ def head(width: int) -> Content:
     return Content.styled(text, "$muted")
 
 
-def line(row: ChipRow, past: Sequence[Value], width: int) -> Content:
+def line(row: ChipRow, past: Series, width: int) -> Content:
     """One row: the state, the present values, and the AI Core usage over time."""
     fit, chip = _Columns.of(width), row.chip
     core = "–" if chip.aicore_pct is None else f"{chip.aicore_pct}%"
     used, total = chip.memory_used_mb, chip.memory_mb
     full, empty = bar(used / total if used is not None and total else None, fit.bar)
-    (past_line,) = curve(past, fit.curve)
+    groups = min(fit.curve, GROUPS)
+    (past_line,) = curve(past.peaks(chip.subject, "AI Core", groups), groups)
+    past_line = "".join(letter * (fit.curve // groups) for letter in past_line)
     memory = f"{'–' if used is None else f'{used / 1024:.0f}'}/{total / 1024:.0f}G" if total else "–"
     temp = "–" if chip.temp_c is None else f"{chip.temp_c}°"
     power = "–" if chip.power_w is None else f"{chip.power_w:.0f} W"
@@ -141,9 +147,9 @@ def _series(measure: Measure, values: Sequence[Value], width: int, height: int) 
 
 
 def _processes(held: Sequence[Held], title: str) -> list[Paragraph]:
-    said = [Paragraph(Content.styled(title, "bold $muted"))]
     if not held:
-        return [*said, Paragraph(Content.styled("no process", "$muted"))]
+        return [Paragraph(Content.styled(f"{title}: none", "$muted"))]
+    said = [Paragraph(Content.styled(title, "bold $muted"))]
     box = min(max(len(one.box) for one in held), 40)
     rank = max(len(one.rank) for one in held)
     names = f"{'pid':>8} {'user':<10}{'memory':>9}  "

@@ -38,6 +38,17 @@ def _a_terminal_with_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
 
 
+def test_a_key_that_is_not_possible_says_why() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for key, why in (("f", "No fix for the selected check"), ("F", "No problem with a fix")):
+            await press(pilot, key)
+            await until(pilot, lambda why=why: why in text(app))
+        await press(pilot, "6", "u")
+        await until(pilot, lambda: "No change to undo" in text(app))
+
+    play("healthy-a3", acts)
+
+
 def test_a_newcomer_needs_at_most_six_keys_for_each_fix_until_nothing_is_left_to_mend() -> None:
     pressed: dict[str, int] = {}
 

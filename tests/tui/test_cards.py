@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from textual.content import Content
+from textual.geometry import Region
 from textual.widgets import Input
 
 from npudoctor import sim
@@ -20,6 +22,7 @@ from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.model.holders import Boxes, Held, ordered
 from npudoctor.tui.model.series import KEPT, Series, span
 from npudoctor.tui.screens.fix import FixDialog
+from npudoctor.tui.widgets.page import Page, Paragraph
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, text, until
 from tests.tui.test_views import looked_at
 
@@ -30,8 +33,8 @@ def _a_terminal_with_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_value_is_drawn_as_unknown_and_not_as_zero() -> None:
-    assert curve([0, None, 100], 5) == ["··▁·█"]
-    assert curve([None, 50], 4, height=2) == ["   ▁", "···█"]
+    assert curve([0, None, 100], 5) == ["▁·█··"]
+    assert curve([None, 50], 4, height=2) == [" ▁  ", "·█··"]
     assert curve([20, 110], 2, least=20, most=110) == ["▁█"]
     assert bar(None, 4) == ("", "····") and bar(0.0, 4) == ("", "░░░░") and bar(0.5, 4) == ("██", "░░")
 
@@ -48,6 +51,40 @@ def test_series_keep_what_was_read_and_what_was_not() -> None:
     for _ in range(2 * KEPT):
         series.add([ChipRow(chip=NodeChip(subject="npu:0"))], "12:00:01")
     assert len(series.of("npu:0", "AI Core")) == KEPT and series.since == "12:00:00"
+
+
+def test_the_curve_of_a_row_has_a_value_for_several_readings() -> None:
+    series = Series()
+    for number in range(3 * KEPT):
+        load = 90 if number == 2 * KEPT + 40 else None if number < 2 * KEPT + 16 else 5
+        series.add([ChipRow(chip=NodeChip(subject="npu:0", aicore_pct=load))], "12:00:00")
+    assert series.peaks("npu:0", "AI Core", 15) == (None, None, 5, 5, 5, 90, *[5] * 9)
+    assert series.peaks("npu:9", "AI Core", 15) == ()
+
+
+def test_a_reading_more_changes_one_column_of_a_page() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        page = app.screen.query_one("#page", Page)
+        changed: list[object] = []
+        page.refresh = lambda *regions, **more: changed.append(regions or more)  # type: ignore[method-assign]
+        blue = Content.styled("▁▁▁", "blue")
+        for said in (
+            Content("▁▁··"),
+            Content("▁▁▁·"),
+            Content("▁▁▁·"),
+            blue + Content("·"),
+            Content("中文▁·"),
+            Content("中国▁·"),
+        ):
+            page.show([Paragraph(said, "A "), Paragraph(Content("same"))])
+        assert changed[1:] == [
+            (Region(4, 0, 1, 1),),
+            (Region(2, 0, 3, 1),),
+            (Region(2, 0, 6, 1),),
+            (Region(4, 0, 2, 1),),
+        ]
+
+    play("healthy-a3", acts)
 
 
 def test_a_chip_whose_health_was_not_judged_is_not_ok() -> None:
@@ -115,7 +152,7 @@ def test_processes_are_sorted_filtered_and_not_ended_without_their_launcher() ->
         await until(pilot, lambda: "by pid" in text(app))
         await press(pilot, "slash", *"s 211413", "enter")
         await until(pilot, lambda: app.screen.query_one("#filter", Input).value == "s 211413")
-        await until(pilot, lambda: "no process" in text(app))
+        await until(pilot, lambda: ": none" in text(app))
         await press(pilot, "slash", *["backspace"] * 8, *"211413", "enter")
         await until(pilot, lambda: "211413 train" in text(app) and "211412 train" not in text(app))
         await press(pilot, "x")

@@ -66,6 +66,16 @@ class Series:
         """The values of one quantity."""
         return tuple(self._kept.get((subject, name), ()))
 
+    def peaks(self, subject: str, name: str, most: int) -> tuple[Value, ...]:
+        """The values of one quantity in at most so many groups of equally many readings, each by its highest value."""
+        values, size = self._kept.get((subject, name), ()), -(-KEPT // most)
+        groups: dict[int, Value] = {}
+        for number, value in enumerate(values, self.count - len(values)):
+            before = groups.setdefault(number // size, value)
+            if value is not None and (before is None or value > before):
+                groups[number // size] = value
+        return tuple(groups.values())[-most:]
+
 
 def values_of(row: ChipRow) -> dict[str, Value]:
     """The present value of each quantity; ECC counts double-bit and single-bit errors since the driver was loaded."""

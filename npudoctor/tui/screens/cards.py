@@ -128,7 +128,7 @@ class Cards(NodeScreen):
             self._headed = (width, pace)
             self.query_one("#head", Static).update(chip_lines.head(width))
             self.query_one("#detail").border_title = pace
-        rows = [chip_lines.line(row, self._series.of(row.chip.subject, "AI Core"), width) for row in reading.rows]
+        rows = [chip_lines.line(row, self._series, width) for row in reading.rows]
         listed = self.query_one(OptionList)
         if listed.option_count == len(rows):
             for place, prompt in enumerate(rows):
@@ -194,7 +194,7 @@ class Cards(NodeScreen):
     def _title(self) -> str:
         row = self._row
         whose = f"of all NPUs with {self._words}" if self._words else f"of {row.chip.subject}" if row else ""
-        return f"Processes {whose}, by {self._order}"
+        return f"Processes {whose}" + (f", by {self._order}" if self._listed() else "")
 
     # Keys
 

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
 LEAST_COLUMNS, LEAST_LINES = 60, 20
 
+WHY_NOT = {
+    "fix": "No fix for the selected check.",
+    "fix_all": "No problem with a fix.",
+    "undo": "No change to undo.",
+    "start": "A run is in progress.",
+    "stop": "No run is in progress.",
+    "release": "No process on this NPU.",
+}
+"""What is said for the key of an action that is not possible at present."""
+
 
 class NodeScreen(Screen[None]):
     """A screen about the node; its scrollable text is in its one VerticalScroll."""
@@ -98,6 +108,12 @@ class NodeScreen(Screen[None]):
 
     def follow(self) -> None:
         """Show the state of the run."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key does nothing here."""
+        active = self.active_bindings.get(event.key)
+        if active and not active.enabled and (why := WHY_NOT.get(active.binding.action)):
+            self.notify(why, timeout=3)
 
     def action_copy_shown(self) -> None:
         """Put the text as shown on the clipboard."""

@@ -64,19 +64,24 @@ class Masthead(Widget):
         remark = self.remark if width >= _ROOM_FOR_ALL else self.remark.split(" · ")[0]
         badge = Content.styled(f" {self.node.badge} ", "bold $background on $warning") if self.node.badge else Content()
         lines = [
-            _spread(self._who(), badge, width),
+            _spread(self._who(width - badge.cell_length - 2), badge, width),
             _chain(self.node.chain, width),
             _spread(self._verdict(width - len(remark) - 2), Content.styled(remark, "$muted"), width),
         ]
         return Content("\n").join(lines)
 
-    def _who(self) -> Content:
+    def _who(self, room: int) -> Content:
         if not self.node.hostname:
             return Content.styled("this node", "$muted")
         name = Content.styled(self.node.hostname, "bold")
         cards = Content.assemble("  ", (self.node.cards, "bold $accent")) if self.node.cards else Content()
-        system = Content.styled("  " + " · ".join(self.node.system), "$muted")
-        return name + cards + system
+        line = name + cards
+        for number, part in enumerate(self.node.system):
+            more = line + Content.styled(f" · {part}" if number else f"  {part}", "$muted")
+            if number and more.cell_length > room:
+                break
+            line = more
+        return line
 
     def _verdict(self, room: int) -> Content:
         if self.headline is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.widget import Widget
 
 
@@ -33,13 +33,19 @@ class Page(Widget):
 
     def show(self, paragraphs: Sequence[Paragraph]) -> None:
         """Replace the paragraphs."""
-        if list(paragraphs) == list(self._paragraphs):
+        if _compared(paragraphs) == _compared(self._paragraphs):
             return
         width = self.content_size.width
-        before = len(self._wrapped(width))
+        before = self._wrapped(width)
         self._paragraphs = tuple(paragraphs)
         self._lines = {}
-        self.refresh(layout=len(self._wrapped(width)) != before)  # a new layout draws the whole screen anew
+        after = self._wrapped(width)
+        if len(after) != len(before):
+            self.refresh(layout=True)  # a new layout draws the whole screen anew
+        elif changed := [
+            one for row, lines in enumerate(zip(before, after, strict=True)) for one in _changed(row, *lines)
+        ]:
+            self.refresh(*changed)
 
     @property
     def plain(self) -> str:
@@ -69,6 +75,35 @@ def _lines(paragraph: Paragraph, width: int) -> list[Content]:
     else:
         pieces = [piece for line in paragraph.content.split("\n", allow_blank=True) for piece in _wrapped(line, room)]
     return [(lead if number == 0 else rest) + piece.rstrip() for number, piece in enumerate(pieces)] or [lead]
+
+
+def _compared(paragraphs: Sequence[Paragraph]) -> list[object]:
+    """Paragraphs with their styles, which Content leaves out of a comparison."""
+    return [(one, one.content.spans, getattr(one.lead, "spans", ())) for one in paragraphs]
+
+
+def _changed(row: int, old: Content, new: Content) -> list[Region]:
+    """The part of a line that differs; a terminal that is far away gets no more."""
+    before, after = _styled(old), _styled(new)
+    if before == after:
+        return []
+    same = next(
+        (place for place, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    begin, end = new[:same].cell_length, max(old.cell_length, new.cell_length)
+    if len(before) == len(after) and old.cell_length == new.cell_length:
+        alike = next(place for place, (a, b) in enumerate(zip(before[::-1], after[::-1], strict=True)) if a != b)
+        end = new[: len(after) - alike].cell_length
+    return [Region(begin, row, max(end - begin, 1), 1)]
+
+
+def _styled(line: Content) -> list[tuple[str, ...]]:
+    """Each letter with its styles."""
+    letters: list[tuple[str, ...]] = [(letter,) for letter in line.plain]
+    for span in line.spans:
+        style = str(span.style)
+        letters[span.start : span.end] = [(*letter, style) for letter in letters[span.start : span.end]]
+    return letters
 
 
 def _wrapped(line: Content, room: int) -> list[Content]:
