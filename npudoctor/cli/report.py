@@ -179,7 +179,12 @@ def timeline(state: str | None) -> Iterator[str]:
     """The newest events of the daemon on this node, the oldest first; none where it never ran or keeps them secret."""
     from npudoctor.daemon import stored
 
-    for at, *texts in reversed(stored.changes(state, MOST_CHANGES)):
+    try:
+        found = stored.changes(state, MOST_CHANGES)
+    except Unavailable as why:
+        yield visible(f"not known: {why.reason}")
+        return
+    for at, *texts in reversed(found):
         kind, check, subject, said = (one if isinstance(one, str) else "" for one in texts)
         where = f" ({check}{f', {subject}' if subject not in ('', 'host') else ''})" if check else ""
         with contextlib.suppress(ValueError, TypeError, OverflowError, OSError):  # no time that a clock has

@@ -16,8 +16,8 @@ from npudoctor.tui.model.holders import Held
 from npudoctor.tui.model.series import MEASURES, Measure, Series, Value, span
 from npudoctor.tui.widgets.page import Paragraph
 
-GROUPS = 15
-"""How many values the curve of a row has: with eight readings in each, the rows are seldom written anew."""
+GROUPS = 12
+"""How many values the curve of a row has: with ten readings in each, the rows are seldom written anew."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from npudoctor import inventory
+from npudoctor import clock, inventory
 from npudoctor.cli import case_page, report
 from npudoctor.daemon.store import Store
 from npudoctor.facts.system.machine import machine
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_history_is_no_timeline(npudoctor: Command, tmp_path: 
     with pytest.raises(sqlite3.Error):
         sqlite3.connect(tmp_path / "history.sqlite").execute("SELECT * FROM changes")
     ran = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path))
-    assert ran.code == 0 and "## Timeline" not in ran.out
+    assert ran.code == 0 and "history.sqlite is no readable history of a daemon: file is not a database" in ran.out
 
 
 def test_a_hostile_history_ends_and_shows_no_markup(npudoctor: Command, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_hostile_history_ends_and_shows_no_markup(npudoctor: Command, tmp_path
         "SELECT id, 'a' AS at, 'k' AS kind, 'c' AS check_id, 's' AS subject, 't' AS said FROM n"
     )
     endless.close()
-    assert list(report.timeline(str(tmp_path))) == []
+    assert "changes is no table" in "".join(report.timeline(str(tmp_path)))
     (tmp_path / "history.sqlite").unlink()
     rows = [
         (1e300, "k", "c.d", "host", "x"),
@@ -120,8 +120,14 @@ def test_a_hostile_history_ends_and_shows_no_markup(npudoctor: Command, tmp_path
     ]
     with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as store, store:
         store.execute("CREATE TABLE changes (id INTEGER PRIMARY KEY, at, kind, check_id, subject, said)")
+        store.execute("CREATE TABLE samples (at, chip, aicore, hbm, temp, power, ecc)")
+        now = clock.timestamp()
+        odd = ("9e999", "-9e999", "1e300", "'hot'", "x'ff'")
+        store.execute(f"INSERT INTO samples VALUES ({now}, 'npu:0', {', '.join(odd)})")
+        store.execute(f"INSERT INTO samples VALUES (9e999, 'npu:0', 1, 2, 3, 4, 5), ({now}, 'npu:0', 1, 2, 3, 4, 5)")
         store.executemany("INSERT INTO changes (at, kind, check_id, subject, said) VALUES (?, ?, ?, ?, ?)", rows)
     found = list(report.timeline(str(tmp_path)))
+    assert report.series(str(tmp_path))[1:] == [("npu:0", "1–1", "2–2", "3–3", "4–4", "5–5")]
     assert len(found) == 2 and all(len(one) < 1000 for one in found)
     page = npudoctor("report", "--simulate", "healthy-a3", "--state", str(tmp_path)).out
     assert "\\!\\[x\\](http" in page and "&lt;b>" in page and "@all" not in page
