@@ -76,6 +76,11 @@ def listed_by_either(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> NpuSmiInfo
     return npu_smi if npu_smi is not None and _by_subject(info).keys() <= _by_subject(npu_smi).keys() else info
 
 
+def page_from(sources: Mapping[str, str], subject: str, command: str) -> str:
+    """Where the page of a chip was read: `sources` names those that the driver's library gave, else the command."""
+    return f"{LIBRARY}, {subject}" if subject in sources else command
+
+
 def lists_differ(info: NpuSmiInfo, npu_smi: NpuSmiInfo | None) -> bool:
     """Whether both list chips, and one of them all of the other's and more; else they may number them otherwise."""
     ours, theirs = _by_subject(info).keys(), _by_subject(npu_smi).keys() if npu_smi is not None else set()

@@ -61,7 +61,7 @@ def _driver(driver: DriverInstall | None, info: NpuSmiInfo | None) -> tuple[str,
         if version is not None:
             return driver.path, str(version)
     if info is not None and info.driver_version is not None:
-        return "npu-smi info", str(info.driver_version)
+        return info.shown_by, str(info.driver_version)
     raise Unavailable(messages.DRIVER_VERSION_UNKNOWN.text())
 
 

@@ -13,6 +13,7 @@ from npudoctor.facts.versions import FirmwareVersion
 from npudoctor.sdk import Evidence, Finding, ParseError, check
 
 from ._packages import DRIVER, FIRMWARE, explained, for_this_node
+from ._sources import page_from
 from .messages import driver as messages
 
 
@@ -41,7 +42,11 @@ def driver_matches_firmware(
             flag=flag,
             commands=_upgrade(cards, platform),
             evidence=(
-                Evidence(source=f"npu-smi info -t board -i {npu_id}", expected="Compatibility : OK", actual=flag),
+                Evidence(
+                    source=page_from(match.sources, f"npu:{npu_id}", f"npu-smi info -t board -i {npu_id}"),
+                    expected="Compatibility : OK",
+                    actual=flag,
+                ),
             ),
         )
     waiting = _not_activated(match, disk)
@@ -65,19 +70,24 @@ def driver_matches_firmware(
 
 def _not_activated(match: FirmwareMatch, disk: FirmwareInstall | None) -> Finding | None:
     """Firmware on disk that is newer than that of every board; None where a board runs it, or nothing is known."""
-    boards = [version for source, version in match.versions.items() if source.startswith("npu:")]
+    boards = {source: version for source, version in match.versions.items() if source.startswith("npu:")}
     try:
         installed = FirmwareVersion.parse(disk.file.version or "") if disk is not None else None
     except ParseError:
         return None
-    if disk is None or installed is None or not boards or max(boards) >= installed:
+    if disk is None or installed is None or not boards or max(boards.values()) >= installed:
         return None
+    newest, running = max(boards.items(), key=lambda board: board[1])
     return messages.NOT_ACTIVATED.finding(
         installed=installed,
-        running=max(boards),
+        running=running,
         commands=("npu-smi info -t board -i 0", f"cat {disk.path}"),
         evidence=(
             Evidence(source=disk.path, actual=f"Version={installed}"),
-            Evidence(source="npu-smi info -t board", expected=str(installed), actual=str(max(boards))),
+            Evidence(
+                source=page_from(match.sources, newest, "npu-smi info -t board"),
+                expected=str(installed),
+                actual=str(running),
+            ),
         ),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor import knowledge
@@ -27,7 +27,7 @@ from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
-from ._sources import disagreement, listed_by_either, lists_differ
+from ._sources import disagreement, listed_by_either, lists_differ, page_from
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
@@ -118,8 +118,8 @@ def every_chip_is_healthy(
             if _is_silent(chip, info.npus):
                 found.append(_silent(chip, subject, info))
             continue
-        page = pages.by_subject.get(subject) if pages else None
-        one = _unhealthy(chip, subject, page, families.get(subject), table=info.shown_by, single_node=single_node)
+        family = families.get(subject)
+        one = _unhealthy(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
         found.append(one)
     if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
         yield found[0].model_copy(update=on([one.subject for one in found]))
@@ -154,8 +154,9 @@ def _silent(chip: Chip, subject: str, info: NpuSmiInfo) -> Finding:
 
 
 def _unhealthy(
-    chip: Chip, subject: str, page: npu_smi.Health | None, family: str | None, *, table: str, single_node: bool
+    chip: Chip, subject: str, pages: HealthPages | None, family: str | None, *, table: str, single_node: bool
 ) -> Finding:
+    page = pages.by_subject.get(subject) if pages else None
     known = {code: knowledge.errors().code(code) for code in (page.error_codes if page else ())}
     message = _BY_WORD.get(chip.health.upper(), messages.OTHER_HEALTH) if chip.health else messages.NO_HEALTH
     severities = [
@@ -177,11 +178,10 @@ def _unhealthy(
     card, own = f"-i {chip.npu_id}", "" if chip.chip_id is None else f" -c {chip.chip_id}"
     where = card + own
     evidence = [Evidence(source=table, expected="OK", actual=chip.health or messages.NONE.text())]
-    if page is not None and (page.error_codes or page.error_info):
+    if pages is not None and page is not None and (page.error_codes or page.error_info):
         actual = ", ".join(page.error_codes) or (page.error_info or "")
-        evidence.append(
-            Evidence(source=f"npu-smi info -t health {where}", expected=messages.NO_FAULT_CODE.text(), actual=actual)
-        )
+        source = page_from(pages.sources, subject, f"npu-smi info -t health {where}")
+        evidence.append(Evidence(source=source, expected=messages.NO_FAULT_CODE.text(), actual=actual))
     return message.finding(
         subject=subject,
         severity=max(severities),
@@ -263,7 +263,9 @@ def chips_are_cool(
         chips = [(chip, celsius) for _, chip, celsius in group]
         if message in (messages.HOT_MEMORY, messages.WARM_MEMORY):
             limit = fail if message is messages.HOT_MEMORY else WARM_HBM.of(options)
-            yield _hot_memory(message, chips, info.npus, limit, WARM_HBM.of(options))
+            yield _hot_memory(
+                message, chips, info.npus, limit, WARM_HBM.of(options), memories.sources if memories else {}
+            )
         else:
             limit = fail if message is messages.HOT_CHIP else warn
             yield _hot(message, chips, info, messages.BELOW_OWN_LIMIT.text(limit=limit), limit=limit)
@@ -273,7 +275,9 @@ Heat = Sequence[tuple[Chip, int]]
 """Chips with their temperature in °C, or that of their HBM."""
 
 
-def _hot_memory(message: Message, hot: Heat, chips: Iterable[Chip], limit: float, warn: float) -> Finding:
+def _hot_memory(
+    message: Message, hot: Heat, chips: Iterable[Chip], limit: float, warn: float, sources: Mapping[str, str]
+) -> Finding:
     first = hot[0][0]
     return message.finding(
         **on([subject_of(chip, chips) for chip, _ in hot]),
@@ -283,7 +287,7 @@ def _hot_memory(message: Message, hot: Heat, chips: Iterable[Chip], limit: float
         commands=(f"npu-smi info -t memory -i {first.npu_id}", f"npu-smi info -t temp -i {first.npu_id}"),
         evidence=tuple(
             Evidence(
-                source=f"npu-smi info -t memory -i {chip.npu_id}",
+                source=page_from(sources, subject_of(chip, chips), f"npu-smi info -t memory -i {chip.npu_id}"),
                 expected=messages.BELOW_CELSIUS.text(limit=warn),
                 actual=f"{celsius} °C",
             )
@@ -333,30 +337,35 @@ def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> 
     for chip in info.npus:
         groups.setdefault(template_of(chip.name), []).append(chip)
     for template, chips in groups.items():
-        yield from _alike(chips, info.npus, boards if template is None else None)
+        yield from _alike(chips, info, boards if template is None else None)
 
 
-def _alike(chips: Sequence[Chip], of_node: Sequence[Chip], boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
-    models = [(subject_of(chip, of_node), chip.name) for chip in chips]
-    yield from _odd_ones(models, messages.MODEL_MISMATCH, TABLE)
+def _alike(chips: Sequence[Chip], info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
+    models = [(subject_of(chip, info.npus), chip.name) for chip in chips]
+    yield from _odd_ones(models, messages.MODEL_MISMATCH, TABLE, lambda subject: f"{info.shown_by}, {subject}")
     usual_model = Counter(name for _, name in models).most_common(1)[0][0] if models else None
     other_model = {subject.partition("/")[0] for subject, name in models if name != usual_model}
-    sizes = [(subject_of(chip, of_node), total) for chip in chips if (total := memory_of(chip)[1])]
-    yield from _odd_sizes([one for one in sizes if one[0].partition("/")[0] not in other_model])
+    sizes = [(subject_of(chip, info.npus), total) for chip in chips if (total := memory_of(chip)[1])]
+    yield from _odd_sizes([one for one in sizes if one[0].partition("/")[0] not in other_model], info.shown_by)
     if boards is None:
         return
     pages = [(one, page) for one, page in boards.by_subject.items() if one.partition("/")[0] not in other_model]
-    source = "npu-smi info -t board"
-    boards_found = list(_odd_ones([(one, page.board_id) for one, page in pages], messages.BOARD_MISMATCH, source))
+    command = "npu-smi info -t board"
+
+    def source(subject: str) -> str:
+        return page_from(boards.sources, subject, f"{command}, {subject}")
+
+    identities = [(one, page.board_id) for one, page in pages]
+    boards_found = list(_odd_ones(identities, messages.BOARD_MISMATCH, command, source))
     yield from boards_found
     other_board = {chip for found in boards_found for chip in found.chips}
     firmware = [(one, page.firmware_version) for one, page in pages if one not in other_board]
-    yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, source)
+    yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, command, source)
     if boards.why is not None:
         yield messages.BOARD_NOT_READ.finding(**on(list(boards.failed)), reason=boards.why.reason)
 
 
-def _odd_sizes(sizes: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+def _odd_sizes(sizes: Sequence[tuple[str, int]], table: str) -> Iterator[Finding]:
     """Chips whose memory differs by more than 5 % from that of most."""
     usual = sorted(total for _, total in sizes)[(len(sizes) - 1) // 2] if sizes else 0
     odd = [(subject, total) for subject, total in sizes if abs(total - usual) > usual * _SAME_SIZE]
@@ -369,7 +378,7 @@ def _odd_sizes(sizes: Sequence[tuple[str, int]]) -> Iterator[Finding]:
             commands=(TABLE,),
             evidence=(
                 Evidence(
-                    source=TABLE,
+                    source=table,
                     expected=messages.MEMORY.text(memory_mb=usual),
                     actual=messages.MEMORY.text(memory_mb=total),
                 ),
@@ -377,7 +386,9 @@ def _odd_sizes(sizes: Sequence[tuple[str, int]]) -> Iterator[Finding]:
         )
 
 
-def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source: str) -> Iterator[Finding]:
+def _odd_ones(
+    values: Sequence[tuple[str, str | None]], message: Message, command: str, source: Callable[[str], str]
+) -> Iterator[Finding]:
     known = [(subject, value) for subject, value in values if value]
     counts = Counter(value for _, value in known)
     if len(counts) < 2:
@@ -389,8 +400,6 @@ def _odd_ones(values: Sequence[tuple[str, str | None]], message: Message, source
         **on([subject for subject, _ in odd] if clear else ["host"]),
         odd=[f"{subject} {value}" for subject, value in odd],
         usual=usual,
-        commands=(source if source == TABLE else f"{source} -i {odd[0][0].removeprefix('npu:')}",),
-        evidence=tuple(
-            Evidence(source=f"{source}, {subject}", expected=usual, actual=value) for subject, value in odd[:4]
-        ),
+        commands=(command if command == TABLE else f"{command} -i {odd[0][0].removeprefix('npu:')}",),
+        evidence=tuple(Evidence(source=source(subject), expected=usual, actual=value) for subject, value in odd[:4]),
     )

@@ -11,6 +11,7 @@ from npudoctor.facts.hccn.card_view import CardFabric
 from npudoctor.facts.npu_smi.per_chip import AT_WORK_FROM_PERCENT, BusyClocks
 from npudoctor.sdk import Evidence, Finding, Options, Threshold, check
 
+from ._sources import page_from
 from ._together import by_fault, by_setting, on
 from ._unanswered import tell_unanswered
 from .messages import npu_links as messages
@@ -227,13 +228,13 @@ def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[F
             evidence=(
                 *(
                     Evidence(
-                        source=f"npu-smi info -t common -i {number}",
+                        source=page_from(clocks.sources, subject, f"npu-smi info -t common -i {number}"),
                         expected=messages.SHARE_OF_CLOCK.text(percent=least, rated_mhz=rated),
                         actual=f"{now} MHz",
                     )
-                    for number, (_, _, now) in zip(numbers, group, strict=True)
+                    for number, (subject, _, now) in zip(numbers, group, strict=True)
                 ),
-                Evidence(source="npu-smi info", actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
+                Evidence(source=clocks.shown_by, actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
             ),
             symptom=True,
         )

@@ -70,7 +70,7 @@ def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardH
         commands=(TABLE,),
         evidence=(
             Evidence(
-                source=TABLE,
+                source=info.shown_by,
                 expected=messages.IDLE_MEMORY.text(limit_mb=limit),
                 actual=messages.MEMORY.text(memory_mb=used),
             ),
@@ -115,7 +115,7 @@ def _unexplained(
         ),
         evidence=(
             Evidence(
-                source=TABLE,
+                source=info.shown_by,
                 expected=messages.MEMORY_WITHOUT_PROCESS.text(limit_mb=limit),
                 actual=messages.MEMORY_AND_PROCESSES.text(used_mb=used or 0, total_mb=total or 0, count=len(rows)),
             ),
@@ -175,9 +175,9 @@ def only_live_processes_hold_cards(
         about = on(list(dict.fromkeys(names)))
         living = list(dict.fromkeys(one.process for one in held if one.process is not None))
         if held[0].state is State.DEAD:
-            yield _dead(held, about, cards, holders)
+            yield _dead(held, about, cards, holders, info.shown_by)
         elif not living:
-            yield _unseen(held, about, container)
+            yield _unseen(held, about, container, info.shown_by)
         elif living[0].pid in alone:
             yield _orphan(held, living, about, launched, ports, asker)
         else:
@@ -233,10 +233,12 @@ def _short_of_cards(
         }
         said = ranks_on_this_node(job, launched)
         if said is not None and said[0] > len(chips):
-            yield _too_many_ranks(job, said, held, len(chips))
+            yield _too_many_ranks(job, said, held, len(chips), info.shown_by)
 
 
-def _too_many_ranks(job: list[Process], said: tuple[int, str], held: list[CardHolder], cards: int) -> Finding:
+def _too_many_ranks(
+    job: list[Process], said: tuple[int, str], held: list[CardHolder], cards: int, table: str
+) -> Finding:
     ranks, source = said
     first = job[0]
     shared = len({holder.row.pid for holder in held}) > cards
@@ -249,7 +251,7 @@ def _too_many_ranks(job: list[Process], said: tuple[int, str], held: list[CardHo
         evidence=(
             Evidence(source=source, actual=str(ranks)),
             Evidence(
-                source=TABLE,
+                source=table,
                 expected=messages.CHIPS.text(count=ranks),
                 actual=messages.CHIPS.text(count=cards),
             ),
@@ -273,11 +275,15 @@ def _listed(held: Sequence[CardHolder]) -> list[str]:
     return [*shown, *([messages.MORE.text(count=len(held) - _NAMED)] if len(held) > _NAMED else [])]
 
 
-def _on_npu(holder: CardHolder) -> Evidence:
-    return Evidence(source=TABLE, actual=messages.PROCESS_ON_NPU.text(pid=holder.row.pid, npu=holder.row.npu_id))
+def _on_npus(held: Sequence[CardHolder], table: str) -> Iterator[Evidence]:
+    for holder in held[:_NAMED]:
+        actual = messages.PROCESS_ON_NPU.text(pid=holder.row.pid, npu=holder.row.npu_id)
+        yield Evidence(source=table, actual=actual)
 
 
-def _dead(held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | None, holders: CardHolders) -> Finding:
+def _dead(
+    held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | None, holders: CardHolders, table: str
+) -> Finding:
     pids = list(dict.fromkeys(holder.row.pid for holder in held))
     reset = reset_of(next(iter(about.get("subjects", ())), about["subject"]), cards, holders)
     return messages.DEAD_PROCESS.finding(
@@ -287,7 +293,7 @@ def _dead(held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | N
         hint=reset.after(messages.WAIT_THEN_RESET.text()),
         commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {','.join(map(str, pids))}", *reset.commands),
         evidence=(
-            *map(_on_npu, held[:_NAMED]),
+            *_on_npus(held, table),
             *(
                 Evidence(
                     source=messages.PROCESSES_OF_HOST.text(),
@@ -300,10 +306,10 @@ def _dead(held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | N
     )
 
 
-def _unseen(held: Sequence[CardHolder], about: Mapping[str, Any], container: Box | None) -> Finding:
+def _unseen(held: Sequence[CardHolder], about: Mapping[str, Any], container: Box | None, table: str) -> Finding:
     message = messages.IN_USE_BY_HOST if container is not None else messages.IN_USE_BY_UNSEEN
     count = len({holder.row.pid for holder in held})
-    return message.finding(**about, process=_listed(held), count=count, evidence=tuple(map(_on_npu, held[:_NAMED])))
+    return message.finding(**about, process=_listed(held), count=count, evidence=tuple(_on_npus(held, table)))
 
 
 def _orphan(

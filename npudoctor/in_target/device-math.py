@@ -45,6 +45,7 @@ def _card(number: int) -> None:
     except BaseException as problem:
         words = "%s: %s" % (type(problem).__name__, str(problem).strip()[:_SAID_BYTES])
         say(ok=False, error=words)
+    sys.stdout.flush()  # os._exit does not write what it holds
     os._exit(0)
 
 

@@ -33,7 +33,8 @@ def attempt(look: "object") -> None:
     said["seconds"] = round(time.monotonic() - began, 2)
     out.write(json.dumps(said, sort_keys=True) + "\n")
     out.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):  # os._exit does not write what they hold
+        stream.flush()
     os._exit(0)
 
 

@@ -247,6 +247,27 @@ def test_npu_smi_is_not_named_where_the_library_alone_lists_chips(ask: Ask, miss
     assert "npu-smi" not in "".join((*result.findings[0].commands, *map(str, result.findings[0].evidence)))
 
 
+def test_no_evidence_names_npu_smi_where_the_library_told_it(ask: Ask) -> None:
+    sick = [
+        {"id": 1, "health": "Alarm", "codes": ["80E01801"], "temp_c": 101},
+        {"id": 3, "hbm_used_mb": 20000},
+        {"id": 4, "temp_c": 80, "hbm_temp_c": 99},
+        {"id": 5, "ecc_double": 3},
+        {"id": 6, "aicore_pct": 95, "busy_mhz": 400},
+    ]
+    said = {**ALL, "firmware": {"fits": False}, "card": sick}
+    without = {**said, "remove": ["/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi"]}
+    node = machine.build(scenario.parse(dict(without), "one"), "one")
+    report = run(WithLibrary(node, ask(answers.of_scenario(said))), "npu", "driver.firmware")
+    named = {
+        result.check: {evidence.source for finding in result.findings for evidence in finding.evidence}
+        for result in report.results
+    }
+    found = {check for check, sources in named.items() if sources}
+    assert {"npu.health", "npu.temperature", "npu.memory-free", "npu.ecc", "npu.throttled", "driver.firmware"} <= found
+    assert not [(check, source) for check, sources in named.items() for source in sources if "npu-smi" in source]
+
+
 def test_an_address_that_differs_from_the_file_names_who_told_it(ask: Ask) -> None:
     node = machine.build(scenario.parse(dict(ALL), "one"), "one")
     told = ask(answers.of_scenario({**ALL, "card": [{"id": 2, "address": "29.40.8.99"}]}))

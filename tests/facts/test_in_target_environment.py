@@ -69,7 +69,7 @@ def test_every_interpreter_says_who_it_is_and_what_it_holds(python: str, tmp_pat
 
 
 def test_what_is_found_is_what_importlib_metadata_finds() -> None:
-    said = ask(sys.executable)["distributions"]
+    said = ask(sys.executable, PYTHONPATH=os.environ.get("PYTHONPATH", ""))["distributions"]
     expected = {
         one.metadata["Name"].lower().replace("_", "-").replace(".", "-"): one.version for one in distributions()
     }

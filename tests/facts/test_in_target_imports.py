@@ -42,7 +42,7 @@ def ask(python: str, script: str, folder: Path, **variables: str) -> subprocess.
         capture_output=True,
         encoding="utf-8",
         check=False,
-        env={**os.environ, "PYTHONPATH": str(folder), **variables},
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "", **variables},
     )
 
 

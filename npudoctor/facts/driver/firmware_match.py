@@ -19,7 +19,8 @@ class FirmwareMatch:
     """The declarations that could be found.
 
     `flags` is each board's Compatibility by NPU, as far as it is a verdict, `OK` or `NOK`; `versions` the firmware by
-    where it was read; `accepted` what the driver accepts, as written in `accepted_path`.
+    where it was read; `accepted` what the driver accepts, as written in `accepted_path`. `sources` names the boards
+    that do not come from npu-smi.
     """
 
     flags: Mapping[int, str] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class FirmwareMatch:
     ranges: tuple[VersionRange[FirmwareVersion], ...] = ()
     accepted: str | None = None
     accepted_path: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def accepts(self, version: FirmwareVersion) -> bool:
         """Whether the driver accepts a firmware, by its range: only the first three numbers count."""
@@ -74,4 +76,5 @@ def firmware_match(
         ranges=ranges,
         accepted=file.compatible_version_fw if file and ranges else None,
         accepted_path=driver.path if driver and ranges else None,
+        sources=boards.sources if boards else {},
     )

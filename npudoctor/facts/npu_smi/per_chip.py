@@ -250,6 +250,7 @@ class HealthPages:
     """The health pages of the chips that are not OK, by subject; those that could not be had are missing."""
 
     by_subject: Mapping[str, Health]
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @probe(of_the_moment=True)
@@ -264,29 +265,41 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
         if asked(host, options) is None:
             raise NotApplicable("profile quick reads no per-chip pages")
         places = {one: numbered_chips(info)[one] for one in sick}
-        return HealthPages(_from_library(host, options, "health", places)[0])
+        told: dict[str, Health] = _from_library(host, options, "health", places)[0]
+        return HealthPages(told, dict.fromkeys(told, DCMI))
     found: dict[str, Health] = {}
+    sources: dict[str, str] = {}
     for places in (numbered_chips(info), chips(info)):
         wanted = {one: places[one] for one in sick if one not in found}
         with contextlib.suppress(Unavailable):
-            found |= ask(host, options, "health", wanted, parse_health).by_subject if wanted else {}
+            if wanted:
+                pages = ask(host, options, "health", wanted, parse_health)
+                found |= pages.by_subject
+                sources |= pages.sources
     for one in [one for one in sick if "-c" not in numbered_chips(info)[one]]:
         page = found.get(one) or Health()
         with contextlib.suppress(Unavailable):
             place = {one: numbered_chips(info)[one]} if not page.error_codes else {}
             events = ask(host, options, "current-fault-event", place, parse_fault_events).by_subject.get(one)
             codes = tuple(dict.fromkeys(event.event_id for event in events.events)) if events is not None else ()
-            found |= {one: replace(page, error_codes=codes)} if codes else {}
-    return HealthPages({one: found[one] for one in sick if one in found})
+            if codes:
+                found[one] = replace(page, error_codes=codes)
+                sources.pop(one, None)
+    return HealthPages({one: found[one] for one in sick if one in found}, sources)
 
 
 @record(frozen=True)
 class BusyClocks:
-    """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`."""
+    """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`.
+
+    `shown_by` is what showed that they are at work.
+    """
 
     by_subject: Mapping[str, tuple[int, int]]
     failed: Mapping[str, str]
     why: Unavailable | None = field(default=None, compare=False)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    shown_by: str = field(default="npu-smi info", compare=False)
 
 
 @record(frozen=True)
@@ -295,6 +308,7 @@ class HotMemories:
 
     by_subject: Mapping[str, int]
     failed: Mapping[str, str]
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 WARM_FROM_CELSIUS = 65
@@ -311,7 +325,7 @@ def hot_memories(host: Host, options: Options, info: NpuSmiInfo) -> HotMemories:
     wanted = {subject: places[subject] for subject in (subject_of(chip, info.npus) for chip in warm)}
     pages = ask(host, options, "memory", wanted, parse_memory)
     found = {subject: page.hbm_temp_c for subject, page in pages.by_subject.items() if page.hbm_temp_c}
-    return HotMemories(found, pages.failed)
+    return HotMemories(found, pages.failed, pages.sources)
 
 
 AT_WORK_FROM_PERCENT = 50
@@ -336,4 +350,5 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
                 clocks.setdefault(subject, (one.aicore_freq_mhz, one.aicore_cur_freq_mhz))
     if not clocks:
         raise NotApplicable("npu-smi shows no AI Core clock on this product")
-    return BusyClocks(clocks, pages.failed, pages.why)
+    sources = {one: DCMI for one in clocks if f"npu:{busy[one].npu_id}" in pages.sources}
+    return BusyClocks(clocks, pages.failed, pages.why, sources, info.shown_by)
