@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor import knowledge
@@ -259,8 +259,7 @@ def chips_are_cool(
             if memory >= WARM_HBM.of(options):
                 hot.append((messages.HOT_MEMORY if memory >= fail else messages.WARM_MEMORY, chip, memory))
     for group in by_fault(hot, len(measured), lambda one: one[0].code):
-        message = group[0][0]
-        chips = [(chip, celsius) for _, chip, celsius in group]
+        message, chips = group[0][0], [(chip, celsius) for _, chip, celsius in group]
         if message in (messages.HOT_MEMORY, messages.WARM_MEMORY):
             limit = fail if message is messages.HOT_MEMORY else WARM_HBM.of(options)
             yield _hot_memory(
@@ -342,7 +341,7 @@ def chips_are_alike(info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> 
 
 def _alike(chips: Sequence[Chip], info: NpuSmiInfo, boards: PerChip[npu_smi.Board] | None) -> Iterator[Finding]:
     models = [(subject_of(chip, info.npus), chip.name) for chip in chips]
-    yield from _odd_ones(models, messages.MODEL_MISMATCH, TABLE, lambda subject: f"{info.shown_by}, {subject}")
+    yield from _odd_ones(models, messages.MODEL_MISMATCH, info.shown_by)
     usual_model = Counter(name for _, name in models).most_common(1)[0][0] if models else None
     other_model = {subject.partition("/")[0] for subject, name in models if name != usual_model}
     sizes = [(subject_of(chip, info.npus), total) for chip in chips if (total := memory_of(chip)[1])]
@@ -350,17 +349,12 @@ def _alike(chips: Sequence[Chip], info: NpuSmiInfo, boards: PerChip[npu_smi.Boar
     if boards is None:
         return
     pages = [(one, page) for one, page in boards.by_subject.items() if one.partition("/")[0] not in other_model]
-    command = "npu-smi info -t board"
-
-    def source(subject: str) -> str:
-        return page_from(boards.sources, subject, f"{command}, {subject}")
-
-    identities = [(one, page.board_id) for one, page in pages]
-    boards_found = list(_odd_ones(identities, messages.BOARD_MISMATCH, command, source))
+    source = "npu-smi info -t board", boards.sources
+    boards_found = list(_odd_ones([(one, page.board_id) for one, page in pages], messages.BOARD_MISMATCH, *source))
     yield from boards_found
     other_board = {chip for found in boards_found for chip in found.chips}
     firmware = [(one, page.firmware_version) for one, page in pages if one not in other_board]
-    yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, command, source)
+    yield from _odd_ones(firmware, messages.FIRMWARE_MISMATCH, *source)
     if boards.why is not None:
         yield messages.BOARD_NOT_READ.finding(**on(list(boards.failed)), reason=boards.why.reason)
 
@@ -387,7 +381,7 @@ def _odd_sizes(sizes: Sequence[tuple[str, int]], table: str) -> Iterator[Finding
 
 
 def _odd_ones(
-    values: Sequence[tuple[str, str | None]], message: Message, command: str, source: Callable[[str], str]
+    values: Sequence[tuple[str, str | None]], message: Message, table: str, sources: Mapping[str, str] | None = None
 ) -> Iterator[Finding]:
     known = [(subject, value) for subject, value in values if value]
     counts = Counter(value for _, value in known)
@@ -396,10 +390,11 @@ def _odd_ones(
     usual, most = counts.most_common(1)[0]
     odd = [(subject, value) for subject, value in known if value != usual]
     clear = most > len(known) / 2
+    told = {one: page_from(sources or {}, one, f"{table}, {one}") for one, _ in odd}
     yield message.finding(
         **on([subject for subject, _ in odd] if clear else ["host"]),
         odd=[f"{subject} {value}" for subject, value in odd],
         usual=usual,
-        commands=(command if command == TABLE else f"{command} -i {odd[0][0].removeprefix('npu:')}",),
-        evidence=tuple(Evidence(source=source(subject), expected=usual, actual=value) for subject, value in odd[:4]),
+        commands=(TABLE if sources is None else f"{table} -i {odd[0][0].removeprefix('npu:')}",),
+        evidence=tuple(Evidence(source=told[one], expected=usual, actual=value) for one, value in odd[:4]),
     )
