@@ -1,7 +1,7 @@
 """Train a tiny model on all NPUs for a few seconds and name the failing rank.
 
 examples:
-  npudoctor smoke                         all idle, healthy NPUs, one rank on each
+  npudoctor smoke                         all NPUs without jobs or alarms, one rank on each
   npudoctor smoke --cards 0,1 --size large    two NPUs; large enough to measure HBM, AI Core use and scaling
   npudoctor smoke --launcher torchrun     with the job's launcher
   npudoctor smoke --device cpu --ranks 2  without an NPU: torch and gloo
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     who = parser.add_argument_group("devices")
     who.add_argument("--device", choices=("npu", "cpu"), default="npu", help="npu (HCCL) or cpu (gloo)")
     who.add_argument(
-        "--cards", type=_numbers, metavar="0,1,3", help="use these devices (default: all idle, healthy ones)"
+        "--cards", type=_numbers, metavar="0,1,3", help="use these devices (default: all without jobs or alarms)"
     )
     who.add_argument(
         "--ranks", type=_positive, metavar="N", help="number of ranks (default: one per device; 2 on the CPU)"

@@ -1,7 +1,8 @@
 """Undo a fix: the newest run, or the named one (`npudoctor history` lists them).
 
-It shows what undoing changes, and asks on a terminal. A file that was changed since is left alone; the difference is
-shown, and --force overrides that.
+It shows what undoing changes. On a terminal it asks; in a script it goes ahead
+(--dry-run only shows). A file that was changed since is left alone; the
+difference is shown, and --force overrides that.
 
 examples:
   npudoctor undo --dry-run                       show what undoing the newest run would change

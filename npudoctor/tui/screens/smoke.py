@@ -116,7 +116,7 @@ class Smoke(NodeScreen):
         if self._stop is None:
             self._stop, self._smoke, self._problem = threading.Event(), SmokeRun(), ""
             self._smoke.state = State.RUNNING
-            self._smoke.headline = "selecting idle, healthy NPUs"
+            self._smoke.headline = "selecting NPUs that are idle and have no alarm"
             self._show()
             self.doctor.beside(self._run)
 
@@ -253,7 +253,7 @@ class Smoke(NodeScreen):
 
 _ABOUT = (
     "Trains a tiny model on the NPUs for a few seconds, names the failing rank, and measures the bandwidth between "
-    "NPUs. Uses idle, healthy NPUs only.",
+    "NPUs. Uses NPUs without jobs or alarms.",
     "",
 )
 _GO = Content.styled("  g  ", "bold $accent")
