@@ -12,9 +12,10 @@ from npudoctor.cli import main
 from npudoctor.steps import output_to, system
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import fixing, smoking
-from npudoctor.tui.model.diagnosis import State
+from npudoctor.tui.model.diagnosis import Headline, State
 from npudoctor.tui.screens.fix import FixDialog
 from npudoctor.tui.screens.leave import Leave
+from npudoctor.tui.widgets.masthead import Masthead
 from tests.tui.driving import FEW, Driver, node_of, play, play_on, press, settled, text, until
 
 
@@ -159,3 +160,20 @@ def test_an_applied_step_hands_on_what_its_command_prints() -> None:
     with output_to(said.append):
         system.Run(("sysctl", "-w", "net.ipv4.ip_local_reserved_ports=60000-60015")).apply(sim.simulate("new-node"))
     assert said == ["net.ipv4.ip_local_reserved_ports = 60000-60015\n"]
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (80, "✔ No problems found (83 checks)  5, then g: smoke run"),
+        (50, "✔ No problems found  5, then g: smoke run"),
+        (20, "✔ No problems found"),
+    ],
+)
+def test_the_next_step_stays_where_the_counts_have_no_room(room: int, shown: str) -> None:
+    head = Masthead()
+    said = Headline(
+        state=State.OK, text="No problems found (83 checks)", short="No problems found", next="5, then g: smoke run"
+    )
+    head.set_reactive(Masthead.headline, said)
+    assert head._verdict(room).plain == shown

@@ -291,7 +291,9 @@ class Diagnosis:
         from npudoctor.report.cause import all_clear  # late: the first frame does not need it
 
         if self.smoke is None:
-            return Headline(state=State.OK, text=all_clear(report), next="5, then g: smoke run")
+            return Headline(
+                state=State.OK, text=all_clear(report), short="No problems found", next="5, then g: smoke run"
+            )
         from npudoctor.report.smoke import headline
 
         said = f"smoke {headline(self.smoke)}"

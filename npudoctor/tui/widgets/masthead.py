@@ -88,7 +88,8 @@ class Masthead(Widget):
             return Content()
         state = self.headline.state
         text = self.headline.text
-        if self.headline.short and len(text) + 2 > room:
+        behind = len(self.headline.next) + 2 if self.headline.next else 0
+        if self.headline.short and len(text) + 2 + behind > room:
             text = self.headline.short
         mark = Content.assemble((f"{GLYPHS[state]} ", STYLES[state]), (text, "bold"))
         more = f"  and {self.headline.more} more" if self.headline.more > 0 else ""
