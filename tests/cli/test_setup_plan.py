@@ -126,3 +126,36 @@ def test_the_preview_of_cann_install_has_each_file_with_its_checksum(npudoctor: 
         assert hashlib.sha256(file.read_bytes()).hexdigest() in ran.out
     assert not (tmp_path / "Ascend").exists()
     assert not (tmp_path / "repo.ran").exists()
+
+
+def test_a_mixed_folder_is_understood_or_refused_line_by_line(npudoctor: Command, tmp_path: Path) -> None:
+    """Two products, two versions, another architecture, truncated, renamed, sparse, a link, a pipe, and other files."""
+    build.a2_release(tmp_path)
+    build.driver(tmp_path, "Ascend-hdk-310p-npu-driver_25.5.2_linux-aarch64.run", "25.5.2", chip="310P")
+    build.driver(tmp_path, "Ascend-hdk-910b-npu-driver_25.5.3_linux-aarch64.run", "25.5.3", cut=9)
+    build.driver(tmp_path, "Ascend-hdk-910b-npu-driver_25.5.2_linux-x86-64.run", "25.5.2")
+    build.cann(tmp_path, "toolkit-from-the-web.run", "8.3.RC1")
+    build.cann(tmp_path, "Ascend-cann-toolkit_9.9.0_linux-aarch64.run", "9.0.0")
+    (tmp_path / "latest.run").symlink_to(DRIVER)
+    os.mkfifo(tmp_path / "Ascend-cann-nnal_9.0.0_linux-aarch64.run")
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    sparse = "Ascend-hdk-910b-npu-driver_25.5.4_linux-aarch64.run"
+    try:
+        build.driver(tmp_path, sparse, "25.5.4", hole=3 << 40)
+    except OSError:
+        (tmp_path / sparse).unlink()
+    words = ("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--expect", "driver=25.5.2")
+    ran = npudoctor(*words, "--expect", "cann=8.5.0", "--json")
+    paths = [os.path.basename(path) for step in ran.json["steps"] for path in step["paths"]]
+    assert {"Ascend-cann-toolkit_8.5.0_linux-aarch64.run", DRIVER} <= set(paths)
+    for name in os.listdir(tmp_path):
+        if any(mark in name for mark in ("310p", "25.5.3", "25.5.4", "x86", "web", "9.9", "latest", "notes", "nnal_9")):
+            assert name not in paths, name
+    listed = npudoctor("packages", str(tmp_path), "--simulate", "new-node")
+    for name, said in (
+        ("25.5.3_linux-aarch64.run", "truncated"),
+        ("nnal_9.0.0_linux-aarch64.run", "not a regular file (fifo)"),
+        ("latest.run", f"a link to {DRIVER}, which is here too"),
+        *(((sparse, "larger than any package"),) if (tmp_path / sparse).exists() else ()),
+    ):
+        assert any(name in line and said in line for line in listed.out.splitlines()), (name, listed.out)

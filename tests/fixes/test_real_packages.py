@@ -12,7 +12,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,8 +52,8 @@ DEBS = {
 }
 
 
-def ran(*argv: str, **how: Any) -> str:
-    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False, **how)
+def ran(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout
 

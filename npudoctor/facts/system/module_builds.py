@@ -131,7 +131,18 @@ def _tried(host: Host, kernel: str) -> ModuleBuild:
     done = host.run(["sh", "-c", SCRIPT, "npudoctor", folder], timeout=BUILD_LIMIT_S)
     if done.returncode is None or done.returncode in (96, 97):
         return ModuleBuild(kernel=kernel, headers=True, reason="the build did not end, or no folder could be made")
+    if done.returncode == 0 and (other := _release(host, folder)) not in (None, kernel):
+        reason = f"{folder} has the headers of kernel {other}"
+        return ModuleBuild(kernel=kernel, headers=True, built=False, reason=reason)
     return ModuleBuild(kernel=kernel, headers=True, built=done.returncode == 0, reason=_error(done.stdout))
+
+
+def _release(host: Host, folder: str) -> str | None:
+    """The kernel that modules built with these headers are for, and no other loads; None where they do not say it."""
+    with contextlib.suppress(Unavailable):
+        found = re.search(r'UTS_RELEASE "([^"]+)"', host.read(f"{folder}/include/generated/utsrelease.h"))
+        return found[1] if found else None
+    return None
 
 
 def _obeyed(host: Host, folder: str) -> list[str]:
