@@ -48,7 +48,7 @@ def _complete(parser: argparse.ArgumentParser, command: str) -> None:
     names = {
         ("fix", "ids"): list(catalog.fixes),
         ("check", "names"): [*catalog.checks, *sorted({tag for one in catalog.checks.values() for tag in one.tags})],
-        ("explain", "ids"): list(catalog.checks),
+        ("explain", "ids"): [*catalog.checks, *catalog.fixes],
     }
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,7 +1,8 @@
-"""Explain a check, a known issue or an error code; or a failing log: which rank failed first, why, and the fix.
+"""Explain a check, a fix, a known issue or an error code; or a failing log: which rank failed first, why, and the fix.
 
 examples:
   npudoctor explain hccl.ports-free            why it matters, how it is detected, how to fix it
+  npudoctor explain env.profile                what a fix changes, its risk, its parameters, and how to undo it
   npudoctor explain EI0006 507033 -8005 P003   codes in any spelling, and known issues
   npudoctor explain 'HcclAllReduce, ret: 0x13' a piece of a message, whose words choose among the meanings of a number
   npudoctor explain --log train.log            a log of torch, torch_npu, CANN or MindSpore, of any size
@@ -37,7 +38,7 @@ WIDTH = 24
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `npudoctor explain`."""
     parser.add_argument(
-        "ids", nargs="*", metavar="ID", help="a check, a known issue (P003) or a code (EI0006, 507033, …)"
+        "ids", nargs="*", metavar="ID", help="a check, a fix, a known issue (P003), a code (EI0006, 507033, …)"
     )
     parser.add_argument("--log", nargs="+", metavar="FILE", help="failing logs or folders of one job; - reads stdin")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.log:
         return _explain_log(args)
     if not args.ids:
-        raise UsageError("nothing to explain: name a check, a known issue, a code, or --log FILE")
+        raise UsageError("nothing to explain: name a check, a fix, a known issue, a code, or --log FILE")
     return _explain_topics(args)
 
 
@@ -69,7 +70,8 @@ def _explain_topics(args: argparse.Namespace) -> int:
     try:
         found = [(name, one) for name in args.ids for one in topics.find_all(name, catalog)]
     except topics.Unknown as problem:
-        found = [(together, one) for one in topics.codes(together)] if len(args.ids) > 1 else []
+        one_text = topics.codes(together) or topics.issues(together) if len(args.ids) > 1 else ()
+        found = [(together, one) for one in one_text]
         if not found:
             raise UsageError(str(problem)) from problem
     document = documents.of_topics(found, catalog)
@@ -106,6 +108,8 @@ def _explain_log(args: argparse.Namespace) -> int:
 
 def _remarks(found: Diagnosis) -> Iterator[str]:
     """Remarks beside the diagnosis: files that were not read, and what to send where no error is known."""
+    from npudoctor.explain import log_documents
+
     read = [file for file in found.files if not file.problem]
     if not found.files:
         yield "no log file was found; name a file, or a folder with logs"
@@ -134,17 +138,8 @@ def _remarks(found: Diagnosis) -> Iterator[str]:
             f"the clock of {node} is about {away} the other nodes': its stamps order nothing; compare the clocks "
             "with `npudoctor check system.clock` on each node"
         )
-    if found.knows or found.answer or not read:
-        return
-    name = read[0].name if len(read) == 1 else f"{len(read)} files"
-    foreign = "; the text is in another language" if all(file.foreign for file in read) else ""
-    first = ""
-    if one := found.unexplained:
-        first = f"; the first exception is `{one.found.what}` ({found.files[one.file].name}:{one.line})"
-    yield (
-        f"no known error in {name}{foreign}{first}; to get help, send the lines around the first ERROR or "
-        "Traceback and the newest files of ~/ascend/log/debug/plog"
-    )
+    if read and not (found.knows or found.answer):
+        yield log_documents.nothing_known(found)
 
 
 class Progress:

@@ -12,7 +12,7 @@ COMMANDS = {
     "tui": ("npudoctor.cli.tui", "open the terminal interface (default on a terminal)"),
     "check": ("npudoctor.cli.check", "diagnose this node, a recording, or a simulated node"),
     "web": ("npudoctor.cli.web", "serve the terminal interface to a browser (loopback only)"),
-    "explain": ("npudoctor.cli.explain", "explain a check, a known issue, an error code, or a failing log"),
+    "explain": ("npudoctor.cli.explain", "explain a check, a fix, a known issue, an error code, or a failing log"),
     "setup": ("npudoctor.cli.setup", "check, apply all safe fixes, and list what needs manual action"),
     "packages": ("npudoctor.cli.packages", "identify package files in a folder, and what fits this node"),
     "fix": ("npudoctor.cli.fix", "preview, apply and verify fixes"),

@@ -212,7 +212,7 @@ def _extent(known: Sequence[float]) -> str:
 
 
 def _explained(names: Sequence[str]) -> Mapping[str, Any]:
-    """What `npudoctor explain --log` says of these logs; empty where it knows nothing in them."""
+    """What `npudoctor explain --log` says of these logs."""
     from npudoctor.cli import logfiles
     from npudoctor.explain import diagnosis, log_documents, scan
 
@@ -221,13 +221,15 @@ def _explained(names: Sequence[str]) -> Mapping[str, Any]:
     for name, blocks in logs.read(scan.BLOCK):
         scanner.read(visible(name), blocks)
     found = diagnosis.diagnose(scanner, [name for name in names if os.path.isdir(name)])
-    return log_documents.of_log(found) if found.knows or found.answer else {}
+    if found.knows or found.answer:
+        return log_documents.of_log(found)
+    return {"nothing": log_documents.nothing_known(found)}
 
 
 def _explanation(document: Mapping[str, Any]) -> str:
     from npudoctor.report import explained
 
-    return explained.log(document, no_color=True, width=LOG_WIDTH) if document else "no known error in the log"
+    return document.get("nothing") or explained.log(document, no_color=True, width=LOG_WIDTH)
 
 
 def _must_be_replaceable(path: str, *, force: bool) -> None:

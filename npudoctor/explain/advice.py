@@ -28,23 +28,31 @@ _CODE_ONLY = re.compile(
 """A symptom that is only a code, or the sentence that torch_npu prints for one."""
 
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z_]{3,40})=\d+\b")
+_INSIDE = "In a container, "
 _PLACE = re.compile(r"<(\w{1,40})>")
 
 
-def steps(suspect: Suspect) -> Iterator[tuple[str, bool]]:
+def steps(suspect: Suspect, *, in_container: bool = False) -> Iterator[tuple[str, bool]]:
     """The steps, each with whether it is a command.
 
     `<name>` becomes what the named group of a symptom found in the log, and the value of a variable the size that the
     log asks for. A step that resets, reinstalls or ends
-    something is left out where no message of the device speaks for it.
+    something is left out where no message of the device speaks for it. Where the log shows a container, the steps for
+    one come first.
     """
     values = {name: value for one in reversed(suspect.evidence) for name, value in one.found.values}
     trusted = speaks_of_device(suspect)
-    for step in suspect.pitfall.fix:
+    for step in sorted(suspect.pitfall.fix, key=lambda step: not (in_container and step.startswith(_INSIDE))):
         if trusted or not is_dangerous(step):
             filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), step)
             filled = _ASSIGNED.sub(lambda found: _as_needed(found, values), filled)
             yield filled, is_command(filled)
+
+
+def by_place(cause: str, *, in_container: bool) -> str:
+    """A cause, with what it says of containers in front where the log shows one."""
+    before, inside, after = cause.partition(f" {_INSIDE}")
+    return f"{inside[1:]}{after} {before}" if inside and in_container and before.startswith("On a host") else cause
 
 
 def _as_needed(found: re.Match[str], values: Mapping[str, str]) -> str:

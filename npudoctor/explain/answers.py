@@ -135,6 +135,7 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
             "not go together"
         )
         steps = (
+            *filter(None, [_place(one)]),
             "pip check",
             "Compare the releases of the framework and of its plug-ins with the framework's own table.",
         )
@@ -143,7 +144,7 @@ def of_program(exceptions: Sequence[Sighting], seen: Sequence[Sighting]) -> Answ
         one = exceptions[0]
         title = f"Not the environment: the first exception is {one.found.what}"
         because = "the exception comes from the program's code or data; nothing in it speaks of the NPU or its software"
-        steps = ("Read the traceback above this line; the last frame in your own code or configuration is the place.",)
+        steps = (_place(one) or "Read the traceback above this line; the last frame in your own code is the place.",)
         return Answer(AnswerKind.NOT_THE_ENVIRONMENT, title, because, steps, one)
     return None
 
@@ -152,7 +153,12 @@ def of_rank(who: str, one: Sighting) -> Answer:
     """The answer for the exception of the rank that failed first, where all else that the log shows follows from it."""
     title = f"{who[:1].upper()}{who[1:]} failed first: {one.found.what}"
     because = "no known issue explains this exception; what the other ranks report follows from it"
-    return Answer(AnswerKind.SAID_BY_THE_LOG, title, because, (), one)
+    return Answer(AnswerKind.SAID_BY_THE_LOG, title, because, tuple(filter(None, [_place(one)])), one)
+
+
+def _place(one: Sighting) -> str | None:
+    """The step that names the place in the program, where the traceback shows it."""
+    return f"Begin at {one.place}, the last frame of the traceback in your own code." if one.place else None
 
 
 def of_sentence(seen: Sequence[Sighting]) -> Answer | None:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from npudoctor import __version__, knowledge
-from npudoctor.explain import next_steps, topics
+from npudoctor.explain import fixes, next_steps, topics
 from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode
 from npudoctor.knowledge.tables.pitfalls import Pitfall
 from npudoctor.plugins import Catalog
-from npudoctor.sdk import Check
+from npudoctor.sdk import Check, Fix
 
 TOPICS = "npudoctor.explain/1"
 _SEVERITIES = {
@@ -32,6 +32,8 @@ def of_topics(found: Iterable[tuple[str, topics.Topic]], catalog: Catalog) -> Do
 def _topic(topic: topics.Topic, catalog: Catalog) -> Document:
     if isinstance(topic, Check):
         return of_check(topic, catalog)
+    if isinstance(topic, Fix):
+        return {"kind": "fix", **fixes.of_fix(topic, catalog)}
     if isinstance(topic, Pitfall):
         return _pitfall(topic, catalog)
     return _code(topic, catalog) if isinstance(topic, ErrorCode) else _plain_code(topic)

@@ -24,10 +24,10 @@ their tests.
 Parameters come from the findings, or from `--set name=value`: `a,b` is a list, `--set name.KEY=value` an entry of a
 table.
 """
-_EFFECTS = {
-    Effect.NOW: "immediately",
-    Effect.NEW_LOGIN: "after next login",
-    Effect.REBOOT: "after a reboot",
+EFFECTS = {
+    Effect.NOW.value: "immediately",
+    Effect.NEW_LOGIN.value: "after next login",
+    Effect.REBOOT.value: "after a reboot",
 }
 
 
@@ -71,7 +71,7 @@ def _section(one: Mapping[str, Any]) -> Iterator[str]:
     if one["mends"]:
         yield "- resolves " + ", ".join(f"[`{id}`](checks/{id}.md)" for id in one["mends"])
     risk = "safe" if one["safe"] else "needs confirmation"
-    yield f"- {risk}; effective {_EFFECTS[Effect(one['effect'])]}{'; requires root' if one['root'] else ''}"
+    yield f"- {risk}; effective {EFFECTS[Effect(one['effect'])]}{'; requires root' if one['root'] else ''}"
     if one["parameters"]:
         names = ", ".join(f"`{assignment(parameter)}`" for parameter in one["parameters"])
         yield f"- parameters {names}: {one['about_parameters']}"

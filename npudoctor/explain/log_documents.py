@@ -13,6 +13,7 @@ from npudoctor.explain.answers import Answer
 from npudoctor.explain.diagnosis import CodeSeen, Diagnosis, FirstFailure
 from npudoctor.explain.scan import Sighting
 from npudoctor.explain.scoring import STRONG, Suspect
+from npudoctor.explain.signs import Complaint
 from npudoctor.knowledge.tables.pitfalls import is_command
 from npudoctor.privacy.credentials import masked
 
@@ -27,6 +28,7 @@ Document = dict[str, Any]
 def of_log(diagnosis: Diagnosis) -> Document:
     """The diagnosis of a log."""
     names = [file.name for file in diagnosis.files]
+    inside = any(file.in_container for file in diagnosis.files)
     return {
         "schema": LOG,
         "tool_version": __version__,
@@ -50,14 +52,34 @@ def of_log(diagnosis: Diagnosis) -> Document:
             for echo in diagnosis.echoes[:_ECHOES]
         ],
         "echoes_in_all": len(diagnosis.echoes),
-        "pitfalls": [_suspect(suspect, names) for suspect in diagnosis.suspects],
+        "pitfalls": [_suspect(suspect, names, inside) for suspect in diagnosis.suspects],
         "answer": _answer(diagnosis.answer, names) if diagnosis.answer else None,
-        "notices": [_suspect(suspect, names) for suspect in diagnosis.notices],
+        "notices": [_suspect(suspect, names, inside) for suspect in diagnosis.notices],
         "codes": [_code_seen(seen, names) for seen in diagnosis.codes],
         "messages": [{"meaning": text.meaning, **_sighting(one, names)} for text, one in diagnosis.messages],
         "blamed": [{"culprit": masked(one.found.what), **_sighting(one, names)} for one in diagnosis.blamed],
+        "in_container": inside,
         "unexplained": _sighting(diagnosis.unexplained, names) if diagnosis.unexplained else None,
     }
+
+
+def nothing_known(diagnosis: Diagnosis) -> str:
+    """What to say of logs without a known error: that they show no failure, or what to send to get help."""
+    read = [file for file in diagnosis.files if not file.problem]
+    name = read[0].name if len(read) == 1 else f"{len(read)} files"
+    lines = sum(file.lines for file in read)
+    without = f"no ERROR and no Traceback in {lines} line{'' if lines == 1 else 's'} of {name}"
+    loudest = max((file.complains for file in read), default=Complaint.NONE)
+    if loudest is Complaint.NONE and not any(file.stopped for file in read):
+        return f"{without}: this log shows no failure"
+    help = "to get help, send the lines around {} and the newest files of ~/ascend/log/debug/plog"
+    if loudest < Complaint.ERROR and not diagnosis.unexplained:
+        return f"no known error and {without}; {help.format('what went wrong, with the last ones')}"
+    foreign = "; the text is in another language" if all(file.foreign for file in read) else ""
+    first = ""
+    if one := diagnosis.unexplained:
+        first = f"; the first exception is `{one.found.what}` ({diagnosis.files[one.file].name}:{one.line})"
+    return f"no known error in {name}{foreign}{first}; {help.format('the first ERROR or Traceback')}"
 
 
 def _answer(answer: Answer, names: list[str]) -> Document:
@@ -65,7 +87,7 @@ def _answer(answer: Answer, names: list[str]) -> Document:
         "kind": answer.kind.value,
         "title": masked(answer.title),
         "because": masked(answer.because),
-        "steps": [{"step": step, "command": is_command(step)} for step in answer.steps],
+        "steps": [{"step": masked(step), "command": is_command(step)} for step in answer.steps],
         "evidence": _sighting(answer.sighting, names),
     }
 
@@ -76,7 +98,7 @@ def _first(first: FirstFailure | None, names: list[str]) -> Document | None:
     return {**_sighting(first.sighting, names), "who": first.who or None, "known_by": first.by, "of": first.of}
 
 
-def _suspect(suspect: Suspect, names: list[str]) -> Document:
+def _suspect(suspect: Suspect, names: list[str], inside: bool) -> Document:
     pitfall = suspect.pitfall
     certainty = "clear" if suspect.weight >= STRONG else "likely" if suspect.weight >= _LIKELY else "possible"
     return {
@@ -85,9 +107,9 @@ def _suspect(suspect: Suspect, names: list[str]) -> Document:
         "certainty": certainty,
         "score": suspect.score,
         "severity": pitfall.severity,
-        "cause": pitfall.cause,
+        "cause": advice.by_place(pitfall.cause, in_container=inside),
         "follows_from_another": pitfall.consequence,
-        "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect)],
+        "mend": [{"step": step, "command": command} for step, command in advice.steps(suspect, in_container=inside)],
         "steps_withheld": advice.withheld(suspect),
         "withheld_because": list(advice.withheld_kinds(suspect)),
         "needs_root": pitfall.needs_root,

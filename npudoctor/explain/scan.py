@@ -14,6 +14,7 @@ from itertools import accumulate, islice
 
 from npudoctor import knowledge
 from npudoctor.control_characters import visible_lines
+from npudoctor.explain import signs
 from npudoctor.explain.lines import NOBODY, Moment, Source, advice_begins, gravity_of, moment_of, sentence_of, source_of
 from npudoctor.explain.patterns import Found, Kind, Sought
 from npudoctor.explain.unpack import DOCKER, Stopped, is_docker_json, unpacked, without_json
@@ -61,8 +62,8 @@ class Sighting:
 
     `line` counts from 1, `offset` bytes from 0. `gravity` is the weight of the line's level, 0 to 1. `advice`: it is
     in the advice of the line, not in its report. `beside` is the plain sentence in or below a generic code.
-    `source` and `moment` are those of the line; `moment_near` is true for
-    a moment taken from a neighbouring line. `quoted` is `text` without credentials, for what is shown.
+    `place` is the program's own frame above an exception. `source` and `moment` are those of the line; `moment_near`
+    is true for a moment taken from a neighbouring line. `quoted` is `text` without credentials, for what is shown.
     """
 
     found: Found
@@ -77,6 +78,7 @@ class Sighting:
     gravity: float
     advice: bool
     beside: str | None = None
+    place: str | None = None
 
 
 @record(frozen=True)
@@ -84,6 +86,7 @@ class FileRead:
     """One file; `problem` says why it was not read, `stopped` why it was read in part.
 
     `began` and `ended` are its first and its last time stamp, as far as its first and last lines have one.
+    `complains` is the most severe word in it; `in_container`: its beginning shows a container.
     """
 
     name: str
@@ -94,6 +97,8 @@ class FileRead:
     stopped: str | None = None
     began: Moment | None = None
     ended: Moment | None = None
+    complains: signs.Complaint = signs.Complaint.ERROR
+    in_container: bool = False
 
 
 class Scanner:
@@ -112,6 +117,7 @@ class Scanner:
         self._seen: set[tuple[Kind, str, str, Source, int]] = set()
         self._lines = self._offset = self._varied = 0
         self._in_json = False
+        self._complains = signs.Complaint.NONE
 
     def read(self, name: str, blocks: Iterable[bytes]) -> FileRead:
         """Read one file, given in blocks of any size."""
@@ -120,7 +126,8 @@ class Scanner:
         tail = b""
         unfinished = 0
         first = True
-        foreign = False
+        foreign = in_container = False
+        self._complains = signs.Complaint.NONE
         began = None
         end = b""
         pieces = _Pieces(blocks, self._progress)
@@ -129,6 +136,7 @@ class Scanner:
                 return self._done(FileRead(name, len(block), 0, problem=problem))
             foreign = foreign or (first and _is_foreign(block))
             if first:
+                in_container = signs.of_container(block[:_ENDS])
                 began = _stamp(_bare(block[:_ENDS]).split(b"\n"))
             first = False
             end = block[-_ENDS:] if len(block) >= _ENDS else (end + block)[-_ENDS:]
@@ -147,8 +155,10 @@ class Scanner:
         self._look(tail)
         ended = _stamp(reversed(_bare(end).split(b"\n")))
         problem = "empty" if first else None
+        lines = self._lines + (not end.endswith(b"\n") and bool(end))
+        signed = (signs.Complaint.ERROR if foreign else self._complains, in_container)
         return self._done(
-            FileRead(name, self._offset, self._lines, foreign, problem, pieces.reason, began, ended or began)
+            FileRead(name, self._offset, lines, foreign, problem, pieces.reason, began, ended or began, *signed)
         )
 
     def _done(self, read: FileRead) -> FileRead:
@@ -161,7 +171,11 @@ class Scanner:
             self._in_json = is_docker_json(raw)
         data = without_json(raw) if self._in_json else raw
         text = data.replace(b"\r", b"\n") if b"\r" in data else data
-        lines, numbers = self._sifted(text) if self._varied else self._unlike(text)
+        sifted = bool(self._varied)
+        lines, numbers = self._sifted(text) if sifted else self._unlike(text)
+        if self._complains < signs.Complaint.ERROR:
+            said = text if sifted else b"\n".join(lines[number] for number in numbers)
+            self._complains = max(self._complains, signs.complaint_of(said))
         known = self._left
         for number in numbers:
             shape = lines[number].translate(None, _VARYING)
@@ -247,6 +261,9 @@ class Scanner:
         if any(one.kind is Kind.ROOT_CAUSE for one in new):
             source = _blamed_below(lines, number) or source
         advice = advice_begins(line)
+        place = None
+        if any(one.kind is Kind.EXCEPTION for one in new):
+            place = signs.place_of(map(_plain, reversed(lines[max(number - _TRACEBACK, 0) : number])), source)
         shown = masked(line)  # before anything is cut: a part of a credential has no shape of one
         for one in new:
             self.sightings.append(
@@ -263,6 +280,7 @@ class Scanner:
                     gravity=gravity_of(line),
                     advice=one.start >= advice,
                     beside=_sentence_beside(line, lines, number) if _wraps(one) else None,
+                    place=place if one.kind is Kind.EXCEPTION else None,
                 )
             )
         return True

@@ -1,4 +1,4 @@
-"""Finds a check, a known issue or a code by any usual name."""
+"""Finds a check, a fix, a known issue or a code by any usual name, or a known issue by a piece of a message."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from npudoctor.knowledge.tables.codes import Code
 from npudoctor.knowledge.tables.errors import ErrorCode, spelled_in
 from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.plugins import Catalog
-from npudoctor.sdk import Check
+from npudoctor.sdk import Check, Fix
 
-Topic = Check | Pitfall | ErrorCode | Code
+Topic = Check | Fix | Pitfall | ErrorCode | Code
 
 _PITFALL = re.compile(r"[Pp]0*(\d{1,3})")
 _CODE_LIKE = re.compile(r"-?(?:0x[0-9A-Fa-f]+|\d+)|(?![Pp]\d)[A-Za-z]{1,3}\d[0-9A-Fa-f]{3,8}")
 
+
+_SPOKEN = re.compile(r"\S[\s:]+\S|\.so\b|[A-Z]_[A-Z]|\(\)")
+"""What only a piece of a message has, and no name of a check, an issue or a fix."""
+
+_ISSUES = 3
+"""The most known issues that a piece of a message names."""
 
 _GROUP = 6
 """The most checks of a group that are named."""
@@ -28,7 +34,7 @@ class Unknown(Exception):
 
 
 def find(name: str, catalog: Catalog) -> Topic:
-    """The check, known issue or code of this name, in any usual spelling; the first meaning of a code that has several.
+    """The check, fix, known issue or code of this name, in any usual spelling; of several meanings the first.
 
     Raises Unknown.
     """
@@ -38,8 +44,12 @@ def find(name: str, catalog: Catalog) -> Topic:
 def find_all(name: str, catalog: Catalog) -> tuple[Topic, ...]:
     """The same with every meaning of a number that several components share; raises Unknown."""
     text = name.strip()
-    known = catalog.checks.get(text.partition("/")[0]) or _pitfall(text)
-    found = (known,) if known else codes(text)
+    named: tuple[Topic | None, ...] = (
+        catalog.checks.get(text.partition("/")[0]),
+        catalog.fixes.get(text),
+        _pitfall(text),
+    )
+    found: tuple[Topic, ...] = tuple(one for one in named if one) or codes(text) or issues(text)
     if not found:
         raise Unknown(_nearest(text, catalog))
     return found
@@ -70,6 +80,17 @@ def codes(text: str) -> tuple[ErrorCode | Code, ...]:
     return tuple(dict.fromkeys(filter(None, found)))
 
 
+def issues(text: str) -> tuple[Pitfall, ...]:
+    """The known issues that a piece of a message shows, by the rules for logs, the likeliest first."""
+    if not _SPOKEN.search(text):
+        return ()
+    from npudoctor.explain import diagnosis, scan
+
+    scanner = scan.Scanner()
+    scanner.read("", [f"{text}\n".encode("utf-8", "replace")])
+    return tuple(one.pitfall for one in diagnosis.diagnose(scanner).suspects[:_ISSUES])
+
+
 def _nearest(text: str, catalog: Catalog) -> str:
     """What is unknown, and for a word the nearest known spelling; another number is another code."""
     errors = knowledge.errors()
@@ -82,16 +103,23 @@ def _nearest(text: str, catalog: Catalog) -> str:
     spelled = re.fullmatch(r"([A-Z]{2})0*(\d{1,4})", text.upper())
     padded = errors.code(f"{spelled[1]}{spelled[2]:0>4}") if spelled else None
     near = [padded.code] if padded else []
-    near += _close(text, [*catalog.checks, *(row.id for row in knowledge.pitfalls().rows)], 0.8 if "." in text else 0.5)
+    near += _close(
+        text,
+        [*catalog.checks, *catalog.fixes, *(row.id for row in knowledge.pitfalls().rows)],
+        0.8 if "." in text else 0.5,
+    )
     near = near or _close(text, sorted(knowledge.codes().symbols), 0.5)
+    if not near and re.search(r"\S\s+\S", text):
+        return (
+            f"no known issue has this piece of a message: {text!r}; put the lines around it into a file for "
+            "`npudoctor explain --log FILE`, or pipe them into `--log -`"
+        )
     hint = f"did you mean {' or '.join(near)}?" if near else "see `npudoctor list`"
     return f"unknown name {text!r}; {hint}"
 
 
 def _other_name(text: str, catalog: Catalog) -> str | None:
-    """What a name is that is none to explain: a fix, a fact, a finding of a fleet, a group of checks."""
-    if text in catalog.fixes:
-        return f"a fix; see `npudoctor fix {text}`"
+    """What a name is that is none to explain: a fact, a finding of a fleet, a group of checks."""
     if text in {probe.name for probe in catalog.probes.values()}:
         return f"a fact; see `npudoctor facts {text}`"
     if text.startswith("fleet."):

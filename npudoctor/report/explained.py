@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
+from npudoctor.explain import fixes
 from npudoctor.explain.lines import in_short
 from npudoctor.report.look import Look, look_of, wrapped
 
@@ -23,6 +24,9 @@ _NAMED = 6
 """The most ranks that are named one by one."""
 
 _CERTAINTY = {"clear": "strong evidence", "likely": "some evidence", "possible": "weak evidence"}
+_LONGEST_COMMAND = 100
+"""The most columns of a command with its comment behind it; a longer comment is printed in the lines before it."""
+
 _QUOTED = 3
 _HOW = {
     "time": "by time stamps",
@@ -40,8 +44,8 @@ def topics(document: Mapping[str, Any], *, no_color: bool = False, width: int | 
         if number:
             page.blank()
         if asked[topic["asked"]] > 1:
-            page.several(topic["asked"], asked.pop(topic["asked"]))
-        {"check": page.check, "pitfall": page.pitfall, "code": page.code}[topic["kind"]](topic)
+            page.several(topic["asked"], asked.pop(topic["asked"]), topic["kind"])
+        {"check": page.check, "fix": page.fix, "pitfall": page.pitfall, "code": page.code}[topic["kind"]](topic)
     return page.text()
 
 
@@ -66,8 +70,13 @@ class _Page:
     def blank(self) -> None:
         self._console.print()
 
-    def several(self, name: str, count: int) -> None:
-        self._console.print(f"{name!r} has {count} meanings; the component that prints it tells which.", soft_wrap=True)
+    def several(self, name: str, count: int, kind: str) -> None:
+        said = {
+            "check": f"{name!r} is a check and a fix.",
+            "pitfall": f"{count} known issues show {name!r}, the likeliest first; `--log FILE` tells which.",
+        }
+        meanings = f"{name!r} has {count} meanings; the component that prints it tells which."
+        self._console.print(said.get(kind, meanings), soft_wrap=True)
         self.blank()
 
     def _title(self, text: str, aside: str = "", style: str = "bold") -> None:
@@ -96,8 +105,14 @@ class _Page:
         label = "do"
         for step in steps:
             if step["command"]:
+                command, _, comment = step["step"].partition("   # ")
+                if comment and len(step["step"]) > _LONGEST_COMMAND:
+                    self._item(label, f"{comment[:1].upper()}{comment[1:]}:", indent=indent)
+                    label = ""
+                else:
+                    command = step["step"]
                 lead = Text(" " * indent) + Text(label.ljust(LABEL), style="cyan") + Text("$ ", style="dim")
-                self._console.print(lead + Text(step["step"], style="green"), soft_wrap=True)
+                self._console.print(lead + Text(command, style="green"), soft_wrap=True)
             else:
                 self._item(label, step["step"], indent=indent)
             label = ""
@@ -128,6 +143,21 @@ class _Page:
             self._title(f"  {pitfall['title']}", pitfall["id"])
             self._item("cause", pitfall["cause"], indent=4)
             self._fix_steps(pitfall["mend"], root=_root(pitfall), indent=4)
+
+    def fix(self, fix: Mapping[str, Any]) -> None:
+        self._title(fix["id"], fix["title"])
+        self._item("changes", fix["why"])
+        self._item("resolves", ", ".join(fix["mends"]))
+        effect = fixes.EFFECTS[fix["effect"]]
+        root = "; requires root" if fix["root"] else ""
+        risk = "safe: reversible, and affects no running job" if fix["safe"] else "asks for confirmation"
+        self._item("risk", f"{risk}; effective {effect}{root}")
+        given = " ".join(fixes.assignment(one) for one in fix["parameters"])
+        if given:
+            self._item("parameters", f"--set {given}")
+            self._item("", fix["about_parameters"])
+        self._item("undo", "each step is journalled before it is done: `npudoctor undo` undoes what can be undone")
+        self._fix_steps([{"step": f"npudoctor fix {fix['id']} --dry-run", "command": True}], root=None)
 
     def pitfall(self, pitfall: Mapping[str, Any]) -> None:
         self._title(pitfall["title"], f"{pitfall['id']}, {pitfall['severity']}, frequency {pitfall['frequency']}")

@@ -136,7 +136,7 @@ NOTHING = {
     bz2.compress(b"x"): "was not read: compressed (bzip2); unpack it and pipe it into --log -",
     "程序启动失败，请检查环境变量。\n".encode() * 30: "the text is in another language; to get help, send",
     b"step 1\nForeignError: x\n": "the first exception is `ForeignError: x` (LOG:2); to get help, send",
-    b"all is well\n": "no known error in LOG; to get help, send the lines around the first ERROR",
+    b"all is well\n": "no ERROR and no Traceback in 1 line of LOG: this log shows no failure",
 }
 
 
@@ -217,7 +217,9 @@ def test_progress_is_shown_on_a_terminal_and_gone_at_the_end(tmp_path: Path) -> 
     assert code == 1
     assert "% of" in shown and "MB/s" in shown
     last = shown.rstrip("\r\n").rpartition("\x1b[K")[2]
-    assert last.startswith("npudoctor explain: no known error"), "the bar is wiped before anything is said"
+    assert last.startswith("npudoctor explain: no ERROR and no Traceback in 720000 lines"), (
+        "the bar is wiped before anything is said"
+    )
 
 
 def test_colours_only_on_a_terminal(process: Command) -> None:
@@ -266,3 +268,44 @@ def test_a_line_is_searched_before_its_credentials_are_hidden() -> None:
     found = diagnosis.diagnose(scanner)
     assert [seen.spelled for seen in found.codes] == ["EI0006"]
     assert "EI0006" not in log_documents.of_log(found)["codes"][0]["first"]["text"]
+
+
+PIECES = {
+    ("libascend_hal.so: cannot open shared object file",): "P009",
+    ("ImportError:", "libascend_hal.so:", "cannot", "open", "shared", "object", "file"): "P009",
+    ("wait socket establish timeout",): "P005",
+    ("driver version mismatch: driver 23.0.3, runtime 8.3",): "P030",
+}
+
+
+@pytest.mark.parametrize(("argv", "issue"), PIECES.items())
+def test_a_piece_of_a_message_finds_the_issue_that_a_log_would_show(
+    npudoctor: Command, argv: tuple[str, ...], issue: str
+) -> None:
+    assert npudoctor("explain", "--json", *argv).json["topics"][0]["id"] == issue
+
+
+def test_an_unknown_piece_of_a_message_is_told_how_to_be_explained(npudoctor: Command) -> None:
+    ran = npudoctor("explain", "the flux of the widget is low")
+    assert ran.code == 2 and "explain --log FILE`, or pipe them into `--log -`" in ran.err
+
+
+def test_every_fix_is_explained(npudoctor: Command) -> None:
+    from npudoctor import plugins
+
+    fixes = plugins.load().fixes
+    ran = npudoctor("explain", *fixes)
+    assert ran.code == 0
+    for id, fix in fixes.items():
+        assert f"{id}  {fix.title}\n" in ran.out
+        assert f"$ npudoctor fix {id} --dry-run\n" in ran.out
+    said = npudoctor("explain", "env.profile").out
+    for label in ("changes", "resolves", "risk", "parameters", "undo"):
+        assert f"\n  {label} " in said, label
+
+
+def test_a_long_comment_stands_above_its_command(npudoctor: Command) -> None:
+    lines = npudoctor("explain", "EI0006").out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "HCCL_SOCKET_IFNAME==eth0" in line)
+    assert "#" not in lines[at]
+    assert "exactly this name" in " ".join(lines[at - 2 : at])

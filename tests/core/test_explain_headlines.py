@@ -51,7 +51,7 @@ def raised(exception: str, rank: int = 3) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("exception", "waiting", "first"), itertools.product(OWN, (LINK, NOTIFY, (*LINK, *NOTIFY)), (True, False))
+    ("exception", "waiting", "first"), [*itertools.product(OWN, (LINK, NOTIFY, (*LINK, *NOTIFY)), (True, False))]
 )
 def test_an_exception_of_the_program_is_the_headline_before_the_ranks_that_waited(
     exception: str, waiting: tuple[str, ...], first: bool
@@ -140,4 +140,85 @@ def test_a_library_of_the_driver_that_is_missing_speaks_of_the_host_too() -> Non
     text = told("ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")
     assert text.splitlines()[0].startswith("Driver libraries or NPU device nodes not found")
     assert "set_env.sh" in text and "npudoctor check driver cann.environment" in text
+    assert text.index("On a host") < text.index("In a container")
+
+
+def test_the_place_in_the_program_is_named() -> None:
+    text = told(
+        "Traceback (most recent call last):",
+        '  File "/home/alice/train.py", line 12, in <module>',
+        "    main()",
+        '  File "/usr/lib/python3.10/site-packages/torch/nn/modules/module.py", line 1501, in _call_impl',
+        "    return forward_call(*args, **kwargs)",
+        "KeyError: 'labells'",
+    )
+    assert "Begin at /home/alice/train.py:12, the last frame of the traceback in your own code." in text
+
+
+def test_the_place_is_that_of_the_rank_and_of_its_own_traceback() -> None:
+    text = told(
+        "[rank3]: Traceback (most recent call last):",
+        '[rank3]:   File "/srv/a.py", line 1, in load',
+        '[rank1]:   File "/srv/c.py", line 3, in train',
+        "[rank3]: KeyError: 'x'",
+        "[rank3]: During handling of the above exception, another exception occurred:",
+        "[rank3]: Traceback (most recent call last):",
+        '[rank3]:   File "/srv/b.py", line 22, in train',
+        "[rank3]: IndexError: list index out of range",
+    )
+    assert "Begin at /srv/a.py:1," in text
+
+
+def test_a_traceback_of_installed_packages_names_no_place() -> None:
+    text = told(
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/lib/python3.10/site-packages/yaml/parser.py", line 3, in load',
+        "KeyError: 'labells'",
+    )
+    assert "Begin at" not in text and "Read the traceback" in text
+
+
+SILENT = {
+    ("starting", "epoch 1 loss 2.3", "done"): "no ERROR and no Traceback in 3 lines of train.log: this log shows no",
+    ("starting",): "no ERROR and no Traceback in 1 line of train.log: this log shows no failure",
+    ("starting", "WARN: slow"): "no known error and no ERROR and no Traceback in 2 lines of train.log; to get help",
+    ("starting", "Killed"): "no known error and no ERROR and no Traceback in 2 lines of train.log; to get help",
+    ("starting", "ERROR: the flux is low"): "no known error in train.log; to get help, send the lines around the first",
+}
+
+
+@pytest.mark.parametrize(("lines", "said"), SILENT.items())
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_log_without_a_known_error(lines: tuple[str, ...], said: str, end: str) -> None:
+    scanner = Scanner(SOUGHT)
+    scanner.read("train.log", [("\n".join(lines) + end).encode()])
+    assert log_documents.nothing_known(diagnose(scanner)).startswith(said)
+
+
+def test_a_word_of_failure_is_seen_in_logs_whose_lines_all_differ() -> None:
+    scanner = Scanner(SOUGHT)
+    block = "".join(f"{chr(103 + number % 19) * (number % 90 + 1)} {number}\n" for number in range(4000))
+    scanner.read("train.log", [block.encode(), block.encode(), b"ERROR: the flux is low\n", block.encode()])
+    assert log_documents.nothing_known(diagnose(scanner)).startswith("no known error in train.log")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "root@0a1b2c3d4e5f:/workspace# python train.py",
+        "2026-02-03T10:00:00.000000001Z stdout F start",
+        "docker run -it ascend bash",
+        '  File "/vllm-workspace/vllm-ascend/x.py", line 1',
+    ],
+)
+def test_the_steps_for_a_container_come_first_where_the_log_shows_one(line: str) -> None:
+    text = told(line, "ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")
+    assert text.index("In a container") < text.index("On a host")
+
+
+@pytest.mark.parametrize(
+    "line", ["[root@node-7 ~]# python train.py", "Nov 23 10:00:01 node-7 systemd[1]: Started job."]
+)
+def test_a_log_of_a_host_speaks_of_the_host_first(line: str) -> None:
+    text = told(line, "ImportError: libascend_hal.so: cannot open shared object file: No such file or directory")
     assert text.index("On a host") < text.index("In a container")

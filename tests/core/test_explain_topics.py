@@ -57,7 +57,7 @@ def test_a_topic_is_found_by_its_names(name: str, kind: type, found: str) -> Non
         ("EI006", "unknown name 'EI006'; did you mean EI0006 or P006?"),
         ("ej003", "unknown name 'ej003'; did you mean EJ0003"),
         ("", "unknown name ''; see `npudoctor list`"),
-        ("env.profile", "'env.profile' is a fix; see `npudoctor fix env.profile`"),
+        ("env.profil", "unknown name 'env.profil'; did you mean env.profile?"),
         ("fleet.versions", "'fleet.versions' is a finding of `npudoctor fleet check`"),
         ("npu", "'npu' is a group of checks; explain one of them: npu.present, npu.count"),
         ("cann.nnal_settings", "unknown name 'cann.nnal_settings'"),
