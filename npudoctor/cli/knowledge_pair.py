@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.cli.output import UsageError, write
 from npudoctor.facts.python.published_releases import misfit
+from npudoctor.facts.versions import CannVersion
 from npudoctor.knowledge.pairs import TorchNpuRelease
 from npudoctor.knowledge.patterns import train, wheel
 from npudoctor.knowledge.solver import Solution, Stack, solve
@@ -119,7 +120,7 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "torch_npu": release.version,
         "torch": release.torch,
         "cann": list(release.cann),
-        "cann_also": list(dict.fromkeys([*release.cann_seen, *(window.cann_ok if window else ())])),
+        "cann_also": _newest_first({*release.cann_seen, *(window.cann_ok if window else ())} - {*release.cann}),
         "cann_expected": [guess + (" or newer" if release.cann_guess_or_newer else "") for guess in release.cann_guess],
         "fit": table.fit(release, args.cann).value if args.cann else None,
         "python": list(release.pythons) or list(release.python_range or ()),
@@ -132,6 +133,11 @@ def _row(table: Compatibility, release: TorchNpuRelease, args: argparse.Namespac
         "confidence": release.confidence.value,
         "sources": list(release.sources),
     }
+
+
+def _newest_first(releases: Iterable[str]) -> list[str]:
+    """Releases of CANN, and patterns of them (8.5.X), the newest first."""
+    return sorted(releases, key=lambda one: (CannVersion.parse(one.replace(".X", ".0")), one), reverse=True)
 
 
 def _text(answer: dict[str, Any]) -> str:

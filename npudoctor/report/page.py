@@ -13,6 +13,7 @@ from itertools import groupby
 
 from rich.text import Text
 
+from npudoctor.explain.lines import in_short
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
 from npudoctor.report import cause, inventory
 from npudoctor.report.look import wrapped
@@ -34,6 +35,9 @@ ROWS = 24
 MOST_IN_FULL = 6
 """So many problems have evidence and a command; the others have their headline."""
 
+SHOWN_AT_LENGTH = 2
+"""Of more problems the advice takes one row each."""
+
 MOST_ROWS = 2
 """A piece of evidence or an advice of more rows is passed over for a shorter one."""
 
@@ -49,8 +53,9 @@ def render(report: Report, *, look: Look | None = None, node: str = "") -> str:
     """The page; `node` are the options that name the node, for the commands that are shown."""
     look = look or Look()
     pages = []
-    for whole, airy in ((True, True), (False, True), (False, False)):
-        pages.append(_Page(look, node, whole=whole, airy=airy).render(report))
+    short = 1 if len(_problems(report)) > SHOWN_AT_LENGTH else MOST_ROWS
+    for whole, airy, advice in ((True, True, short), (False, True, short), (False, False, short), (False, False, 1)):
+        pages.append(_Page(look, node, whole=whole, airy=airy, advice=advice).render(report))
         if sum(max(1, -(-len(row) // look.width)) for row in pages[-1].splitlines()) <= ROWS:
             return pages[-1]
     return pages[1]
@@ -66,10 +71,11 @@ def _kind(report: Report) -> str:
 
 
 class _Page(Printer):
-    """`whole`: with all commands of a problem; `airy`: with a blank line between the parts."""
+    """`whole`: with all commands of a problem; `airy`: with a blank line between the parts; `advice`: its rows."""
 
-    def __init__(self, look: Look, node: str, *, whole: bool, airy: bool) -> None:
+    def __init__(self, look: Look, node: str, *, whole: bool, airy: bool, advice: int) -> None:
         super().__init__(look, node)
+        self._advice = advice
         self._airy = airy
         self._whole = whole
 
@@ -157,10 +163,13 @@ class _Page(Printer):
                 self._labelled("do", self._in_short(finding.hint))
             for command in finding.commands:
                 self._command("  ", command)
-        elif finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
+            return
+        if finding.hint:
+            room = self._advice * max(self._look.width - 2 - _LABEL, 12)
+            said = self._in_short(finding.hint)
+            self._labelled("do", said if self._rows(said) <= self._advice else in_short(_sentences(said)[0], room))
+        if finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
             self._command("  ", _one_of(finding.commands))
-        elif finding.hint:
-            self._labelled("do", self._in_short(finding.hint))
 
     def _without_result(self, report: Report, *, told: bool) -> int:
         """The checks without a result that no finding reports, by their reason; how many reasons.
@@ -195,9 +204,9 @@ class _Page(Printer):
 
     def _in_short(self, text: str) -> str:
         """The text, or as many of its first sentences as take few rows."""
-        first, *others = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text)
+        first, *others = _sentences(text)
         for one in others:
-            if self._rows(f"{first} {one}") > MOST_ROWS:
+            if self._rows(f"{first} {one}") > self._advice:
                 break
             first += f" {one}"
         return first
@@ -260,7 +269,11 @@ def _one_of(commands: Sequence[str]) -> str:
     """The first command, with a comment that says how many there are."""
     if len(commands) == 1:
         return commands[0]
-    return f"{commands[0]}{';' if '  # ' in commands[0] else '  #'} 1 of {len(commands)}"
+    return f"{commands[0]}{';' if '  # ' in commands[0] else '  #'} first of {len(commands)} commands, -v shows all"
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text)
 
 
 def _problems(report: Report) -> list[list[tuple[Result, Finding]]]:

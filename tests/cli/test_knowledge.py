@@ -107,3 +107,17 @@ def test_the_releases_of_a_framework_stand_newest_first_and_verl_is_known_from_0
     assert releases == ["0.9.0", "0.8.0", "0.7.1", "0.7.0", "0.6.1", "0.6.0"]
     said = npudoctor("knowledge", "pair", "--for", "verl=0.7.0").out
     assert all(f"{part:<17} {version}" in said for part, version in (("cann", "8.3.RC1"), ("vllm-ascend", "0.11.0rc1")))
+
+
+def test_the_other_releases_of_cann_are_sorted_and_do_not_repeat_the_paired_ones(npudoctor: Command) -> None:
+    from npudoctor import knowledge
+    from npudoctor.facts.versions import CannVersion
+
+    some = False
+    for torch in {release.torch for release in knowledge.compatibility().releases}:
+        for row in npudoctor("knowledge", "pair", "--torch", torch, "--json").json["releases"]:
+            also = [CannVersion.parse(one.replace(".X", ".0")) for one in row["cann_also"]]
+            assert also == sorted(also, reverse=True), row
+            assert not set(row["cann"]) & set(row["cann_also"]), row
+            some = some or len(also) > 1
+    assert some

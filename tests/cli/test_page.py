@@ -68,7 +68,9 @@ def test_long_texts_are_shortened_between_sentences_and_never_within_one() -> No
     assert rows(shown) <= 24
     assert "…" not in shown and "x x" not in shown
     assert shown.count("evidence  import: actual failed") == 2
-    assert "$ ls 0  # 1 of 3\n" in shown and "$ ls 1  # 1 of 3\n" in shown
+    for number in range(2):
+        assert f"$ ls {number}  # first of 3 commands, -v shows all\n" in shown
+    assert shown.count("  do        Do this first.") == 2
     assert shown.startswith("✖ 2 problems found\n")
     assert shown.endswith("  $ ls 0\n")
 
@@ -84,6 +86,16 @@ def test_each_group_has_one_line_and_the_next_command_is_last(npudoctor: Command
         assert len(named) == 1, (group, named)
     last = shown.splitlines()[-1]
     assert last.startswith("  $ ") or (report["exit_code"] == 0 and last.endswith("Nothing to fix."))
+
+
+@pytest.mark.parametrize("name", ["sick-cards", "bare-host", "container-broken"])
+def test_each_problem_without_a_fix_says_what_to_do(npudoctor: Command, name: str) -> None:
+    report = npudoctor("check", "--json", "--simulate", name).json
+    shown = " ".join(npudoctor("check", "--simulate", name).out.split())
+    found = [one for result in report["results"] for one in result["findings"]]
+    asked = [one for one in found if one["severity"] in ("error", "warning") and not one["fix"] and one["hint"]]
+    for one in asked[: page.MOST_IN_FULL]:
+        assert one["summary"] not in shown or " ".join(one["hint"].split()[:3]) in shown, one["hint"]
 
 
 def test_quiet_is_one_line(npudoctor: Command) -> None:
