@@ -9,15 +9,18 @@ from pathlib import Path
 
 from textual.widgets import Button
 
+from npudoctor.records import replace
 from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import smoking
+from npudoctor.tui.model.series import KEPT
+from npudoctor.tui.screens.cards import Cards
 from npudoctor.tui.screens.fix import FixDialog
 from tests.tui.driving import Driver, play, press, settled, text, until
 
 PICTURES = (
     ("overview", "new-node", ("1",), "PROBLEMS"),
     ("cards", "sick-cards", ("2",), "AI Core fault"),
-    ("topology", "healthy-a3", ("3",), "HCCS"),
+    ("smoke", "seed-910b1", ("5", "g"), "Node ready"),
     ("environment", "new-node", ("4",), "VERSIONS"),
     ("fix", "new-node", ("f",), "Apply"),
 )
@@ -33,11 +36,37 @@ def draw(node: str, keys: Sequence[str], words: str) -> str:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, *keys)
         await until(pilot, lambda: words in text(app))
+        if isinstance(app.screen, Cards):
+            _lived(app.screen)
         await pilot.pause(0.5)
         drawn.append(app.export_screenshot(title=f"npudoctor --simulate {node}"))
 
     play(node, acts, size=(104, 30), names=())
     return own_fonts(drawn[0])
+
+
+def _lived(screen: Cards) -> None:
+    """Readings of some minutes on an idle node whose NPU 2 failed under load."""
+    reading = screen._reading
+    assert reading is not None
+    for number in range(KEPT):
+        busy = number < KEPT - 30
+        rows = [
+            replace(
+                row,
+                chip=replace(
+                    row.chip,
+                    aicore_pct=0 if not busy else 20 + (37 * number + 11 * place) % 70,
+                    temp_c=(row.chip.temp_c or 40)
+                    + (12 + number % 5 if busy else max(0, 8 - (number - KEPT + 30) // 3)),
+                    power_w=(row.chip.power_w or 90) + (150 + number * 13 % 60 if busy else 0),
+                ),
+            )
+            for place, row in enumerate(reading.rows)
+        ]
+        screen._series.add(rows, "11:52:00")
+    screen._series.add(reading.rows, "11:52:00")
+    screen._show()
 
 
 def own_fonts(svg: str) -> str:

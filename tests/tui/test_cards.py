@@ -62,11 +62,11 @@ def test_the_curve_of_a_row_has_a_value_for_several_readings() -> None:
     assert series.peaks("npu:9", "AI Core", 15) == ()
 
 
-def test_a_reading_more_changes_one_column_of_a_page() -> None:
+def test_a_reading_more_changes_one_column_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         page = app.screen.query_one("#page", Page)
         changed: list[object] = []
-        page.refresh = lambda *regions, **more: changed.append(regions or more)  # type: ignore[method-assign]
+        monkeypatch.setattr(page, "refresh", lambda *regions, **more: changed.append(regions or more))
         blue = Content.styled("▁▁▁", "blue")
         for said in (
             Content("▁▁··"),
