@@ -8,6 +8,7 @@ from typing import Any
 
 from npudoctor.facts.hccn import LinkStat
 from npudoctor.facts.hccn.card_view import CardFabric
+from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import AT_WORK_FROM_PERCENT, BusyClocks
 from npudoctor.sdk import Evidence, Finding, Options, Threshold, check
 
@@ -209,7 +210,7 @@ def _back_to_back(fabric: CardFabric) -> Iterator[Finding]:
     thresholds=(CLOCK,),
     explained_by=("npu.temperature", "npu.health"),
 )
-def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[Finding]:
+def chips_run_at_their_clock(clocks: BusyClocks, info: NpuSmiInfo, options: Options) -> Iterator[Finding]:
     """Clocks of chips under load.
 
     The firmware lowers the clock of a chip that is too hot or gets too little power; collectives then wait for it.
@@ -234,7 +235,7 @@ def chips_run_at_their_clock(clocks: BusyClocks, options: Options) -> Iterator[F
                     )
                     for number, (subject, _, now) in zip(numbers, group, strict=True)
                 ),
-                Evidence(source=clocks.shown_by, actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
+                Evidence(source=info.shown_by, actual=messages.UNDER_LOAD.text(percent=AT_WORK_FROM_PERCENT)),
             ),
             symptom=True,
         )

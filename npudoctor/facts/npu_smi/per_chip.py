@@ -290,16 +290,12 @@ def health_pages(host: Host, options: Options, info: NpuSmiInfo) -> HealthPages:
 
 @record(frozen=True)
 class BusyClocks:
-    """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`.
-
-    `shown_by` is what showed that they are at work.
-    """
+    """The clocks of the chips at work, in MHz: the rated and the present one; why others are missing in `failed`."""
 
     by_subject: Mapping[str, tuple[int, int]]
     failed: Mapping[str, str]
     why: Unavailable | None = field(default=None, compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
-    shown_by: str = field(default="npu-smi info", compare=False)
 
 
 @record(frozen=True)
@@ -351,4 +347,4 @@ def busy_clocks(host: Host, options: Options, info: NpuSmiInfo) -> BusyClocks:
     if not clocks:
         raise NotApplicable("npu-smi shows no AI Core clock on this product")
     sources = {one: DCMI for one in clocks if f"npu:{busy[one].npu_id}" in pages.sources}
-    return BusyClocks(clocks, pages.failed, pages.why, sources, info.shown_by)
+    return BusyClocks(clocks, pages.failed, pages.why, sources)
