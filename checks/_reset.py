@@ -27,38 +27,52 @@ class Reset:
         return f"{advice} {self.text}"
 
 
-def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None) -> Reset:
-    """The reset of the chip `subject` (npu:3, npu:3/chip:1); `cards` and `holders` are None where not known."""
-    npu, _, chip = subject.removeprefix("npu:").partition("/chip:")
-    extent, affected = _extent(subject, cards)
-    numbered = cards is None or all(one.family != "950" for one in cards.chips)
-    place = f"-i {npu} -c {chip or 0}" if numbered else f"-i {npu}"  # npu-smi refuses -c on 950
-    commands = (USERS, f"npu-smi set -t reset {place}  # as root, on the host, when none has")
-    return Reset(f"{extent} {_users(affected, holders)}", commands)
+def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None, *, others: Iterable[str] = ()) -> Reset:
+    """The reset of the chip `subject` (npu:3, npu:3/chip:1), and of `others` that it leaves as they are; `cards` and
+    `holders` are None where not known."""
+    extents: dict[str, None] = {}
+    commands, down, used = [USERS], set[str](), list[NodeChip]()
+    known = True
+    for one in (subject, *others):
+        if one in down:
+            continue
+        extent, affected, sure = _extent(one, cards)
+        if not extents or sure:
+            extents[extent] = None
+        npu, _, chip = one.removeprefix("npu:").partition("/chip:")
+        down |= {each.subject for each in affected or () if sure or each.subject.partition("/")[0] == f"npu:{npu}"}
+        used += affected or ()
+        known = known and affected is not None
+        numbered = cards is None or all(each.family != "950" for each in cards.chips)
+        place = f"-i {npu} -c {chip or 0}" if numbered else f"-i {npu}"  # npu-smi refuses -c on 950
+        commands.append(f"npu-smi set -t reset {place}  # as root, on the host, when none has")
+    return Reset(f"{' '.join(extents)} {_users(tuple(used) if known else None, holders)}", tuple(commands))
 
 
-def _extent(subject: str, cards: Chips | None) -> tuple[str, tuple[NodeChip, ...] | None]:
-    """What a reset takes down, as a sentence and as chips; None for the chips where the family is not known."""
+def _extent(subject: str, cards: Chips | None) -> tuple[str, tuple[NodeChip, ...] | None, bool]:
+    """What a reset takes down, as a sentence and as chips (None where the family is not known), and whether it takes
+    down all of these for sure."""
     chips = cards.chips if cards is not None else ()
     own = next((chip for chip in chips if chip.subject == subject), None)
     family = knowledge.hardware().family(own.family or "") if own is not None else None
     if own is None or family is None or family.reset_scope is None:
-        return messages.RESET_UNKNOWN.text(), None
+        return messages.RESET_UNKNOWN.text(), None, False
     plan = knowledge.hardware().link_plan(family.id, len(chips), own.subsystem)
     scope = family.reset_scope
     if scope == "server" and plan is not None and not (plan.group_size or plan.module_size):
         scope = "npu"  # a board in a slot of its own, without HCCS
     if scope == "server" and len(chips) > 1:
-        sentence = messages.RESET_SUPERPOD if family.chips_per_card[0] > 1 else messages.RESET_SERVER
-        return sentence.text(subject=subject, count=len(chips)), chips
+        in_pairs = family.chips_per_card[0] > 1
+        sentence = messages.RESET_SUPERPOD if in_pairs else messages.RESET_SERVER
+        return sentence.text(subject=subject, count=len(chips)), chips, not in_pairs
     same = tuple(chip for chip in chips if chip.npu_id == own.npu_id)
     if scope == "group" and plan is not None and plan.group_size:
         place = chips.index(own) // plan.group_size * plan.group_size
         same = chips[place : place + plan.group_size]
     others = [chip.subject for chip in same if chip is not own]
     if not others:
-        return messages.RESET_ALONE.text(subject=subject), same
-    return messages.RESET_OTHERS.text(subject=subject, others=others), same
+        return messages.RESET_ALONE.text(subject=subject), same, True
+    return messages.RESET_OTHERS.text(subject=subject, others=others), same, True
 
 
 def _users(affected: tuple[NodeChip, ...] | None, holders: CardHolders | None) -> str:

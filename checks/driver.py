@@ -25,6 +25,7 @@ from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity,
 
 from ._packages import DRIVER, FIRMWARE, explained, for_this_node
 from ._places import Place, place_of, start_again
+from ._reset import USERS
 from .container import recreate
 from .driver_kernel import boot_kernel, install_headers, kernels_with_driver
 from .messages import driver as messages
@@ -168,6 +169,9 @@ def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None, sig
     code = knowledge.errors().code(failure.ret) if failure and failure.ret is not None else None
     hint = None
     commands: tuple[str, ...] = ("lsmod | grep drv_", KERNEL_LOG, "ls -l /dev/davinci*")
+    if failure is not None and failure.cause == "device_occupied":
+        hint = messages.FIND_WHO_HOLDS.text()
+        commands = (USERS, "npudoctor check containers  # as root", KERNEL_LOG)
     if container is not None:
         hint = messages.CHECK_ON_HOST.text()
         commands = ("npu-smi info  # on the host", "npudoctor check containers  # on the host, as root")
@@ -330,7 +334,7 @@ def device_nodes_are_accessible(
     """
     if access.denied:
         yield _denied(access, record, container, answer)
-    elif access.missing and container is None:
+    if access.missing and container is None:
         yield messages.NODE_MISSING.finding(
             paths=access.missing,
             count=len(access.missing),
@@ -364,9 +368,8 @@ def _denied(
     ]
     if record is not None and record.install_for_all == "no":
         evidence.append(Evidence(source=RECORD, actual="Driver_Install_For_All=no"))
-    if access.missing:
-        evidence.append(Evidence(source="/dev", expected=", ".join(access.missing), actual="not found"))
-    evidence += _complaint(answer, access)
+    if not access.missing or container is not None:
+        evidence += _complaint(answer, access)
     hint = None
     commands: tuple[str, ...] = (f"usermod -aG {group} {user.name}  # as root",)
     if access.is_member:

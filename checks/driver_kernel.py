@@ -148,8 +148,6 @@ _GONE = (
     "fell off",
     "drop off",
     "dropped off",
-    "hot reset",
-    "hotreset",
     "surprise",
     "gone",
 )
@@ -164,7 +162,8 @@ KINDS = (
         r"\bhccs\b.{0,300}(?:link (?:is )?down|\bfail|\berror|\bcrc\b|\bfault\b|\bfatal\b)",
         messages.HCCS_FAILED,
     ),
-    Kind(_GONE, "link (?:is )?down|fell off|dropp?e?d? off|hot ?reset|surprise|device (?:is )?gone", messages.NPU_LOST),
+    Kind(_GONE, "link (?:is )?down|fell off|dropp?e?d? off|surprise|device (?:is )?gone", messages.NPU_LOST),
+    Kind(("hot reset", "hotreset", "hot_reset"), "hot[ _]?reset", messages.NPU_RESET),
     Kind(
         ("bit", "uncorrect", "ecc error", "temperature"),
         r"(?:multi|double)[- ]?bit.{0,24}(?:ecc|error)|\buncorrect\w{0,64}.{0,24}(?:ecc|error)"
@@ -235,7 +234,8 @@ def kernel_log_shows_no_fault(log: KernelLog, cards: Chips | None) -> Iterator[F
     faults = [(subject, min((kind for kind, _ in told), key=KINDS.index), told) for subject, told in by_npu.items()]
     for group in by_fault(sorted(faults, key=lambda one: one[0]), len(set(slots.values())), lambda one: one[1]):
         lines = [line for _, _, told in group for _, line in told]
-        yield _found(group[0][1], lines, [subject for subject, _, _ in group])
+        alike = [line for _, named, told in group for kind, line in told if kind is named]
+        yield _found(group[0][1], lines, [subject for subject, _, _ in group], alike)
 
 
 def _subject(line: str, slots: Mapping[str, str], cards: Chips | None) -> str | None:
@@ -252,11 +252,14 @@ def _message(line: str) -> str:
 
 
 def _numbered(line: str, cards: Chips | None) -> str | None:
-    """The NPU that a line of the driver names by its device number, where these are npu-smi's own."""
-    told = re.search(r"\b(?:dev(?:ice)?[_ ]?(?:id)?|davinci|npu) ?[=:(\[]?\s?(\d{1,3})\b", line, re.IGNORECASE)
-    subject = f"npu:{told[1]}" if told else None
-    known = {card.subject for card in cards.chips} if cards is not None else set()
-    return subject if subject in known else None
+    """The NPU that a line of the driver names by its device number, or by npu-smi's own."""
+    told = re.search(r"\b(dev(?:ice)?[_ ]?(?:id)?|davinci|npu) ?[=:(\[]?\s?(\d{1,3})\b", line, re.IGNORECASE)
+    if told is None or cards is None:
+        return None
+    number, of_npu_smi = int(told[2]), told[1].lower() == "npu"
+    if not of_npu_smi and (chip := next((one for one in cards.chips if one.device == number), None)) is not None:
+        return chip.subject.partition("/")[0]
+    return f"npu:{number}" if any(card.subject == f"npu:{number}" for card in cards.chips) else None
 
 
 _ENDED = r"(?:reset|recover\w{0,8}).{0,60}\b(?:end|ended|done|finish\w{0,3}|complete\w{0,2}|success\w{0,5})\b"
@@ -268,10 +271,11 @@ def _events(lines: Sequence[str]) -> int:
     return len({line.partition(" kernel: ")[0] if " kernel: " in line else line for line in begun or lines[:1]})
 
 
-def _found(kind: Kind, lines: Sequence[str], subjects: Sequence[str]) -> Finding:
+def _found(kind: Kind, lines: Sequence[str], subjects: Sequence[str], alike: Sequence[str] = ()) -> Finding:
+    """The finding of these lines; `alike` are those of its own kind, which are counted."""
     return kind.message.finding(
         **on(subjects),
-        count=_events(lines),
+        count=_events(alike or lines),
         days=DAYS,
         commands=(f"{' '.join(COMMAND)} | grep -i -e davinci -e devdrv -e hccs -e AER -e 'hardware error'",),
         evidence=tuple(

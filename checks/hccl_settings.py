@@ -129,7 +129,9 @@ def _too_large(each_mb: Mapping[str, float], total_mb: float, memory_mb: int, en
         memory_mb=memory_mb,
         settings=[f"{name}={environment[name]}" for name in stated],
         commands=tuple(f"unset {name}" for name in stated),
-        evidence=tuple(Evidence(source=name, actual=f"{size:g} MB") for name, size in each_mb.items()),
+        evidence=tuple(
+            Evidence(source=name, actual=messages.SIZE.text(size_mb=size)) for name, size in each_mb.items()
+        ),
         fix=FixOffer(id="env.profile", params={"unset": stated}),
     )
 

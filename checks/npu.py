@@ -166,15 +166,14 @@ def _unhealthy(
     if not known:
         # Boards of the 310B show Alarm for a sensor that they lack: only the code tells.
         severities = [Severity.INFO if family == "310B" and page is None else message.severity]
-    faults = [
-        messages.FAULT.text(code=code, meaning=row.meaning) if row else messages.UNKNOWN_FAULT.text(code=code)
-        for code, row in known.items()
-    ]
+    faults = [messages.FAULT.text(code=code, meaning=row.meaning) for code, row in known.items() if row is not None]
+    if unknown := [code for code, row in known.items() if row is None]:
+        faults.append(messages.UNKNOWN_FAULT.text(codes=unknown, count=len(unknown)))
     if not faults:
         faults = [messages.FAULT_NOT_READ.text() if page is None else messages.NO_FAULT_CODE.text()]
     places = [row.look for row in known.values() if row and row.look]
     pitfalls = [pitfall for row in known.values() if row for pitfall in row.pitfalls]
-    information = page.error_info if page else None
+    information = "; ".join(page.error_info.splitlines()) if page and page.error_info else None
     card, own = f"-i {chip.npu_id}", "" if chip.chip_id is None else f" -c {chip.chip_id}"
     where = card + own
     evidence = [Evidence(source=table, expected="OK", actual=chip.health or messages.NONE.text())]

@@ -24,8 +24,8 @@ from ._together import by_fault, joined, on
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI, TABLE
 
-_NAMED = 8
-"""So many processes of a job are named."""
+_NAMED, _FEW = 8, 3
+"""So many processes of a job have their evidence shown, and so many are named in one line."""
 
 
 @check("npu.memory-free", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI, explained_by=("npu.processes",))
@@ -57,8 +57,20 @@ def memory_is_free(
             left.append(_unexplained(chip, info, unexplained, limit, holders, cards, container))
         elif options.expect_idle and any(holder.state is State.LIVE for holder in rows):
             yield _held(chip, info, used, limit, rows)
-    for group in by_fault(left, len(info.npus), lambda one: one.of_live_job):
-        yield joined(group)
+    for group in by_fault(left, len(info.npus), lambda one: (one.code, one.of_live_job)):
+        yield _on_several(group, cards, holders, container) if len(group) > 1 else group[0]
+
+
+def _on_several(
+    group: Sequence[Finding], cards: Chips | None, holders: CardHolders | None, container: Box | None
+) -> Finding:
+    """One finding for several chips, whose resets are not that of the first alone."""
+    if group[0].code == messages.MEMORY_HELD.code:
+        return joined(group)
+    advice = messages.FIND_OWNER if container is None else messages.FIND_OWNER_ON_HOST
+    reset = reset_of(group[0].subject, cards, holders, others=[each.subject for each in group[1:]])
+    changed = {"hint": reset.after(advice.text()), "commands": (group[0].commands[1], *reset.commands)}
+    return joined(group).model_copy(update=changed)
 
 
 def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:
@@ -267,12 +279,15 @@ def _memory(held: Sequence[CardHolder]) -> list[str]:
 
 def _listed(held: Sequence[CardHolder]) -> list[str]:
     """Processes that npu-smi alone shows."""
+    most = _NAMED if len(held) <= _FEW else _FEW - 1
     shown = []
-    for holder in held[:_NAMED]:
+    for holder in held[:most]:
         details = [*([holder.row.name] if holder.row.name else []), *_memory([holder])]
         pid = holder.row.pid
         shown.append(messages.LISTED.text(pid=pid, details=details) if details else str(pid))
-    return [*shown, *([messages.MORE.text(count=len(held) - _NAMED)] if len(held) > _NAMED else [])]
+    if len(held) <= most:
+        return shown
+    return [*shown, messages.AND_MORE_OF.text(count=len(held) - most, details=_memory(held))]
 
 
 def _on_npus(held: Sequence[CardHolder], table: str) -> Iterator[Evidence]:
@@ -285,7 +300,8 @@ def _dead(
     held: Sequence[CardHolder], about: Mapping[str, Any], cards: Chips | None, holders: CardHolders, table: str
 ) -> Finding:
     pids = list(dict.fromkeys(holder.row.pid for holder in held))
-    reset = reset_of(next(iter(about.get("subjects", ())), about["subject"]), cards, holders)
+    first, *others = about.get("subjects", (about["subject"],))
+    reset = reset_of(first, cards, holders, others=others)
     return messages.DEAD_PROCESS.finding(
         **about,
         process=_listed(held),

@@ -197,7 +197,7 @@ def every_card_takes_part(run: SmokeRun) -> Iterator[Finding]:
                     Evidence(
                         source=messages.MEMORY_ROW.text(npu=card),
                         expected=messages.MORE_MEMORY.text(added=MEMORY_MB, before=before),
-                        actual=f"{during:g} MB",
+                        actual=messages.MEMORY.text(memory_mb=during),
                     ),
                 ),
             )

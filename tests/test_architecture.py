@@ -53,7 +53,9 @@ LAYERS = {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
         "chip_problems",
     },
-    "npudoctor.compare": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"},
+    "npudoctor.compare": {
+        *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
+    },
     "npudoctor.fleet": {
         *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
         *("report", "sim", "fleet"),

@@ -56,6 +56,10 @@ NPU_WORKS = Sentence(
 NPU_DOES_NOT_WORK = Sentence("torch_npu finds no device either, so no job can use an NPU here.")
 A_DEVICE = Sentence("at least 1 device")
 DEVICES_SEEN = Sentence("{count} {count:device|devices}")
+FIND_WHO_HOLDS = Sentence(
+    "Find the processes and containers that have the NPUs open, and end those that no job requires. If there are none, "
+    "read the kernel log and reboot."
+)
 CHECK_ON_HOST = Sentence("On the host, check whether npu-smi works there and which other container uses these NPUs.")
 CHIP_TABLE = Sentence("a table of chips")
 SMI_SLOW = Message(
@@ -251,6 +255,14 @@ NPU_LOST = Message(
     "driver.kernel-log/npu-lost",
     summary="NPU dropped off the bus (kernel log, {count} {count:time|times} in {days} days)",
     detail=_MAY_BE_OVER,
+    hint=_DRAIN,
+    severity=Severity.WARNING,
+    pitfall="P052",
+)
+NPU_RESET = Message(
+    "driver.kernel-log/npu-reset",
+    summary="NPU reset (kernel log, {count} {count:time|times} in {days} days)",
+    detail="The driver or an administrator reset it. An unplanned reset follows a fault.",
     hint=_DRAIN,
     severity=Severity.WARNING,
     pitfall="P052",

@@ -456,6 +456,7 @@ BUFFER_INVALID = Message(
     summary="{name} invalid: {problem}",
     hint=_DEFAULT,
 )
+SIZE = Sentence("{size_mb:GB}")
 BUFFERS_LARGE = Message(
     "hccl.buffers/large",
     summary="HCCL buffers use {total_mb:GB} of {memory_mb:GB} on one chip per communicator: {settings}",

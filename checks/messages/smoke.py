@@ -251,5 +251,6 @@ NO_MEMORY = Message(
     severity=Severity.WARNING,
 )
 MEMORY_ROW = Sentence("npu-smi info, memory in use on {npu}")
-MORE_MEMORY = Sentence("at least {added} MB more than {before:g} MB")
+MEMORY = Sentence("{memory_mb:GB}")
+MORE_MEMORY = Sentence("at least {added:GB} more than {before:GB}")
 NPU_SMI_SILENT = Sentence("npu-smi did not answer during the run")

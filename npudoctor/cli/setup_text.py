@@ -12,6 +12,7 @@ from npudoctor.cli import packages, setup_install
 from npudoctor.control_characters import visible
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
+from npudoctor.messages import gigabytes
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, Missing
 from npudoctor.packages.node import Node
 from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, wanted
@@ -150,7 +151,7 @@ def listed(plan: Plan) -> Iterator[str]:
     for number, step in enumerate(plan.steps, 1):
         seen, reboot = sorted(set(step.seconds_seen or ())), step.reboot or "no"
         took = f"{'-'.join(map(str, seen))} s seen" if seen else "duration not known"
-        disk = f"{step.disk_mb} MB" if step.disk_mb else "disk space not known"
+        disk = gigabytes(step.disk_mb) if step.disk_mb else "disk space not known"
         yield f"{number}. {visible(step.id)} ({step.component}): {visible(step.now or 'none')} → {visible(step.then)}"
         yield f"   {'root' if step.root else 'no root'}; reboot: {reboot}; {took}; {disk}"
         yield f"   way back: {visible(step.way_back)}"
@@ -173,7 +174,7 @@ def table(plan: Plan) -> Iterator[str]:
                 "yes" if step.root else "no",
                 step.reboot or "no",
                 f"{'-'.join(map(str, seen))} seen" if seen else "not known",
-                f"{step.disk_mb} MB" if step.disk_mb else "not known",
+                gigabytes(step.disk_mb) if step.disk_mb else "not known",
                 step.way_back,
             )
         )

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from npudoctor.facts.versions import Version
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.host import Because, Unavailable
+from npudoctor.messages import gigabytes
 from npudoctor.records import field, record
 
 Values = tuple[str, ...]
@@ -252,7 +253,7 @@ def _counted(texts: Iterable[str]) -> Values:
 def _chips(info: Any) -> Views:
     yield "NPUs", _counted(chip.name or "?" for chip in info.npus)
     yield "driver version", (info.driver_version,) if info.driver_version else ()
-    yield "memory per chip", _counted(f"{chip.hbm_total_mb or chip.mem_total_mb or 0} MB" for chip in info.npus)
+    yield "memory per chip", _counted(gigabytes(chip.hbm_total_mb or chip.mem_total_mb or 0) for chip in info.npus)
 
 
 def _cann(cann: Any) -> Views:

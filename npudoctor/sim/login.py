@@ -27,7 +27,7 @@ def variables(node: Node, host: SimulatedHost, from_files: frozenset[str]) -> di
     `from_files` are those that the start-up files have set since before anything was changed.
     """
     said = node.scenario.python
-    found = {"HOME": node.home, "USER": node.user.name, "PATH": USUAL_PATH}
+    found = {**_of_pam(host), "HOME": node.home, "USER": node.user.name, "PATH": USUAL_PATH}
     if node.has_cann and node.scenario.cann.sourced:
         found |= cann.environment(node, USUAL_PATH)
     if said.kind != "system":
@@ -49,6 +49,13 @@ def _files(node: Node, host: SimulatedHost) -> list[str]:
     prefix = node.scenario.python.prefix
     hooks = [f"{prefix}/etc/conda/activate.d/{name}" for name in _names(host, f"{prefix}/etc/conda/activate.d")]
     return [*profiles, own, *hooks, *([f"{prefix}/bin/activate"] if node.scenario.python.kind == "venv" else [])]
+
+
+def _of_pam(host: SimulatedHost) -> dict[str, str]:
+    """The variables of /etc/environment, which PAM gives to each login."""
+    lines = [line.strip().removeprefix("export ") for line in _text(host, "/etc/environment").splitlines()]
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name: value.strip("'\"") for name, _, value in pairs}
 
 
 def _names(host: SimulatedHost, folder: str) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ def limits(node: Node, host: SimulatedHost) -> dict[str, tuple[int, int]]:
 
 def set_by_files(node: Node, host: SimulatedHost) -> frozenset[str]:
     """The variables of the scenario's environment that its start-up files set: a login has them from nowhere else."""
-    found: dict[str, str] = {}
+    found = _of_pam(host)
     for path in _files(node, host):
         _source(path, found, node, host, 0)
     return frozenset(found) - {"PATH"}

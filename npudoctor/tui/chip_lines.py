@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
+from npudoctor.messages import gigabytes
 from npudoctor.tui.bars import bar, curve
 from npudoctor.tui.marks import GLYPHS, STYLES
 from npudoctor.tui.model.cards import ChipRow
@@ -158,7 +159,7 @@ def _processes(held: Sequence[Held], title: str) -> list[Paragraph]:
     said.append(Paragraph(Content.styled(f"{names}command", "$muted")))
     for one in held:
         gone = {True: "", False: "  dead", None: "  not visible here"}[one.alive]
-        memory = f"{one.memory_mb} MB" if one.memory_mb is not None else "–"
+        memory = gigabytes(one.memory_mb) if one.memory_mb is not None else "–"
         lead = f"{one.pid:>8} {(one.owner or '–')[:9]:<10}{memory:>9}  "
         lead += f"{one.rank:<{rank}}  " if rank else ""
         lead += f"{one.box[:box]:<{box}}  " if box else ""

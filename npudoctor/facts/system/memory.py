@@ -7,6 +7,10 @@ import contextlib
 from npudoctor.records import record
 from npudoctor.sdk import Because, Host, ParseError, Unavailable, probe
 
+SIZES_KIB = (64, 2048, 32768, 524288, 1048576)
+"""The sizes of huge pages that Linux has on x86_64 and aarch64, in KiB; a kernel boots with pages of one or several."""
+
+FREE_PAGES = "/sys/kernel/mm/hugepages/hugepages-{}kB/free_hugepages"
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -33,13 +37,16 @@ class HugePages:
 
 
 def parse_huge_pages(text: str) -> HugePages:
-    """Read /proc/meminfo, whose lines are those of the default size; raises ParseError for other text."""
+    """Read /proc/meminfo, whose counts are those of the default size; raises ParseError for other text.
+
+    Hugetlb, since kernel 4.19, is the memory in pages of all sizes.
+    """
     fields = {name.strip(): rest.split() for name, colon, rest in (line.partition(":") for line in text.splitlines())}
     if "MemTotal" not in fields:
         raise ParseError("not /proc/meminfo", line_number=1, line=text[:80])
-    counts = [_number(fields.get(name)) for name in ("HugePages_Total", "HugePages_Free", "Hugepagesize")]
-    total, free, size_kib = counts
-    return HugePages(total * size_kib << 10, free * size_kib << 10)
+    counts = [_number(fields.get(name)) for name in ("HugePages_Total", "HugePages_Free", "Hugepagesize", "Hugetlb")]
+    total, free, size_kib, all_kib = counts
+    return HugePages(max(total * size_kib, all_kib) << 10, free * size_kib << 10)
 
 
 def _number(words: list[str] | None) -> int:
@@ -48,8 +55,13 @@ def _number(words: list[str] | None) -> int:
 
 @probe(of_the_moment=True)
 def huge_pages(host: Host) -> HugePages:
-    """From /proc/meminfo."""
-    return parse_huge_pages(host.read("/proc/meminfo"))
+    """From /proc/meminfo, and from /sys what is free of the pages of each size."""
+    pages = parse_huge_pages(host.read("/proc/meminfo"))
+    free_kib = 0
+    for size_kib in SIZES_KIB if pages.total_bytes else ():
+        with contextlib.suppress(Unavailable):
+            free_kib += size_kib * _number(host.read(FREE_PAGES.format(size_kib)).split())
+    return HugePages(pages.total_bytes, max(pages.free_bytes, free_kib << 10))
 
 
 def parse_limit(text: str) -> int | None:
