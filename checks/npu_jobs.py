@@ -18,6 +18,7 @@ from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Unavailable, check
 
+from ._idle_memory import baseline_mb
 from ._owners import release_of
 from ._reset import reset_of
 from ._together import by_fault, joined, on
@@ -109,7 +110,7 @@ def _unexplained(
     if container is not None:
         message, advice = messages.MEMORY_HELD_OUTSIDE, messages.FIND_OWNER_ON_HOST
     listed = (used or 0) - unexplained
-    baseline = _baseline_mb(info, holders, total or 0)
+    baseline = baseline_mb(info, holders, total or 0)
     over = unexplained if listed else unexplained - baseline
     what = messages.OVER_BASELINE.text(baseline_mb=baseline)
     if listed:
@@ -141,23 +142,6 @@ def _device(subject: str, cards: Chips | None, chip: Chip) -> int:
     """The N of /dev/davinciN of a chip; the id of its NPU where it is not known."""
     known = next((one.device for one in cards.chips if one.subject == subject), None) if cards else None
     return chip.npu_id if known is None else known
-
-
-def _baseline_mb(info: NpuSmiInfo, holders: CardHolders | None, total: int) -> int:
-    """What an idle chip of this node uses: the median of those without a process, else what the table says."""
-    limit = knowledge.hardware().idle_limit_mb(total)
-    idle = sorted(
-        used
-        for chip in info.npus
-        for used, size in (memory_of(chip),)
-        if used is not None
-        and size == total
-        and used <= limit
-        and not (holders and holders.on(chip.npu_id, chip.chip_id))
-    )
-    if idle:
-        return idle[(len(idle) - 1) // 2]
-    return min(knowledge.hardware().idle_rule.reserve_mb, limit)
 
 
 @check("npu.processes", tags=(PREFLIGHT,), after=BEHIND_NPU_SMI, fix="npu.release")

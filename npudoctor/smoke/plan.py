@@ -217,7 +217,7 @@ def _cards(request: Request, known: Known, notes: list[str], excluded: list[Excl
         for number in range(len(chips))
         if (reason := coverage.why_not(number, known.cards, known.health, known.holders))
     }
-    reasons = {number: _clause(absent[number]) for number in wanted if number in absent}
+    reasons = {number: clause(absent[number]) for number in wanted if number in absent}
     if reasons and request.force:
         notes += [f"{reason}; used because of --force" for reason in reasons.values()]
     elif reasons:
@@ -244,7 +244,7 @@ def _cards(request: Request, known: Known, notes: list[str], excluded: list[Excl
     return tuple(sorted(wanted))
 
 
-def _clause(absent: Excluded) -> str:
+def clause(absent: Excluded) -> str:
     """Why a chip is not used, as a clause."""
     if absent.cause is Absence.UNHEALTHY:
         return f"{absent.npu} unhealthy: {absent.reason} ({absent.check})"

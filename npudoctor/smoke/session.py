@@ -44,13 +44,16 @@ from npudoctor.smoke.events import (
     SmokeReport,
     read,
 )
-from npudoctor.smoke.plan import Known, Refused, Request
+from npudoctor.smoke.plan import Known, Refused, Request, clause
 
 LET_GO_S = 20.0
 """Seconds for the driver to free the memory of an ended process."""
 
 UNDETERMINED = 3
 """The exit code of a run that did not test every NPU that it should."""
+
+_NAMED = 3
+"""So many NPUs are named that a run cannot use, where it can use none."""
 
 HELD_MB = 100
 """The least memory of a process on an NPU, in MB."""
@@ -124,7 +127,8 @@ class Session:
             raise Refused("the recording's smoke run has an unknown format") from why
         if not (seen and isinstance(seen[0], Planned) and any(isinstance(event, Ended) for event in seen)):
             said = (told.stderr.strip().splitlines() or ["it did not start or did not end"])[-1]
-            raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}")
+            named = "" if seen else _absent(self.look())
+            raise Refused(f"cannot run: {said.removeprefix('npudoctor: ')}{named}")
         known = self.look()
         planned = coverage.completed(seen[0], known.cards, known.health, known.holders)
         seen = [planned, *(_explained(one) if isinstance(one, RankFailed) else one for one in seen[1:])]
@@ -303,6 +307,18 @@ def ranks_of(planned: Planned, seen: Sequence[Event], outcome: facts.SmokeRun) -
             local_step_s=outcome.measured.get((one.rank, "local_step_s")),
             memory_mb=outcome.measured.get((one.rank, "memory_mb")),
         )
+
+
+def _absent(known: Known) -> str:
+    """Why the NPUs cannot be used, in brackets; the first three by name."""
+    cards = known.cards
+    numbers = range(len(cards.chips) if cards else 0)
+    absent = [
+        reason for one in numbers if cards and (reason := coverage.why_not(one, cards, known.health, known.holders))
+    ]
+    more = [f"and {len(absent) - _NAMED} more"] if len(absent) > _NAMED else []
+    listed = ", ".join([*map(clause, absent[:_NAMED]), *more])
+    return f" ({listed})" if listed else ""
 
 
 def _explained(failed: RankFailed) -> RankFailed:
