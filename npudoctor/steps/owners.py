@@ -45,11 +45,21 @@ _BY_TOOL = re.compile(
     rf"\b(?:created|written|installed|configured|added|updated)\b.{{0,30}}?\bby\s+(?P<who>{_TOOLS})\b", re.I
 )
 _TOOL_FIRST = re.compile(rf"\b(?P<who>{_TOOLS})[ -]{{1,3}}(?:managed|generated|controlled|maintained)\b", re.I)
+_UNDER = re.compile(
+    rf"\bunder\s+(?:the\s+)?(?:(?P<who>{_TOOLS})[ -]{{1,3}}(?:control|management)\b|"
+    r"(?:control|management)\s+(?:of|by)\s+(?P<other>[\w@./:+-]+))",
+    re.I,
+)
+_CHINESE = re.compile(
+    rf"由\s{{0,3}}(?P<who>{_TOOLS}|[\w@./:+-]{{1,40}}?)\s{{0,3}}(?:自动|统一)?(?:管理(?!员)|生成|维护|托管|下发|创建)",
+    re.I,
+)
 _WARNING = re.compile(
     r"\b(?:do not|don't|must not|should not|never)\s+(?:be\s+)?(?:manually\s+)?(?:edit|modify|change|touch|alter)|"
     r"\b(?:auto(?:matically)?[- ]?generated)\b|"
     r"\b(?:changes?|edits?|modifications?)\b.{0,60}\b(?:will|would|are going to)\s+(?:be\s+)?(?:lost|overwritten|"
-    r"overridden|discarded|reverted)",
+    r"overridden|discarded|reverted)|\bunder configuration management\b|\bansible_managed\b|"
+    r"(?:勿|不要|禁止|不得)(?:手动|手工|直接|随意|自行)?(?:修改|编辑|改动|更改)|自动生成",
     re.I,
 )
 _COMMENT = re.compile(r"\s*(?:#|;|//|--|\"|<!--|/?\*|@?rem\b)", re.I)
@@ -161,9 +171,9 @@ def is_own(text: str) -> bool:
 
 def named_owner(line: str) -> str | None:
     """The owner that a comment names, empty where it only forbids to edit the file; None where it does neither."""
-    for pattern in (_TOOL_FIRST, _OWNED, _BY_TOOL):
+    for pattern in (_TOOL_FIRST, _OWNED, _BY_TOOL, _UNDER, _CHINESE):
         if found := pattern.search(line):
-            return found["who"].rstrip(".:,")
+            return next(filter(None, found.groups())).rstrip(".:,")
     return "" if _WARNING.search(line) else None
 
 

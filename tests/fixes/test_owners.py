@@ -42,6 +42,12 @@ HEADERS = {
     "// Automatically generated file; don't edit": "",
     "# Any local changes will be overwritten at the next rollout": "",
     "# Deployed via GitOps from infra/base": "GitOps",
+    "# Warning: this file is under Salt control": "Salt",
+    "## under the control of CFEngine": "CFEngine",
+    "# 本文件由 Ansible 统一管理，请勿手动修改": "Ansible",
+    "# 此文件由puppet自动生成": "puppet",
+    "# 请勿手工编辑": "",
+    "# {{ ansible_managed }}": "",
 }
 NOBODY = (
     "# ~/.profile: executed by the command interpreter for login shells.",
@@ -49,6 +55,8 @@ NOBODY = (
     "# written by Bob for the new jobs, 2026",
     "# sysctl settings are defined through files in /usr/lib/sysctl.d/",
     "# limits for the jobs that Chef Li started",
+    "# this folder is under version control",
+    "# 系统管理员: 李工",
 )
 
 

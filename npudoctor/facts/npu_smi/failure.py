@@ -18,7 +18,8 @@ _BY_TEXT = (
     (r"error while loading shared libraries|cannot open shared object file", "library_missing"),
     (r"command not found|npu-smi: not found|npu-smi: No such file", "tool_missing"),
     (
-        r"permission denied|operation not permitted|^\s*no permission|executed only by (the root|an admin)",
+        r"permission denied|operation not permitted|^\s*no permission|executed only by (the root|an admin)"
+        r"|executed by (a )?non-root",
         "permission_denied",
     ),
     (
@@ -26,7 +27,8 @@ _BY_TEXT = (
         "not_supported_in_container",
     ),
     (
-        r"^\s*(This (device|card|chip)|NPU) .*do[es]{2} not support|^\s*This device dose not support"
+        r"^\s*(Th(is|e) (current )?(device|card|chip|product)|NPU) .*do[es]{2} not support"
+        r"|^\s*This device dose not support"
         r"|^\s*This command (is|does) not support|^\s*The vnpu .*does not support",
         "not_supported",
     ),
