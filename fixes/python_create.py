@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from npudoctor import knowledge
@@ -30,7 +31,7 @@ from . import _installing, _pairs, messages
 from .python import PROOF
 
 SERIES = ("python3.12", "python3.11", "python3.10", "python3.9", "python3.8")
-_PATH = re.compile(r"(/[A-Za-z0-9_][\w.-]*)+")
+_PATH = re.compile(r"(/[A-Za-z0-9_][\w@+=:,. -]*)+", re.ASCII)
 _WHEEL = re.compile(r"(torch|torch_npu)-([^-]+)-.*\.whl", re.I)
 _PIP = re.compile(r"pip-(\d+(?:\.\d+)*)-py3-none-any\.whl")
 
@@ -66,7 +67,8 @@ def create_environment(
     path = asked.path or _usual(host)
     if not _PATH.fullmatch(path):
         raise Refused(messages.NOT_A_PATH.text(path=path))
-    if host.exists(path) and not host.exists(f"{path}/{ENVIRONMENT_MARKER}"):
+    there = host.exists(path) or host.read_link(path) is not None
+    if there and not host.exists(f"{path}/{ENVIRONMENT_MARKER}"):
         raise Refused(messages.ENVIRONMENT_EXISTS.text(path=path), instead="--set path=/another/folder")
     folders = [asked.offline] if asked.offline else _wheel_folders(staged)
     source = [word for folder in folders for word in _installing.source(host, folder)]
@@ -94,7 +96,7 @@ def create_environment(
             return
         raise Refused(messages.ENVIRONMENT_EXISTS.text(path=path), instead="--set path=/another/folder")
     yield Note(messages.RESOLVED_FIRST.text())
-    shown = messages.ACTIVATE_IT.text(path=path)
+    shown = messages.ACTIVATE_IT.text(path=shlex.quote(path))
     yield Note(shown, "" if path == _usual(host) else messages.VISIBLE_AT_ACTIVATION.text())
     folder = posixpath.dirname(path)
     missing = [path]

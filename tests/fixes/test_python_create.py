@@ -57,7 +57,7 @@ class Site:
     """A folder for the new environment, and the Python and the wheels to make it with."""
 
     def __init__(self, folder: Path, base: Path, wheels: Path) -> None:
-        self.path = folder / "envs" / "train"
+        self.path = folder / "all envs" / "train"
         self.state = str(folder / "state")
         self.params: dict[str, Any] = {
             "path": str(self.path),
@@ -88,6 +88,7 @@ def site(tmp_path: Path, base: Path, wheels: Path) -> Site:
     return Site(tmp_path, base, wheels)
 
 
+@pytest.mark.slow  # a real environment with a pip of its own
 def test_the_environment_has_what_was_listed_and_undo_removes_it(site: Site, wheels: Path) -> None:
     made = site.plan()
     shown = [line for line in made.preview.splitlines() if " → " in line]
@@ -96,7 +97,7 @@ def test_the_environment_has_what_was_listed_and_undo_removes_it(site: Site, whe
         f"torch: not installed → 2.6.0{CPU}",
         "torch-npu: not installed → 2.6.0",
     ]
-    assert f"-m venv {site.path}" in made.preview
+    assert f"-m venv '{site.path}'" in made.preview
     assert "--no-index" in made.preview
     assert not site.path.parent.exists()
     ended = site.apply()
@@ -180,6 +181,9 @@ def test_conda_makes_the_environment_that_pip_fills(
     series = "{}.{}".format(*sys.version_info)
     said = (tmp_path / "said").read_text(encoding="utf-8")
     assert said == f"create --yes --quiet --offline --prefix {site.path} python={series} pip\n"
+    assert site.plan(conda=True).empty
+    assert site.undo().outcome is Outcome.UNDONE
+    assert not site.path.parent.exists()
     monkeypatch.setenv("PATH", "/nowhere")
     assert "conda" in str(site.plan(conda=True, path=f"{site.path}-2").refused)
 
@@ -220,6 +224,12 @@ def test_a_folder_that_is_there_is_left_alone(site: Site) -> None:
     assert "exists" in str(site.plan().refused)
 
 
+def test_a_link_that_leads_nowhere_is_left_alone(site: Site) -> None:
+    site.path.parent.mkdir()
+    site.path.symlink_to("nowhere")
+    assert "exists" in str(site.plan().refused)
+
+
 @as_root
 def test_root_makes_none_where_a_user_can_write(site: Site, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
@@ -247,4 +257,4 @@ def test_root_uses_no_wheels_and_no_python_of_a_user(site: Site, wheels: Path, b
 
 def test_the_owner_gets_both_commands(site: Site) -> None:
     text = handover.render(site.plan(), LocalHost(), "shell")
-    assert text.index(f"-m venv {site.path}") < text.index("--no-deps")
+    assert text.index(f"-m venv '{site.path}'") < text.index("--no-deps")
