@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from npudoctor import knowledge
 from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.python.published_releases import misfit
 from npudoctor.facts.python.target_python import PythonEnvironment
+from npudoctor.knowledge.pairs import Fit
 from npudoctor.knowledge.patterns import wheel
-from npudoctor.knowledge.solver import COST
+from npudoctor.knowledge.solver import COST, Change, Solution
 from npudoctor.knowledge.tables.stacks import Framework, FrameworkRelease, Stacks
-from npudoctor.sdk import Severity
+from npudoctor.sdk import Options, Severity
+
+from .messages import stack as messages
 
 _PACKAGE_COST = COST["torch"]
 _COSTS = {part: COST[part] for part in ("python", "cann")}
@@ -73,6 +77,28 @@ def nearest(framework: Framework, table: Stacks, parts: Parts) -> tuple[Framewor
         if best is None or key < best[0]:
             best = (key, release, wrong)
     return best[1:] if best else None
+
+
+def pair_wanted(options: Options, python: PythonEnvironment, cann: Cann | None) -> Solution | None:
+    """The torch and torch_npu of the published set that the first framework of --for takes; None where it names none.
+
+    What python.pairing and its like propose then is what the framework's own check asks for.
+    """
+    table, parts = knowledge.stacks(), installed_parts(python, cann)
+    for name in options.frameworks:
+        found = nearest(table.framework(name), table, parts)
+        if found is None or not {"torch", "torch_npu"} <= set(found[0].requires):
+            continue
+        pair = {part: exact(found[0].requires[part]) for part in ("torch", "torch_npu")}
+        row = knowledge.compatibility().release(pair["torch_npu"])
+        if row is None or row.torch != pair["torch"] or row.supports_python(python.version) is False:
+            continue
+        now = {"torch": python.torch, "torch_npu": python.torch_npu}
+        installed = {part: one.version.partition("+")[0] if one is not None else None for part, one in now.items()}
+        changes = tuple(Change(part, installed[part], then) for part, then in pair.items() if installed[part] != then)
+        grounds = messages.PUBLISHED_SET.text(title=table.framework(name).title, release=found[0].release)
+        return Solution(changes=changes, **pair, fit=Fit.PAIRED, rests_on=grounds, as_of=table.as_of)
+    return None
 
 
 def commands(

@@ -16,7 +16,7 @@ from npudoctor.facts.versions import CannVersion, TorchVersion
 from npudoctor.knowledge.pairs import Fit, TorchNpuRelease
 from npudoctor.knowledge.solver import Solution
 from npudoctor.knowledge.tables.compatibility import Compatibility
-from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Unavailable, check
+from npudoctor.sdk import Evidence, Finding, FixOffer, Options, ParseError, Unavailable, check
 
 from ._causes import as_evidence
 from ._pairing import (
@@ -29,6 +29,7 @@ from ._pairing import (
     smallest_change,
     torch_needed,
 )
+from ._stacks import pair_wanted
 from .messages import python as messages
 
 
@@ -98,7 +99,11 @@ def _unsupported(python: PythonEnvironment, target: TargetPython, supported: str
 
 @check("python.torch", requires=(SoftwareStack,), fix="python.install-pair")
 def torch_is_installed_for_the_cpu(
-    python: PythonEnvironment, target: TargetPython, cann: Cann | None, imported: TorchImport | None
+    python: PythonEnvironment,
+    target: TargetPython,
+    cann: Cann | None,
+    imported: TorchImport | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """torch installed as a CPU build.
 
@@ -107,7 +112,7 @@ def torch_is_installed_for_the_cpu(
     """
     torch = python.torch
     if torch is None:
-        change = smallest_change(python, _cann(cann))
+        change = pair_wanted(options, python, cann) or smallest_change(python, _cann(cann))
         missing = messages.BOTH_MISSING if python.torch_npu is None else messages.TORCH_MISSING
         of_the_system = python.torch_npu is None and is_of_the_system(python)
         how = ("npudoctor fix python.create",) if of_the_system else tuple(commands(change, python) if change else ())
@@ -140,7 +145,9 @@ def torch_is_installed_for_the_cpu(
 
 
 @check("python.torch-npu", requires=(SoftwareStack,), fix="python.install-pair")
-def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann: Cann | None) -> Iterator[Finding]:
+def torch_npu_is_installed(
+    python: PythonEnvironment, target: TargetPython, cann: Cann | None, options: Options
+) -> Iterator[Finding]:
     """torch_npu installed and not hidden by a source tree.
 
     It is the package that adds the NPU to torch.
@@ -148,7 +155,7 @@ def torch_npu_is_installed(python: PythonEnvironment, target: TargetPython, cann
     if python.torch_npu is None:
         if python.torch is None:
             raise Unavailable(messages.NEITHER_INSTALLED.text(), blocked_by="python.torch")
-        yield _no_torch_npu(python, target, _cann(cann))
+        yield _no_torch_npu(python, target, _cann(cann), pair_wanted(options, python, cann))
     elif hidden := python.shadows.get("torch_npu"):
         yield messages.HIDDEN.finding(
             subject="python",
@@ -175,9 +182,11 @@ def _offer_of(release: TorchNpuRelease | None, change: Solution | None) -> FixOf
     return FixOffer(id="python.install-pair", params={"torch": release.torch, "torch_npu": release.version})
 
 
-def _no_torch_npu(python: PythonEnvironment, target: TargetPython, cann: str | None) -> Finding:
-    release = matching_release(python, cann)
-    change = smallest_change(python, cann) if release is None else None
+def _no_torch_npu(
+    python: PythonEnvironment, target: TargetPython, cann: str | None, wanted: Solution | None
+) -> Finding:
+    release = matching_release(python, cann) if wanted is None else None
+    change = wanted or (smallest_change(python, cann) if release is None else None)
     torch = python.torch.version if python.torch else None
     install = list(commands(change, python)) if change else []
     hint = messages.CHANGE_FOR_CANN.text(cann=cann, change=change.text) if change else None
@@ -198,7 +207,7 @@ def _no_torch_npu(python: PythonEnvironment, target: TargetPython, cann: str | N
 
 @check("python.pairing", requires=(SoftwareStack,), fix="python.install-pair")
 def torch_and_torch_npu_match(
-    pair: TorchPair, python: PythonEnvironment, cann: Cann | None, imported: TorchNpuImport | None
+    pair: TorchPair, python: PythonEnvironment, cann: Cann | None, imported: TorchNpuImport | None, options: Options
 ) -> Iterator[Finding]:
     """torch and torch_npu versions match.
 
@@ -215,14 +224,20 @@ def torch_and_torch_npu_match(
     except ParseError as problem:
         raise Unavailable(messages.TORCH_VERSION_UNKNOWN.text(problem=problem)) from problem
     if not fits:
-        yield _not_a_pair(pair, python, needed, _cann(cann), imported)
+        wanted = pair_wanted(options, python, cann)
+        yield _not_a_pair(pair, python, needed, _cann(cann), imported, wanted)
 
 
 def _not_a_pair(
-    pair: TorchPair, python: PythonEnvironment, needed: Needed, cann: str | None, imported: TorchNpuImport | None
+    pair: TorchPair,
+    python: PythonEnvironment,
+    needed: Needed,
+    cann: str | None,
+    imported: TorchNpuImport | None,
+    wanted: Solution | None,
 ) -> Finding:
     hidden = _matching_copy(pair, python, needed)
-    change = smallest_change(python, cann) if hidden is None else None
+    change = (wanted or smallest_change(python, cann)) if hidden is None else None
     hint = messages.SMALLEST_CHANGE.text(change=change.text, grounds=change.rests_on) if change else None
     return messages.PAIR_MISMATCH.finding(
         subject="python",
@@ -258,7 +273,7 @@ def _matching_copy(pair: TorchPair, python: PythonEnvironment, needed: Needed) -
 
 @check("python.cann-pairing", after=("cann.installed",), requires=(SoftwareStack,), fix="python.install-pair")
 def torch_npu_and_cann_match(
-    python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None
+    python: PythonEnvironment, cann: Cann, imported: TorchNpuImport | None, options: Options
 ) -> Iterator[Finding]:
     """torch_npu and CANN versions match.
 
@@ -278,7 +293,8 @@ def torch_npu_and_cann_match(
         return
     if fit is Fit.OUTSIDE or (row is not None and fit is Fit.UNPAIRED and _far_apart(row, installed.version)):
         assert row is not None
-        yield _wrong_cann(python, row, installed.stated, table, imported)
+        wanted = pair_wanted(options, python, cann)
+        yield _wrong_cann(python, row, installed.stated, table, imported, wanted)
     else:
         yield _not_proven(python.torch_npu.version, row, installed.stated, fit, table)
 
@@ -295,11 +311,16 @@ def _far_apart(row: TorchNpuRelease, cann: CannVersion | None) -> bool:
 
 
 def _wrong_cann(
-    python: PythonEnvironment, row: TorchNpuRelease, cann: str, table: Compatibility, imported: TorchNpuImport | None
+    python: PythonEnvironment,
+    row: TorchNpuRelease,
+    cann: str,
+    table: Compatibility,
+    imported: TorchNpuImport | None,
+    wanted: Solution | None,
 ) -> Finding:
     window = table.window(row.pta_release) if row.pta_release else None
     supported = list(dict.fromkeys([*row.cann, *(window.cann_ok if window else ())]))
-    change = smallest_change(python, cann)
+    change = wanted if wanted is not None and wanted.changes else smallest_change(python, cann)
     hint = None
     if change:
         hint = messages.SMALLEST_CHANGE_OR_CANN.text(

@@ -27,6 +27,7 @@ INSTALL_AND = Sentence("Install {title} {release}, which was published for most 
 INSTALL_ELSEWHERE = Sentence("Install {what} from its vendor, who publishes it outside the package index: {source}")
 INSTALL_ANY = Sentence("Install {title} as its documentation says; the tables name no single release: {source}")
 PART = Sentence("{part} {version}")
+PUBLISHED_SET = Sentence("the set published for {title} {release}")
 MISSING_PART = Sentence("not installed")
 
 MISMATCH = {

@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recover", action="store_true", help="undo runs that a crash interrupted")
     fixing.add_reason(parser)
     fixing.add_state(parser)
+    node.add_frameworks(parser)
     node.add_arguments(parser)
 
 

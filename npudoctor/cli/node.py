@@ -119,7 +119,7 @@ def add_frameworks(parser: argparse.ArgumentParser) -> None:
         type=_framework,
         default=[],
         metavar="NAME",
-        help="check that the node is ready for this framework, such as vllm-ascend, installed or not",
+        help="judge whether the node is ready for this framework, such as vllm-ascend, installed or not",
     )
 
 
@@ -136,6 +136,7 @@ def words_of(args: argparse.Namespace) -> str:
     """The options that name the node, for a command shown to the user."""
     named = [(option, getattr(args, option, None)) for option in ("replay", "simulate", "root", "python")]
     named.append(("state", getattr(args, "simulated_state", None)))
+    named += [("for", name) for name in getattr(args, "frameworks", ())]
     words = [word for option, value in named if value for word in (f"--{option}", value)]
     return shlex.join(words) if words else ""
 
