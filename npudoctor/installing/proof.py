@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from npudoctor.facts.driver import version_files
 from npudoctor.host import ParseError, Unavailable
@@ -24,6 +25,11 @@ _UPGRADE_TOOL = (
         "state",
     ),
 )
+_WRITTEN = (
+    *(f"{PREFIX}/driver", f"{PREFIX}/firmware", TOOL, "/etc/ascend_install.info", "/etc/ascend_filelist.info"),
+    *("/lib/davinci.conf", "/var/lib/dkms/davinci_ascend", "/sys/module/drv_pcie_host", "/sys/module/davinci_intf"),
+)
+"""What the vendor's packages write (INSTALL.md, 4.3): folders and modules are there or not, files have a digest."""
 _FLASHED = re.compile(r"The firmware of \[(\d{1,3})\] chips are successfully upgraded")
 _REBOOT = re.compile(r"[Rr]eboot (is )?needed|please check after reboot|Reboot now or after")
 _INSTALLED = re.compile(r"(Driver|Firmware) package (installed|upgraded) successfully")
@@ -70,6 +76,29 @@ def _firmware(host: ApartHost, step: Step, node: Node, log: str) -> tuple[str, s
         else "number of flashed chips not known"
     )
     return f"{path} names {found}; {flashed}", ""
+
+
+def traces(host: ApartHost) -> tuple[tuple[str, str], ...]:
+    """What of the files that the vendor's packages write is there, to be compared after a step that failed."""
+    fresh = host.fresh()
+    found = []
+    for path in _WRITTEN:
+        said = "none"
+        with contextlib.suppress(Unavailable):
+            if fresh.exists(path):
+                said = "there"
+                said = hashlib.sha256(fresh.read_bytes(path, limit=1 << 20)).hexdigest()[:12]
+        found.append((path, said))
+    for name, parse in (("driver", version_files.parse_driver), ("firmware", version_files.parse_firmware)):
+        path = f"{PREFIX}/{name}/version.info"
+        found.append((path, str(version_at(host, path, lambda text, parse=parse: parse(text).version) or "none")))
+    return tuple(found)
+
+
+def changed(before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> list[str]:
+    """The files that a step has changed, with what they said before and after."""
+    now = dict(after)
+    return [f"{path} {old} → {now[path]}" for path, old in before if path in now and now[path] != old]
 
 
 def unfinished(host: ApartHost) -> list[str]:

@@ -139,7 +139,8 @@ class Installation:
         self.journal.make(self.run, f"step-{number}")
         self.journal.make(self.run, f"step-{number}/{apart.TEMPORARY}")
         shown = ("bash", step.file or step.source, *step.options)
-        noted = Begun(at=now(), boot_id=self.node.boot_id, command=shown, service=service)
+        before = proof.traces(self.host)
+        noted = Begun(at=now(), boot_id=self.node.boot_id, command=shown, service=service, before=before)
         self._must_be_the_copy(step)
         self.journal.keep(self.run, f"step-{number}/begun.json", serialise.written(noted))
         self.say(f"step {number} of {len(self.steps)}: {step.title} {step.now or 'none'} → {step.then or 'none'}")
@@ -210,10 +211,15 @@ class Installation:
         """What each step that was begun has left, as far as it can be known."""
         lines = []
         for number, step in enumerate(self.steps[:last], 1):
-            if state.begun(self.journal, self.run, number) is None:
+            begun = state.begun(self.journal, self.run, number)
+            if begun is None:
                 continue
             done = state.ended(self.journal, self.run, number)
-            found = done.proof if done and not done.problem else "not verified; it may have changed the node in part"
+            changed = proof.changed(begun.before, proof.traces(self.host))
+            left = f"not verified; it has changed {', '.join(changed)}"
+            if not changed:
+                left = "not verified; the vendor's files and modules are as they were"
+            found = done.proof if done and not done.problem else left
             lines.append(f"step {number}, {step.component} {step.then}: {found}; way back: {step.way_back}")
         if any(state.begun(self.journal, self.run, number) for number in range(1, last + 1)) and self.holders:
             commands = "; ".join(" ".join(one.start) for one in self.holders)

@@ -69,12 +69,14 @@ class Holder:
 
 @record(frozen=True, kw_only=True)
 class Begun:
-    """That the installer of a step is about to be started, on this boot. `service` says who took the node out of it."""
+    """That the installer of a step is about to be started, on this boot. `service` says who took the node out of it,
+    `before` what of the vendor's files was there (`proof.traces`)."""
 
     at: str
     boot_id: str
     command: tuple[str, ...]
     service: str
+    before: tuple[tuple[str, str], ...] = ()
 
 
 @record(frozen=True, kw_only=True)

@@ -571,7 +571,7 @@ def test_the_journal_has_the_vendors_logs_the_boots_and_what_is_different(tmp_pa
     assert ending["before"]["npus"] == ending["after"]["npus"] == list(CARDS)
     assert ending["before"]["boot_id"] == ending["after"]["boot_id"] == host.boot
     assert ending["different"] == [
-        "step 1, driver 25.5.2: not verified; it may have changed the node in part; way back: uninstall.sh"
+        "step 1, driver 25.5.2: not verified; the vendor's files and modules are as they were; way back: uninstall.sh"
     ]
     assert not (tmp_path / f"var/lib/npudoctor/runs/{id}/packages/driver.run").exists()
 
