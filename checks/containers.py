@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
 from npudoctor.facts.hccn.card_view import NetworkPlan
+from npudoctor.facts.node.ascend_runtime import AscendRuntime
 from npudoctor.facts.node.container_mounts import LIBRARIES
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCards
@@ -57,6 +58,22 @@ def running_containers_are_complete(
             evidence=tuple(_evidence(one, lacks_network(one)) for one in bad[:_SHOWN]),
             fix=_offer(bad[0], managers),
         )
+
+
+@check("containers.runtime", profile="standard", fix="container.runtime")
+def the_runtime_is_registered(runtime: AscendRuntime) -> Iterator[Finding]:
+    """Ascend Docker runtime registered with the container engines.
+
+    Only this runtime reads ASCEND_VISIBLE_DEVICES, when it creates a container.
+    """
+    for engine in runtime.engines:
+        if engine not in runtime.known_to:
+            yield messages.NOT_REGISTERED.finding(
+                engine=engine,
+                commands=(f"npudoctor fix container.runtime --set engine={engine}",),
+                evidence=(Evidence(source=runtime.path, actual=engine),),
+                fix=FixOffer(id="container.runtime", params={"engine": engine}),
+            )
 
 
 def _lacking(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from npudoctor.facts.node.ascend_runtime import PROGRAM
 from npudoctor.facts.node.container import Container
 from npudoctor.records import record
 from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix, untrusted_writer, writing
@@ -15,7 +16,6 @@ from npudoctor.sdk import Host, Note, Parameters, Refused, Step, fix, untrusted_
 from . import _containerd, messages
 
 SETTINGS = "/etc/docker/daemon.json"
-RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
 
 
 @record(frozen=True)
@@ -23,12 +23,12 @@ class Runtime(Parameters):
     """`path` is the program of the runtime. `default` makes it the default runtime of all containers. `engine` is
     docker or containerd, where this node has both: docker if it is not named."""
 
-    path: str = RUNTIME
+    path: str = PROGRAM
     default: bool = False
     engine: str = ""
 
 
-@fix("container.runtime", resolves=(), root=True)
+@fix("container.runtime", resolves=("containers.runtime",), root=True)
 def register_runtime(asked: Runtime, host: Host, container: Container | None) -> Iterator[Step | Note]:
     """Register the Ascend runtime with Docker or containerd.
 

@@ -159,3 +159,14 @@ MORE_CONTAINERS = Sentence("{count} more")
 PROCESS_OF = Sentence("{container} ({runtime}, pid {pid})")
 NOT_FOUND = Sentence("not in the container")
 NONE_RUNS = Sentence("no running container uses an NPU")
+
+# containers.runtime
+
+NOT_REGISTERED = Message(
+    "containers.runtime/not-registered",
+    summary="{engine} does not know the Ascend Docker runtime that is installed",
+    detail="Containers started with {engine} get no NPU by ASCEND_VISIBLE_DEVICES.",
+    hint="Register it, unless NPUs are mapped by another way, such as --device or a device plugin.",
+    severity=Severity.INFO,
+    pitfall="P009",
+)
