@@ -69,6 +69,7 @@ def the_runtime_is_registered(runtime: AscendRuntime) -> Iterator[Finding]:
     for engine in runtime.engines:
         if engine not in runtime.known_to:
             yield messages.NOT_REGISTERED.finding(
+                severity=None if runtime.known_to else Severity.WARNING,
                 engine=engine,
                 commands=(f"npudoctor fix container.runtime --set engine={engine}",),
                 evidence=(Evidence(source=runtime.path, actual=engine),),

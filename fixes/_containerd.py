@@ -28,6 +28,8 @@ SETTINGS = "/etc/containerd/config.toml"
 PLUGINS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
 """The plugin that has the runtimes, by the version of the file."""
 RUNC = "io.containerd.runc.v2"
+_HEADER = re.compile(r"""^[ \t]*\[plugins\.["']([\w.]{1,60})["']\.containerd\][ \t]*(?:#[^\n]*)?$""", re.M)
+"""The line that begins the table of the default runtime; its group is the plugin."""
 
 
 @record(frozen=True)
@@ -146,8 +148,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_default(file: File) -> str:
     line = '  default_runtime_name = "ascend"'
-    header = re.compile(rf"""^[ \t]*\[plugins\.["']{re.escape(file.plugin)}["']\.containerd\][ \t]*(#.*)?$""", re.M)
-    found = header.search(file.text)
+    found = next((one for one in _HEADER.finditer(file.text) if one[1] == file.plugin), None)
     if found is None:
         if "containerd" in _table(_table(file.said, "plugins"), file.plugin) and file.section.keys() != {"runtimes"}:
             raise Refused(messages.OTHER_DEFAULT.text(path=file.path))

@@ -20,7 +20,7 @@ from npudoctor.sim.pip import Pip
 from npudoctor.sim.scenario import Scenario
 from npudoctor.sim.target import Target
 
-_EXECUTABLES = re.compile(r".*/(bin/[^/]+|driver/tools/[^/]+|sbin/[^/]+)")
+_EXECUTABLES = re.compile(r".*/(s?bin|driver/tools|Ascend-Docker-Runtime)/[^/]+")
 CONF = "/etc/hccn.conf"
 _ACTIVE = {"conda": "CONDA_PREFIX", "venv": "VIRTUAL_ENV"}
 _SIZES = {"k": 10, "m": 20, "g": 30, "t": 40, "": 0}

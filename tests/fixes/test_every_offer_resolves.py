@@ -26,7 +26,6 @@ NOT_OFFERED = {
     "npu.address": "it takes a table that a person names; tests/fixes/test_npu_address.py",
     "system.packages": "its checks are asked for with a folder; tests/fixes/test_system_packages.py",
     "driver.user": "its check is asked for with a folder; tests/fixes/test_driver_user.py",
-    "container.runtime": "a person asks for it",
     "service.install": "a person asks for it",
     "service.remove": "a person asks for it",
     "system.clean-logs": "the files of a simulated node have no age; tests/fixes/test_real.py",
