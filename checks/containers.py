@@ -71,7 +71,6 @@ def the_runtime_is_registered(runtime: AscendRuntime) -> Iterator[Finding]:
             yield messages.NOT_REGISTERED.finding(
                 severity=None if runtime.known_to else Severity.WARNING,
                 engine=engine,
-                commands=(f"npudoctor fix container.runtime --set engine={engine}",),
                 evidence=(Evidence(source=runtime.path, actual=engine),),
                 fix=FixOffer(id="container.runtime", params={"engine": engine}),
             )
