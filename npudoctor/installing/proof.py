@@ -89,9 +89,13 @@ def traces(host: ApartHost) -> tuple[tuple[str, str], ...]:
                 said = "there"
                 said = hashlib.sha256(fresh.read_bytes(path, limit=1 << 20)).hexdigest()[:12]
         found.append((path, said))
-    for name, parse in (("driver", version_files.parse_driver), ("firmware", version_files.parse_firmware)):
-        path = f"{PREFIX}/{name}/version.info"
-        found.append((path, str(version_at(host, path, lambda text, parse=parse: parse(text).version) or "none")))
+    driver, firmware = f"{PREFIX}/driver/version.info", f"{PREFIX}/firmware/version.info"
+    found.append(
+        (driver, str(version_at(host, driver, lambda text: version_files.parse_driver(text).version) or "none"))
+    )
+    found.append(
+        (firmware, str(version_at(host, firmware, lambda text: version_files.parse_firmware(text).version) or "none"))
+    )
     return tuple(found)
 
 
