@@ -57,6 +57,20 @@ def misfits(release: FrameworkRelease, parts: Parts) -> dict[str, Severity]:
     return {part: severity for part, severity in sorted(found.items(), key=_place) if severity is not None}
 
 
+def published_by_others(framework: Framework, table: Stacks, parts: Parts) -> frozenset[str]:
+    """The parts that another installed framework, whose published set names this release, requires as they are.
+
+    verl 0.8.0 publishes vLLM Ascend 0.18.0 with a newer CANN than vLLM Ascend itself does.
+    """
+    found: set[str] = set()
+    for other in table.frameworks:
+        row = table.release(other.name, parts[other.package]) if other.package in parts else None
+        if row is not None and framework.package in row.requires:
+            wrong = misfits(row, parts)
+            found |= set() if framework.package in wrong else row.requires.keys() - wrong.keys()
+    return frozenset(found)
+
+
 def _place(item: tuple[str, object]) -> int:
     part = item[0]
     return _ORDER.index(part) if part in _ORDER else len(_ORDER)

@@ -24,7 +24,7 @@ from npudoctor.sdk import Check, Evidence, Finding, NotApplicable, Options, Seve
 
 from ._owners import owners
 from ._places import place_of
-from ._stacks import commands, installed_parts, misfits, named, nearest
+from ._stacks import commands, installed_parts, misfits, named, nearest, published_by_others
 from .messages import stack as messages
 
 _EXPLAINED_BY = (
@@ -135,7 +135,8 @@ def _of_releases(framework: Framework, python: PythonEnvironment, cann: Cann | N
             subject="python", title=framework.title, release=here.version, as_of=table.as_of
         )
         return
-    wrong_here = misfits(published, parts)
+    elsewhere = published_by_others(framework, table, parts)
+    wrong_here = {part: how for part, how in misfits(published, parts).items() if part not in elsewhere}
     if wrong_here and found is not None:
         yield _mismatch(framework, published, wrong_here, found, python, parts)
 

@@ -13,7 +13,7 @@ MOUNTS_UNKNOWN = Sentence("mounted file systems unknown")
 NO_PACKAGES = Message(
     "install.packages/none",
     summary="No usable package in {folders}",
-    hint="Copy the packages there again, with the vendor's names; `npudoctor packages` with the folder lists what is read.",
+    hint="Copy the packages there again, with the vendor's names; `npudoctor packages` with a folder shows its files.",
     severity=Severity.ERROR,
 )
 UNUSABLE = Message(

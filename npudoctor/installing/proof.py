@@ -29,7 +29,7 @@ _WRITTEN = (
     *(f"{PREFIX}/driver", f"{PREFIX}/firmware", TOOL, "/etc/ascend_install.info", "/etc/ascend_filelist.info"),
     *("/lib/davinci.conf", "/var/lib/dkms/davinci_ascend", "/sys/module/drv_pcie_host", "/sys/module/davinci_intf"),
 )
-"""What the vendor's packages write (INSTALL.md, 4.3): folders and modules are there or not, files have a digest."""
+"""What the vendor's packages write: folders and modules are there or not, files have a digest."""
 _FLASHED = re.compile(r"The firmware of \[(\d{1,3})\] chips are successfully upgraded")
 _REBOOT = re.compile(r"[Rr]eboot (is )?needed|please check after reboot|Reboot now or after")
 _INSTALLED = re.compile(r"(Driver|Firmware) package (installed|upgraded) successfully")

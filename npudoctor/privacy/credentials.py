@@ -55,7 +55,7 @@ _RULES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("passw", "passphrase"),
         r"(?i)(?<![\w/])(?P<head>(?:passw(?:or)?d|passphrase)\s{1,8})"
-        r"(?P<value>(?=[^\s\d]{0,64}\d)(?=[^\sa-z]{0,64}[a-z])[^\s\"',;()]{6,}?(?=[\s\"',;]|\Z))",
+        r"(?P<value>(?=[^\s\d]{0,64}\d)(?=[^\sa-z]{0,64}[a-z])[^\s\"',;()]{6,}?(?<!\\)(?=\\?[\"']|[\s,;]|\Z))",
     ),
     (("bearer",), r"(?i)(?P<head>\bbearer\s{1,8})(?P<value>[\w.~+/=-]{6,})"),
     (("basic",), r"(?P<head>\b[Bb]asic\s{1,8})(?P<value>(?=[a-z]{0,200}[0-9A-Z+/=])[\w.~+/=-]{6,})"),

@@ -16,9 +16,9 @@ KEYS = ("address", "netmask", "gateway", "netdetect")
 """The settings of a device in /etc/hccn.conf, in the order of a row of `CardAddresses.cards`."""
 
 _ANSWERS = {
-    "ip": {"address": r"ipaddr\s*:\s*([\d.]+)", "netmask": r"netmask\s*:\s*([\d.]+)"},
-    "gateway": {"gateway": r"default gateway\s*:\s*([\d.]+)"},
-    "netdetect": {"netdetect": r"netdetect address\s*:\s*([\d.]+)"},
+    "ip": {"address": re.compile(r"ipaddr\s*:\s*([\d.]+)"), "netmask": re.compile(r"netmask\s*:\s*([\d.]+)")},
+    "gateway": {"gateway": re.compile(r"default gateway\s*:\s*([\d.]+)")},
+    "netdetect": {"netdetect": re.compile(r"netdetect address\s*:\s*([\d.]+)")},
 }
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9]*_\d{1,4})\s*=\s*(.*?)\s*")
 
@@ -117,7 +117,7 @@ def live(host: Host, device: str) -> dict[str, str]:
         if done.timed_out or (done.returncode != 0 and question == "ip"):
             raise StepFailed(messages.ADDRESS_UNKNOWN.text(device=device))
         for key, pattern in keys.items():
-            answer = re.search(pattern, done.stdout)
+            answer = pattern.search(done.stdout)
             found[key] = answer[1] if answer and answer[1] != "0.0.0.0" else ""  # noqa: S104 - says that none is set
     return found
 

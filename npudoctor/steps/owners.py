@@ -173,7 +173,7 @@ def named_owner(line: str) -> str | None:
     """The owner that a comment names, empty where it only forbids to edit the file; None where it does neither."""
     for pattern in (_TOOL_FIRST, _OWNED, _BY_TOOL, _UNDER, _CHINESE):
         if found := pattern.search(line):
-            return next(filter(None, found.groups())).rstrip(".:,")
+            return str(next(filter(None, found.groups()))).rstrip(".:,")
     return "" if _WARNING.search(line) else None
 
 

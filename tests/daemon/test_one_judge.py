@@ -20,6 +20,7 @@ from npudoctor.tui.chip_lines import line
 from npudoctor.tui.marks import STYLES
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.diagnosis import Diagnosis, State
+from npudoctor.tui.model.series import Series
 from npudoctor.tui.model.session import Session
 from tests.daemon.conftest import Asker, Watch
 from tests.daemon.test_answers import samples
@@ -73,7 +74,7 @@ def test_a_chip_has_one_state_everywhere(
     session = Session(lambda: node_of("--simulate", scenario))
     row = next(row for row in cards.read(session, Diagnosis()).rows if row.chip.subject == CHIP)
     assert (row.state().value, row.state("npu.health").value) == (expected, expected)
-    shown = line(row, (), 120)
+    shown = line(row, Series(), 120)
     colours = {span.style for span in shown.spans if word and shown.plain[span.start : span.end].strip() == word}
     assert colours <= {STYLES[State(expected)]}
 

@@ -300,7 +300,7 @@ def test_it_is_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str],
     ("text", "problem"),
     [
         ('[managed]\npaths = ["etc"]\n', "in [managed]: paths.0: expected an absolute path, found 'etc'\n"),
-        ('[managed]\npath = ["/etc"]\n', "in [managed]: unknown key 'path'; known are paths"),
+        ('[managed]\npath = ["/etc"]\n', "in [managed]: unknown key 'path'; did you mean paths?"),
     ],
 )
 def test_a_mistake_in_the_section_is_named(

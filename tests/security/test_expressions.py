@@ -42,7 +42,7 @@ ELSEWHERE = {
     "npudoctor/privacy/recorded_sources.py": "its tables, below",
     "npudoctor/privacy/names_in_logs.py": "its tables, below",
     "npudoctor/privacy/redaction.py": "escaped names beside expressions of the module",
-    "fixes/_installing.py": "an escaped path before literals",
+    "npudoctor/steps/environments.py": "an escaped path of its callers before literals",
     "npudoctor/packages/headers.py": "a literal name of its callers before a bounded repetition",
     "npudoctor/packages/names.py": "names of at most 255 characters, below",
 }

@@ -687,7 +687,7 @@ def test_a_user_turns_it_off_for_himself_and_a_mistake_is_said(
     assert str(own) in capsys.readouterr().err
     monkeypatch.setattr(config, "SYSTEM", str(own))
     for text, problem in (
-        ("[web]\nenable = true\n", "in [web]: unknown key 'enable'; known are enabled"),
+        ("[web]\nenable = true\n", "in [web]: unknown key 'enable'; did you mean enabled?"),
         ("[web]\nenabled = 'perhaps'\n", "in [web]: enabled: "),
         ("web = false\n", "web: "),
         ("[web\n", "not valid TOML"),
