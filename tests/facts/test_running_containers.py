@@ -78,10 +78,10 @@ def host(dev: str) -> FakeHost:
     ],
 )
 def test_a_container_whose_dev_cannot_be_listed_safely_is_not_judged_by_it(dev: str, codes: list[str]) -> None:
-    result = run(host(dev), "containers").results[-1]
+    result = run(host(dev), "containers.complete").results[-1]
     assert [finding.code for finding in result.findings] == codes
 
 
 def test_a_host_without_containers_is_not_asked() -> None:
-    result = run(FakeHost(files={f"{GROUPS}/cgroup.controllers": "cpu\n"}), "containers").results[-1]
+    result = run(FakeHost(files={f"{GROUPS}/cgroup.controllers": "cpu\n"}), "containers.complete").results[-1]
     assert (result.status.value, result.reason) == ("skipped", "no running container uses an NPU")
