@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import posixpath
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -60,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_json(found.document)
     else:
-        lines = [*found.lines(), *(["nothing was changed"] if args.dry_run or not found.complete else [])]
+        narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < setup_text.width(found.plan)
+        lines = [*found.lines(narrow=narrow), *(["nothing was changed"] if args.dry_run or not found.complete else [])]
         write("\n".join(lines) + "\n")
     if found.node.in_container and not args.dry_run:
         raise Refused("driver and firmware are installed on the host, not in a container")
@@ -93,8 +97,29 @@ class Prepared:
     @property
     def complete(self) -> bool:
         """Whether nothing is missing or wrong."""
-        wrong = any(one.matches is False for one in self.sums)
-        return self.plan is not None and not (self.lacks or self.plan.refused or wrong or self.absent or self.blocked)
+        return not self.against
+
+    @property
+    def against(self) -> list[str]:
+        """Why the plan is not complete, as clauses; empty where it is."""
+        found = []
+        if self.plan is None:
+            found.append(f"{len(self.sets)} sets match" if self.sets else "no package fits this node")
+        if self.lacks:
+            found.append(f"missing: {', '.join(dict.fromkeys(one.component for one in self.lacks))}")
+        if self.plan is not None and self.plan.refused:
+            found.append(f"refused: {'; '.join(self.plan.refused)}")
+        found += [f"checksum of {posixpath.basename(one.path)} wrong" for one in self.sums if one.matches is False]
+        found += self.absent
+        found += [f"{name} has found an error" for name in self.blocked]
+        return found
+
+    @property
+    def _verdict(self) -> str:
+        if against := self.against:
+            return f"the plan is not complete: {'; '.join(against)}"
+        unknown = [one.check for one in self.report.results if setup_text.is_unknown(one)]
+        return f"the plan is complete; not known: {', '.join(unknown)}" if unknown else "the plan is complete"
 
     @property
     def choices(self) -> list[tuple[str, str]]:
@@ -115,10 +140,9 @@ class Prepared:
         yield from setup_text.lines(
             self.node, self.purpose, self.only, list(self.sets), self.plan, self.lacks, self.sums, steps
         )
-        yield from self.absent
+        yield from setup_text.not_used(self.staged, self.node, every=not self.sets)
         yield from setup_text.tried(self.report)
-        if blocked := self.blocked:
-            yield f"not ready for this plan: {', '.join(blocked)}"
+        yield visible(self._verdict)
 
     @property
     def document(self) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
 from npudoctor.messages import gigabytes
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, Missing
-from npudoctor.packages.node import Node
+from npudoctor.packages.node import Node, why_not
 from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, wanted
 from npudoctor.packages.sets import PackageSet
 from npudoctor.records import record
 
+SHOWN_NOT_USED = 8
 _PURPOSE = {
     CONTAINERS: "jobs in containers",
     BARE: "jobs on the node",
@@ -92,6 +93,11 @@ def lines(
 ) -> Iterator[str]:
     """The plan for a person; `steps` draws its steps."""
     yield f"node: {packages.described(node)}"
+    yield from (f"not known of the node: {visible(reason)}" for reason in node.unknown[:3])
+    if node.in_container:
+        yield "driver and firmware are planned on the host, not in a container"
+    elif not node.chips:
+        yield "driver and firmware are planned on a node with NPUs, or from its recording: --replay node.tar.gz"
     yield f"for: {_PURPOSE[purpose]}"
     if plan is None:
         yield from _choice(sets, wanted(purpose, only))
@@ -126,12 +132,30 @@ def tried(report: Report) -> Iterator[str]:
             f"  {finding.severity.value}: {visible(finding.summary)} ({result.check})" for finding in result.findings
         )
         if result.status in (Status.SKIPPED, Status.CRASHED):
-            yield f"  not known: {result.check}: {visible(result.reason or '')}"
+            word = "not known" if is_unknown(result) else "does not apply"
+            yield f"  {word}: {result.check}: {visible(result.reason or '')}"
+
+
+def is_unknown(result: Result) -> bool:
+    """Whether a check has no answer although it applies to the node."""
+    return result.status is Status.CRASHED or (result.status is Status.SKIPPED and result.because is not None)
+
+
+def not_used(staged: StagedPackages, node: Node, *, every: bool) -> Iterator[str]:
+    """The unusable packages, each with its reason; with `every` also those for another node."""
+    reasons = {one.path: why for one in staged.packages if (why := why_not(one, node)) and (every or not one.usable)}
+    if not reasons and every:
+        yield f"{', '.join(map(visible, staged.folders))}: {'no package' if not staged.packages else 'no set'} in it"
+    elif reasons:
+        yield "not used:"
+    yield from (visible(f"  {path}: {why}") for path, why in list(reasons.items())[:SHOWN_NOT_USED])
+    if len(reasons) > SHOWN_NOT_USED:
+        yield f"  and {len(reasons) - SHOWN_NOT_USED} more: npudoctor packages FOLDER"
 
 
 def _choice(sets: list[PackageSet], names: tuple[str, ...]) -> Iterator[str]:
     if not sets:
-        yield "no packages that fit this node; see npudoctor packages FOLDER"
+        yield "no packages that fit this node"
         return
     yield f"{len(sets)} matching sets; choose one:"
     for one in sets[: packages.SHOWN_SETS]:
@@ -156,6 +180,11 @@ def listed(plan: Plan) -> Iterator[str]:
         yield f"   {'root' if step.root else 'no root'}; reboot: {reboot}; {took}; {disk}"
         yield f"   way back: {visible(step.way_back)}"
     yield f"reboot: {plan.reboot}, by you" if plan.reboot else "reboot: none"
+
+
+def width(plan: Plan | None) -> int:
+    """The columns that the table of a plan needs."""
+    return max(map(len, table(plan))) if plan is not None else 0
 
 
 def table(plan: Plan) -> Iterator[str]:

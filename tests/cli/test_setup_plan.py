@@ -27,6 +27,39 @@ def test_the_plan_is_a_table_on_stdout(npudoctor: Command, tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize(
+    ("content", "node", "said"),
+    [
+        ("", "new-node", "no package in it"),
+        ("", "bare-host", "driver and firmware are planned on a node with NPUs, or from its recording"),
+        ("other", "new-node", "for chips 310p; this node has A2"),
+        ("cut", "new-node", "truncated: "),
+    ],
+)
+def test_a_plan_without_a_set_says_why_and_ends_with_its_verdict(
+    npudoctor: Command, tmp_path: Path, content: str, node: str, said: str
+) -> None:
+    if content == "other":
+        build.driver(tmp_path, "Ascend-hdk-310p-npu-driver_25.5.2_linux-aarch64.run", "25.5.2", chip="310P")
+    if content == "cut":
+        build.driver(tmp_path, DRIVER, "25.5.2", cut=9)
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", node, "--dry-run")
+    assert ran.code == 1
+    assert said in ran.out
+    *_, verdict, last = ran.out.splitlines()
+    assert verdict.startswith("the plan is not complete: no package fits this node; ")
+    assert last == "nothing was changed"
+
+
+def test_the_verdict_names_the_checks_that_have_no_answer(npudoctor: Command, tmp_path: Path) -> None:
+    build.a2_release(tmp_path)
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run")
+    verdict = ran.out.splitlines()[-2]
+    unknown = [line.split()[2].rstrip(":") for line in ran.out.splitlines() if line.startswith("  not known: ")]
+    assert unknown and verdict == f"the plan is complete; not known: {', '.join(unknown)}"
+    assert "  does not apply: install.tools: " in ran.out
+
+
 def test_the_json_of_a_plan(npudoctor: Command, tmp_path: Path) -> None:
     build.a2_release(tmp_path)
     ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--json")

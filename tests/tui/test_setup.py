@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from textual.widgets import Button, Input
+from textual.widgets import Button, Input, OptionList
 
 from npudoctor import plugins
 from npudoctor.cli.setup_plan import Prepared
@@ -56,14 +56,24 @@ def scenario(folder: Path, driver: str) -> str:
     return str(path)
 
 
-async def answered(app: DoctorApp, pilot: Driver, folder: Path, *keys: str) -> None:
-    """Open the dialog, name the folder, and choose what will run by these keys."""
+async def answered(app: DoctorApp, pilot: Driver, folder: Path, row: int = 0) -> None:
+    """Open the dialog, name the folder, and choose what will run."""
     await press(pilot, "enter")
     await until(pilot, lambda: "In which folder" in text(app))
     app.screen.query_one("#folder", Input).value = str(folder)
     await press(pilot, "enter")
     await until(pilot, lambda: "What will run" in text(app))
-    await press(pilot, *keys, "enter")
+    await chosen(app, pilot, row)
+
+
+async def chosen(app: DoctorApp, pilot: Driver, row: int) -> None:
+    """Choose a row of the list: a key that comes before the list has the focus is another's."""
+    listed = app.screen.query_one("#answers", OptionList)
+    await until(pilot, lambda: listed.has_focus and listed.option_count > row)
+    for number in range(1, row + 1):
+        await press(pilot, "down")
+        await until(pilot, lambda number=number: listed.highlighted == number)
+    await press(pilot, "enter")
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -78,8 +88,7 @@ def test_the_plan_of_a_bare_node_names_the_order_and_installs_nothing(
         assert (listed.chosen, listed.highlighted) == (setting_up.ENTRY, 1)
         await until(pilot, lambda: "No driver and no CANN on this node" in text(app))
         await answered(app, pilot, repo)
-        await until(pilot, lambda: "nothing was changed" in text(app))
-        assert "driver and firmware first" in text(app)
+        await until(pilot, lambda: "nothing was changed" in text(app) and "driver and firmware first" in text(app))
         assert not app.screen.query_one("#go").display
         plan = app.screen.query_one("#lines").plain  # type: ignore[attr-defined]
         assert "1. driver.install (driver): none → 25.5.2" in plan
@@ -102,9 +111,8 @@ def test_cann_is_offered_after_the_licence_was_accepted(
     build.a2_release(repo := tmp_path / "repo")
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        await answered(app, pilot, repo, "down", "down", "down")
-        await until(pilot, lambda: "nothing was changed" in text(app))
-        assert "Install CANN" in text(app)
+        await answered(app, pilot, repo, 3)
+        await until(pilot, lambda: "nothing was changed" in text(app) and "Install CANN" in text(app))
         button = app.screen.query_one("#go", Button)
         assert button.disabled
         await press(pilot, "space")
@@ -123,15 +131,11 @@ def test_several_sets_are_a_question(without_cann: str, tmp_path: Path) -> None:
         build.cann(repo, f"Ascend-cann-{part}_9.0.0_linux-aarch64.run", "9.0.0", package=f"Ascend-cann-{part}")
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
-        await answered(app, pilot, repo, "down", "down", "down")
-        await until(pilot, lambda: "which one?" in text(app))
-        assert "cann=8.5.0" in text(app)
-        assert "cann=9.0.0" in text(app)
-        place = next(row for row, line in enumerate(text(app).splitlines()) if "cann=8.5.0" in line)
-        first = next(row for row, line in enumerate(text(app).splitlines()) if "cann=" in line)
-        await press(pilot, *["down"] * (place - first), "enter")
-        await until(pilot, lambda: "nothing was changed" in text(app))
-        assert "CANN 8.5.0" in text(app)
+        await answered(app, pilot, repo, 3)
+        await until(pilot, lambda: all(part in text(app) for part in ("which one?", "cann=8.5.0", "cann=9.0.0")))
+        rows = [line for line in text(app).splitlines() if "cann=" in line]
+        await chosen(app, pilot, next(row for row, line in enumerate(rows) if "cann=8.5.0" in line))
+        await until(pilot, lambda: "nothing was changed" in text(app) and "CANN 8.5.0" in text(app))
 
     play(without_cann, acts, names=NAMES, size=(120, 40))
 
@@ -140,7 +144,7 @@ def test_a_folder_that_is_not_there_is_asked_for_again(bare: str, tmp_path: Path
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await answered(app, pilot, tmp_path / "nowhere")
         await until(pilot, lambda: "does not exist" in text(app).replace("\n", " "))
-        assert app.screen.query_one("#folder").has_focus
+        await until(pilot, lambda: app.screen.query_one("#folder").has_focus)
 
     play(bare, acts, names=NAMES, size=(160, 48))
 
