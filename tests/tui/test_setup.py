@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,17 @@ async def answered(app: DoctorApp, pilot: Driver, folder: Path, row: int = 0) ->
     await chosen(app, pilot, row)
 
 
+def is_highlighted(listed: OptionList, row: int) -> bool:
+    return listed.highlighted == row
+
+
 async def chosen(app: DoctorApp, pilot: Driver, row: int) -> None:
     """Choose a row of the list: a key that comes before the list has the focus is another's."""
     listed = app.screen.query_one("#answers", OptionList)
     await until(pilot, lambda: listed.has_focus and listed.option_count > row)
     for number in range(1, row + 1):
         await press(pilot, "down")
-        await until(pilot, lambda number=number: listed.highlighted == number)
+        await until(pilot, partial(is_highlighted, listed, number))
     await press(pilot, "enter")
 
 
