@@ -4,7 +4,7 @@ examples:
   npudoctor fleet check -w 'n[0001-0128]'          over your own ssh and ssh_config
   npudoctor fleet check --slurm -p train           by srun, on the nodes of a partition
   npudoctor fleet check --drop /shared/answers     answers that something else gathered
-  npudoctor fleet check --run RUN                  resume: only nodes without an answer are asked
+  npudoctor fleet check --run RUN                  resume: only nodes without an answer are asked, as before
   npudoctor fleet merge RUN --format html          the same verdict again, without a node
   npudoctor fleet lists RUN hostfile               nodes to use; see also slurm-drain, rank-table
   npudoctor fleet fix RUN                          which fixes on which nodes; applies none
@@ -166,7 +166,10 @@ def _check(args: argparse.Namespace) -> int:
         fleet = gather.of_files([args.drop], fleet_asking.named(args))
         return _show(args, fleet, engine="drop")
     folder = args.run_folder or fleet_asking.new_folder()
+    if os.path.exists(folder):
+        gather.must_be_usable([folder])
     run = Run(folder)
+    fleet_asking.remember(args, run.asked())
     names = fleet_asking.named(args) or run.expected()
     if not names and args.slurm:
         from npudoctor.fleet.engines import slurm
@@ -178,7 +181,8 @@ def _check(args: argparse.Namespace) -> int:
         raise UsageError(f"--run {folder}: its nodes are others than the named ones; choose a new folder")
     plan, (called, engine) = fleet_asking.plan(args, names), fleet_asking.engine(args)
     run.begin(names)
-    say(f"npudoctor: {len(names)} nodes by {called}; run folder {folder}")
+    run.write("asked.json", fleet_asking.options_of(args, called))
+    say(f"npudoctor: {len(names)} node{'' if len(names) == 1 else 's'} by {called}; run folder {folder}")
     try:
         gather.ask(run, plan, engine, progress=fleet_asking.progress)
     except KeyboardInterrupt:
@@ -264,6 +268,8 @@ def _lists(args: argparse.Namespace) -> int:
     fleet, run = gather.stored(args.paths)
     report, fleet = _judged(args, fleet, run=run.folder if run else None)
     write(lists.render(args.list, report, fleet))
+    for text in lists.left_out(report):
+        say(text)
     return 0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npudoctor import clock
@@ -30,6 +32,32 @@ def new_folder() -> str:
     """The run folder of a run without --run."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "npudoctor", "fleet", f"{clock.local():%Y-%m-%dT%H-%M-%S}-{os.getpid()}")
+
+
+KEPT = {"engine": "auto", "slurm": False, "partition": None, "simulate": None, "ssh_config": None, "sudo": False}
+KEPT |= {"remote_command": "npudoctor", "profile": None, "timeout": 120.0, "fanout": 64}
+"""The options that a run keeps, with their defaults."""
+
+
+def remember(args: argparse.Namespace, kept: Mapping[str, object]) -> None:
+    """Take the options of a run that is resumed where none of this command replaces them."""
+    another = args.slurm or args.simulate
+    for name, default in KEPT.items():
+        value = kept.get(name)
+        if getattr(args, name) != default or type(value) is not type("" if default is None else default):
+            continue
+        if not (another and name in ("engine", "slurm", "simulate")):
+            setattr(args, name, value)
+
+
+def options_of(args: argparse.Namespace, engine: str) -> str:
+    """What `remember` reads, as JSON: the engine that was used, and absolute paths."""
+    told = {name: getattr(args, name) for name, default in KEPT.items() if getattr(args, name) != default}
+    told["engine"] = engine
+    for name in ("ssh_config", "simulate"):
+        if name in told and os.path.exists(told[name]):
+            told[name] = os.path.abspath(told[name])
+    return json.dumps(told, indent=1) + "\n"
 
 
 def plan(args: argparse.Namespace, names: list[str]) -> Plan:

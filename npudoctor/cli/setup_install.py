@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from npudoctor import plugins
 from npudoctor.cli import node, setup_node
-from npudoctor.cli.output import UsageError, write
+from npudoctor.cli.output import UsageError, say, write
 from npudoctor.control_characters import visible
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.fixer import control
@@ -104,6 +104,8 @@ def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None]
     """Install the steps of a plan that was shown and is complete; the exit code."""
     with opened(args) as (host, catalog, options):
         _refuse_by_checks(report, but="install.holders" if args.stop else "")
+        for note in control.ignored_hold(host):
+            say(f"npudoctor: {note}")
         if (forbidden := control.forbidden_now(options, host)) is not None:
             raise forbidden
         steps = tuple(_with_way_back(host, step) for step in _steps(plan, sums, args))

@@ -84,6 +84,11 @@ def nothing_cut_off(journal: Journal) -> str:
     return messages.NOTHING_CUT_OFF.text()
 
 
+def ignored_hold(host: Host) -> tuple[str, ...]:
+    """A note where a file of a hold is there that does not count."""
+    return (why,) if (why := hold.ignored(host)) else ()
+
+
 def on_network(host: Host, steps: Iterable[Step]) -> tuple[str, ...]:
     """A note for each file that several nodes share: the change reaches all of them."""
     try:

@@ -168,6 +168,7 @@ def make(catalog: Catalog, host: Host, request: Request, options: Options) -> Fi
         obstacle = Obstacle(messages.ONLY_ROOT.text(), root=True)
     notes = tuple(one.text for one in made if isinstance(one, Note))
     notes += control.on_network(host, (one.step for one in steps))
+    notes += control.ignored_hold(host) if steps else ()
     unproved = next((one.unproved for one in made if isinstance(one, Note) and one.unproved), "")
     plan = replace(plan, unproved=unproved)
     return replace(plan, steps=steps, notes=notes, obstacle=obstacle, digest=_digest(fix, params, steps))

@@ -159,6 +159,7 @@ def _identity(host: Host, said: _Facts) -> Identity:
         container=said["node.container"].runtime if said["node.container"] else None,
         source=host.about.source,
         hold=on_hold.reason(host, clock.today()),
+        hold_ignored=on_hold.ignored(host),
         product=", ".join(names) or "no NPU",
         visible={name: number for name, number in visible.items() if number is not None},
         addresses=tuple(

@@ -49,7 +49,8 @@ class Identity(Model):
     """Who answered, with which user, and what distinguishes the node from others.
 
     `visible` are the NPUs by source (pci, nodes, npu_smi): fewer in /dev than on the bus means that some are hidden
-    from the cgroup that was asked. `hold` is who holds the node and why.
+    from the cgroup that was asked. `hold` is who holds the node and why; `hold_ignored` names
+    a file of a hold that does not count.
     """
 
     hostname: Line | None = None
@@ -60,6 +61,7 @@ class Identity(Model):
     container: Line | None = None
     source: Line = "live"
     hold: Line | None = None
+    hold_ignored: Line | None = None
     product: Line = "no NPU"
     visible: dict[Line, int] = Field(default_factory=dict)
     addresses: tuple[Line, ...] = ()

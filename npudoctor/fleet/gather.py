@@ -16,7 +16,8 @@ from npudoctor.fleet.merge import Fleet, Member, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport
-from npudoctor.host.live.safe_files import Unreadable, read_bounded
+from npudoctor.host.live.safe_files import Unreadable, read_as
+from npudoctor.host.live.trust import writer_within
 from npudoctor.records import replace
 
 if sys.version_info >= (3, 11):
@@ -79,7 +80,7 @@ def of_run(run: Run) -> Fleet:
 
 def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
     """The fleet of answers that came by themselves: a drop folder, or files that were carried here. Raises BadInput."""
-    _must_exist(paths)
+    must_be_usable(paths)
     reader, names = Reader(), list(expected)
     outcomes: dict[str, Outcome] = {}
     members: dict[str, Member] = {}
@@ -104,14 +105,19 @@ def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
     )
 
 
-def _must_exist(paths: Sequence[str]) -> None:
+def must_be_usable(paths: Sequence[str]) -> None:
+    """Raise BadInput for a path that is not there, and as root for a folder that another user could fill."""
     if missing := next((path for path in paths if not os.path.exists(path)), None):
         raise BadInput(f"{missing} does not exist")
+    for path in paths if os.geteuid() == 0 else ():
+        for folder in (path, os.path.join(path, "nodes")):
+            if os.path.isdir(folder) and (writer := writer_within(os.path.abspath(folder))):
+                raise BadInput(f"{path} is refused as root: {writer.reason}")
 
 
 def stored(paths: Sequence[str]) -> tuple[Fleet, Run | None]:
     """The fleet of a run folder, or of files and folders with answers; raises BadInput."""
-    _must_exist(paths)
+    must_be_usable(paths)
     run = Run(paths[0]) if len(paths) == 1 else None
     if run is not None and os.path.isdir(run.folder) and run.expected() and os.path.isdir(run.path("nodes")):
         return of_run(run), run
@@ -152,7 +158,7 @@ def report_of(folder: str) -> FleetReport:
     """The verdict that an earlier run has stored; raises BadInput."""
     path = os.path.join(folder, "fleet.json")
     try:
-        return FleetReport.model_validate_json(read_bounded(path, MOST_REPORT))
+        return FleetReport.model_validate_json(read_as(path, MOST_REPORT))
     except Unreadable as problem:
         raise BadInput(str(problem)) from None
     except ValueError:
@@ -167,7 +173,7 @@ def baseline_of(path: str) -> dict[str, Mapping[str, tuple[str, str]]]:
     from npudoctor.fleet.checks.software import VERSIONS
 
     try:
-        said = tomllib.loads(read_bounded(path).decode())
+        said = tomllib.loads(read_as(path).decode())
     except Unreadable as problem:
         raise BadInput(str(problem)) from None
     except (ValueError, RecursionError) as problem:

@@ -11,7 +11,7 @@ from npudoctor.fleet.engines import Answer
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import files_of
 from npudoctor.fleet.targets import is_name
-from npudoctor.host.live.safe_files import Unreadable, read_bounded
+from npudoctor.host.live.safe_files import Unreadable, Untrusted, read_as
 
 
 def take(answer: Answer) -> tuple[Outcome, bytes | None]:
@@ -39,14 +39,15 @@ def take(answer: Answer) -> tuple[Outcome, bytes | None]:
 def of_files(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
     """The answers in these files and folders: digests as JSON, compressed or not, and texts with their line.
 
-    A node is called what its digest says, else like its file.
+    A node is called what its digest says, else like its file. As root a file that another user could have written is
+    not read.
     """
     for path in files_of(paths):
         name = os.path.basename(path)
         for end in (".gz", ".json", ".line", ".txt", ".out"):
             name = name.removesuffix(end)
         try:
-            raw = read_bounded(path, line.MOST_BYTES)
+            raw = read_as(path, line.MOST_BYTES)
             found = [raw] if raw[:2] == b"\x1f\x8b" or raw.lstrip()[:1] == b"{" else _lines(raw)
             if not found:
                 yield Outcome(node=name, kind="silent", detail=f"{path}: no line of npudoctor"), None
@@ -55,6 +56,8 @@ def of_files(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
                 if not is_name(digest.name):  # it is printed in commands and lists for other programs
                     raise line.Garbled(f"it calls itself {digest.name[:80]!r}, which is no host name")
                 yield Outcome(node=digest.name, kind="answered"), digest
+        except Untrusted as problem:
+            yield Outcome(node=name, kind="untrusted", detail=str(problem)), None
         except (Unreadable, line.Garbled) as problem:
             yield Outcome(node=name, kind="garbled", detail=f"{os.path.basename(path)}: {problem}"), None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from npudoctor.findings import Severity
 from npudoctor.fleet.checks.messages import ON_HOLD
@@ -30,6 +30,12 @@ def failing(report: FleetReport) -> dict[str, str]:
                 for name in finding.params.get("nodes", ()):
                     reasons.setdefault(str(name), result.check)
     return {name: reason for name, reason in reasons.items() if is_name(name)}  # another is the name of a file
+
+
+def left_out(report: FleetReport) -> Iterator[str]:
+    """Sentences that name the nodes that are not to be used, by reason."""
+    for reason, names in _by_reason(failing(report)).items():
+        yield f"npudoctor: not to be used: {fold(names)} ({reason})"
 
 
 def held(report: FleetReport) -> set[str]:

@@ -32,6 +32,7 @@ KINDS = {
         Kind("no-npudoctor", "npudoctor not found", "Install it there, or name it with --remote-command."),
         Kind("old-version", "npudoctor without the command node", "Install the npudoctor of this machine there."),
         Kind("garbled", "answer not readable", "Run `npudoctor node --line` on the node."),
+        Kind("untrusted", "answer that another user could have written", "Merge as its owner, or copy it as root."),
         Kind("too-much", "output larger than 2 MiB, discarded", "Check what the login shell prints on the node."),
         Kind("timed-out", "timed out", "Run `npudoctor check` on the node; raise --timeout if it is only slow."),
         Kind("killed", "ended by a signal", "Check the kernel log of the node for the out-of-memory killer."),

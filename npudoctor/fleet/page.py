@@ -36,6 +36,8 @@ def headline(report: FleetReport) -> str:
     """One line: how many answered, how many have errors, how many differ."""
     unhealthy = [row.name for row in report.nodes if row.verdict is Verdict.ERROR]
     unlike = [row.name for row in report.nodes if row.unlike]
+    if not report.expected:
+        return "No answers found, and no nodes named"
     parts = [f"{report.answered:,} of {_nodes(report.expected)} answered"]
     if unhealthy:
         parts.append(f"{_nodes(len(unhealthy))} with errors of {'its' if len(unhealthy) == 1 else 'their'} own")
@@ -138,6 +140,6 @@ def _closing(report: FleetReport, rows: Sequence[tuple[Result, Finding]]) -> str
     not_asked = fold(row.name for row in report.nodes if row.verdict is None and row.outcome != "scheduler")
     text = f"Not answered: {not_asked if len(not_asked) < 200 else not_asked[:200] + '…'}. " if not_asked else ""
     if not rows:
-        return f"{text}Nothing to fix."
+        return f"{text}Nothing to fix." if report.answered else f"{text}Nothing was compared."
     result, first = rows[0]
     return f"{text}Start with {result.check}: {first.hint or first.summary}"

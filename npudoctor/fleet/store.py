@@ -2,6 +2,7 @@
 
     RUN/expected.txt      one name a line, in the order of the targets
     RUN/nodes/NAME.json.gz
+    RUN/asked.json        with which options they were asked
     RUN/outcomes.jsonl    one line for each attempt; the last of a node counts
     RUN/fleet.json        the merged report
 
@@ -53,6 +54,13 @@ class Run:
             return checked(names) if names else []
         except BadTargets as problem:
             raise BadTargets(f"{self.path('expected.txt')}: {problem}") from None
+
+    def asked(self) -> dict[str, object]:
+        """The options with which its nodes were asked; none where the run has no such file, or another one."""
+        with contextlib.suppress(Unreadable, ValueError, RecursionError):
+            said = json.loads(safe_files.read_bounded(self.path("asked.json")))
+            return dict(said) if isinstance(said, dict) else {}
+        return {}
 
     def keep(self, outcome: Outcome, content: bytes | None) -> None:
         """Store what a node answered, then what became of it."""

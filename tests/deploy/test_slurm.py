@@ -212,6 +212,7 @@ def test_the_state_of_a_node_on_hold_is_left_as_it_is(slurm: Slurm, tmp_path: Pa
     hold.write_text(f"{line}\n", encoding="utf-8")
     told = {"NPUDOCTOR_HOLD": f"{tmp_path / 'none'} {hold}", "SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "2"}
     told["NPUDOCTOR_HOLD"] = str(hold) if " " in str(tmp_path) else told["NPUDOCTOR_HOLD"]
+    hold.chmod(0o644)
     for script, code in (("healthcheck.sh", 0), ("prolog.sh", 1)):
         slurm.set()
         slurm.says = UNFIT
@@ -221,3 +222,9 @@ def test_the_state_of_a_node_on_hold_is_left_as_it_is(slurm: Slurm, tmp_path: Pa
     slurm.says = FIT
     assert slurm.run("healthcheck.sh", told).returncode == 0
     assert bool(slurm.updates) is not stands
+    hold.chmod(0o664)
+    for script in ("healthcheck.sh", "prolog.sh"):
+        slurm.set()
+        slurm.says = UNFIT
+        assert "does not count as a hold" in slurm.run(script, told).stderr
+        assert slurm.updates

@@ -94,6 +94,14 @@ def test_a_hold_that_another_user_can_write_says_nothing(uid: int, mode: int) ->
     root = User(name="root")
     host: Any = SimpleNamespace(user=root, stat=lambda _: found, read_part=lambda *_: b"mallory")
     assert hold.reason(host, datetime.date(2026, 11, 23)) is None
+    assert f"(owner {uid}, mode 0{mode:o})" in (hold.ignored(host) or "")
+
+
+def test_a_hold_that_does_not_count_is_named_by_the_plan(kept: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kept.make_folder("/etc/npudoctor")
+    kept.write_file("/etc/npudoctor/hold", b"alice: cables", mode=0o664)
+    assert main(["fix", "hccl.reserve-ports", *NODE, "--dry-run"]) == 0
+    assert "/etc/npudoctor/hold does not count as a hold" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_reason_is_kept_with_who_asked_and_what_ran(

@@ -1,6 +1,7 @@
 """`npudoctor fleet` as a user types it: a cluster of simulated nodes from the question to the lists."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -14,9 +15,13 @@ from junitparser import JUnitXml
 from npudoctor.cli import main
 from npudoctor.facts.network import rank_table
 from npudoctor.fleet import gather, line
+from npudoctor.fleet.digest import Digest
+from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
-from npudoctor.fleet.verdict import FleetReport
+from npudoctor.fleet.verdict import FleetReport, judged
+from npudoctor.selection import Selection
+from tests.security.served import wait_for
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -94,7 +99,8 @@ def test_lists_are_read_by_others(cluster: str, capsys: pytest.CaptureFixture[st
     assert said(capsys, "lists", cluster, "machinefile")[1].splitlines() == [f"{name}:8" for name in good]
     table = rank_table.parse(said(capsys, "lists", cluster, "rank-table")[1])
     assert table.ranks == tuple(range(8 * len(good)))
-    exclude = said(capsys, "lists", cluster, "slurm-exclude")[1]
+    _, exclude, named = said(capsys, "lists", cluster, "slurm-exclude")
+    assert "npudoctor: not to be used: " in named and "(no answer (" in named and "(fleet.versions)" in named
     assert exclude.startswith("--exclude=") and not any(name in exclude.split("[") for name in good)
     drain = said(capsys, "lists", cluster, "slurm-drain")[1]
     assert all("State=DRAIN" in line and "npudoctor-fleet " in line for line in drain.splitlines())
@@ -253,9 +259,77 @@ def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
     changed = line.packed(digest.model_copy(update={"identity": identity}))
     Run(cluster).keep(Outcome(node=sick.name, kind="answered"), changed)
     assert "1 node on hold: alice: cables" in " ".join(said(capsys, "merge", cluster, "--verbose")[1].split())
+    ignored = digest.identity.model_copy(update={"hold_ignored": "/run/npudoctor/hold does not count as a hold"})
+    other = digest.model_copy(update={"identity": ignored})
+    assert verdict_of(other)[0] == "1 node is not on hold: /run/npudoctor/hold does not count as a hold"
     for kind in ("slurm-drain", "k8s-taints"):
         assert sick.name not in said(capsys, "lists", cluster, kind)[1]
     assert sick.name not in said(capsys, "lists", cluster, "nodelist")[1]
+
+
+def verdict_of(digest: Digest) -> list[str]:
+    fleet = Fleet(
+        names=(digest.name,),
+        outcomes={digest.name: Outcome(node=digest.name, kind="answered")},
+        members=(Reader().member(digest.name, digest, Outcome(node=digest.name, kind="answered")),),
+    )
+    results = judged(fleet, Selection()).report.results
+    return [finding.summary for result in results for finding in result.findings if result.check == "fleet.answered"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_root_reads_no_answer_that_another_user_could_have_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drop = tmp_path / "drop"
+    drop.mkdir(mode=0o755)
+    for name in ("n1", "n2"):
+        main(["node", "--simulate", "bare-host", "--name", name, "--to", str(drop)])
+    os.chown(drop / "n2.json.gz", 1000, 1000)
+    rows = json.loads(said(capsys, "check", "--drop", str(drop), "--json")[1])["nodes"]
+    assert {row["name"]: row["outcome"] for row in rows} == {"n1": "answered", "n2": "untrusted"}
+    for change in (lambda: os.chown(drop, 1000, 1000), lambda: os.chown(drop, 0, 0) or drop.chmod(0o777)):
+        change()
+        for words in (["check", "--drop", str(drop)], ["merge", str(drop)], ["check", "--run", str(drop)]):
+            code, out, err = said(capsys, *words)
+            assert (code, out) == (2, "") and "is refused as root" in err
+
+
+def test_a_run_that_is_resumed_has_the_engine_and_options_of_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    said(capsys, "check", "-w", "n1", "--simulate", "bare-host", "--profile", "quick", "--run", run)
+    Path(run, "outcomes.jsonl").write_text("", encoding="utf-8")
+    code, out, err = said(capsys, "check", "--run", run, "--json")
+    assert code == 1 and json.loads(out)["answered"] == 1 and "1 node by local" in err
+    kept = json.loads(Path(run, "asked.json").read_text(encoding="utf-8"))
+    assert kept == {"engine": "local", "simulate": "bare-host", "profile": "quick"}
+    assert "leave out --engine" in said(capsys, "check", "--run", run, "--engine", "clustershell")[2]
+    Path(run, "asked.json").write_text('{"engine": "local", "timeout": "x", "fanout": []}', encoding="utf-8")
+    assert "add --simulate" in said(capsys, "check", "--run", run)[2]
+
+
+def test_a_run_that_was_killed_is_resumed_and_asks_only_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["check", "-w", "n[1-5]", "--simulate", "bare-host", "--profile", "quick", "--fanout", "1"]
+    argv = [sys.executable, "-c", "from npudoctor.cli import console; console()", "fleet", *words, "--run", str(run)]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as head:
+        wait_for(lambda: Run(str(run)).outcomes() or head.poll() is not None)
+        head.kill()
+    before = list(Run(str(run)).outcomes())
+    assert before and said(capsys, "merge", str(run))[1]
+    assert "5 of 5 nodes answered" in said(capsys, "check", "--run", str(run))[1]
+    rows = [json.loads(row)["node"] for row in (run / "outcomes.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sorted(rows) == sorted(set(rows)) and rows[: len(before)] == before
+
+
+def test_a_folder_without_answers_is_not_a_number_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "check", "--drop", str(tmp_path))
+    assert code == 3 and "No answers found, and no nodes named" in out and "0 of 0" not in out
+    assert "Nothing was compared." in out
 
 
 def test_the_demo_has_the_formats_of_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,11 @@ node=${SLURMD_NODENAME:-$(hostname -s)}
 held() {
     local file until
     for file in ${NPUDOCTOR_HOLD:-/etc/npudoctor/hold /run/npudoctor/hold}; do
-        [[ -f $file && -O $file ]] || continue
+        [[ -f $file ]] || continue
+        if [[ ! -O $file || $(find "$file" -maxdepth 0 -perm /022) ]]; then
+            echo "npudoctor: $file does not count as a hold: another user than root could have written it" >&2
+            continue
+        fi
         until=$(head -n 1 "$file" | sed -nE 's/.*\buntil ([0-9]{4}-[0-9]{2}-[0-9]{2}) *$/\1/p')
         if [[ -z $until || ! $(date +%F) > $until ]]; then return 0; fi
     done

@@ -37,6 +37,9 @@ def answered(fleet: Fleet) -> Iterator[Finding]:
     for held_by, members in by(fleet.members, lambda one: one.identity.hold).items():
         if held_by:
             yield on(say.ON_HOLD, [one.name for one in members], why=held_by)
+    for ignored, members in by(fleet.members, lambda one: one.identity.hold_ignored).items():
+        if ignored:
+            yield on(say.HOLD_IGNORED, [one.name for one in members], why=ignored)
     crashed = [(one, *crash) for one in fleet.members for crash in one.crashes]
     for (check_id, why), rows in by(crashed, lambda row: row[1:]).items():
         yield on(say.UNDETERMINED, [one.name for one, _, _ in rows], check=check_id, why=why)

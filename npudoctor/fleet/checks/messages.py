@@ -39,6 +39,11 @@ ON_HOLD = Message(
     detail="They are checked; fixes and lists for schedulers leave them out.",
     severity=INFO,
 )
+HOLD_IGNORED = Message(
+    "fleet.answered/hold-ignored",
+    summary="{count} {count:node is|nodes are} not on hold: {why}",
+    severity=W,
+)
 UNDETERMINED = Message(
     "fleet.answered/undetermined",
     summary="Could not determine {check} on {count} {count:node|nodes}: {why}",
