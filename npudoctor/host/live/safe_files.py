@@ -48,7 +48,7 @@ def read_trusted(path: str, limit: int = LIMIT_BYTES) -> bytes:
 
 
 def read_as(path: str, limit: int = LIMIT_BYTES) -> bytes:
-    """The same for what others hand over: as root it must be trusted, a plain user is led by nobody's rights."""
+    """The same for what others hand over: as root only what no other user could have written."""
     return read_bounded(path, limit) if os.geteuid() else read_trusted(path, limit)
 
 
