@@ -18,7 +18,7 @@ from npudoctor.records import record
 
 _OWN_KINDS = re.compile(
     r"(?:Key|Value|Index|Name|Type|Assertion|FloatingPoint|UnboundLocal|ZeroDivision|Recursion|Validation"
-    r"|JSONDecode|UnicodeDecode|HFValidation|EntryNotFound|RepositoryNotFound|GatedRepo|OfflineModeIsEnabled"
+    r"|ConfigComposition|Override\w{0,16}|MissingConfig|Instantiation|HydraException|KeyNotFound|JSONDecode|UnicodeDecode|HFValidation|EntryNotFound|RepositoryNotFound|GatedRepo|OfflineModeIsEnabled"
     r"|LocalEntryNotFound|RevisionNotFound|Template|Scanner|Parser|Constructor|ConfigAttribute|ConfigKey"
     r"|Safetensor|Safetensors|SafetensorRust|Overflow|Syntax|Indentation|StopIteration)(?:Error|Exception)?"
 )
@@ -29,6 +29,7 @@ _OWN_TEXTS = re.compile(
     r"|does not require grad|element \d{1,9} of tensors|backward through the graph|Unrecognized (?:model|configuration)"
     r"|is invalid for input of size|Boolean value of Tensor|[Ll]oss (?:is|scale|became|exploded)|not divisible by"
     r"|is missing the required|contains? (?:NaN|nan|inf)|object has no attribute"
+    r"|No module named '(?:utils?|src|config\w{0,8}|models?|data\w{0,8}|common|tools?|scripts?|my\w{0,12})[.']"
     r"|in-place operation|index \S{1,40} is out of bounds|out of range|Sizes of tensors|stack expects each tensor"
 )
 _OF_PACKAGES = re.compile(

@@ -131,6 +131,24 @@ _LIMITS = (
         "the program mixes tensors of the NPU and of the CPU",
     ),
     (
+        re.compile(r"Torch not compiled with CUDA enabled"),
+        "the program asks torch for CUDA, or transformers is newer than this torch allows for an NPU",
+    ),
+    (
+        re.compile(r"\berror: (?:unrecognized arguments|the following arguments are required|argument -)"),
+        "the command refuses an argument: a misspelled one, or one of another release",
+    ),
+    (
+        re.compile(
+            r"can't convert npu(?::\d{1,3})? device type tensor|Input type \(.{1,60}\) and (?:bias|weight) type"
+        ),
+        "the program mixes tensors of other types or devices",
+    ),
+    (
+        re.compile(r"torch\._dynamo\.exc\.|torch\._inductor\.exc\.InductorError"),
+        "the compiler of graphs in torch fails on the program",
+    ),
+    (
         re.compile(r"(?:Out|In)put size mismatch\. index"),
         "an operator is given a buffer of another size than it expects",
     ),
@@ -151,6 +169,14 @@ _LIMIT_WORDS = (
         "on 'nnadapter'",
         "` is not registered",
         "put size mismatch",
+        "compiled with CUDA",
+        "t convert npu",
+        "Input type (",
+        "torch._dynamo.exc.",
+        "torch._inductor.exc.",
+        "error: unrecognized arg",
+        "error: the following arg",
+        "error: argument -",
         "to be on the same device",
         "from 'torch.",
         "module 'torch.",
@@ -247,7 +273,7 @@ class Sought:
 
 def _phrases() -> Iterator[_Phrase]:
     for pitfall in knowledge.pitfalls().rows:
-        yield from _searched(Kind.SYMPTOM, pitfall.id, pitfall.symptoms)
+        yield from _searched(Kind.SYMPTOM, pitfall.id, (*pitfall.symptoms, *pitfall.general))
         yield from _searched(Kind.HINT, pitfall.id, pitfall.hints)
     for message in knowledge.errors().texts:
         yield from _searched(Kind.MESSAGE, message.text, [re.escape(message.text)])

@@ -2,7 +2,8 @@
 
 A symptom of the issue itself weighs most, then a code, the more the fewer meanings it has; hints and generic codes
 weigh little, and never name an issue by themselves: only two hints together do. A symptom that spells a generic code
-weighs like a wrapper, so that the plain sentence beside it counts more. Advice, and lines below the level of an
+weighs like a wrapper, so that the plain sentence beside it counts more; a general one, of any package, library or file,
+weighs as little. Advice, and lines below the level of an
 error, count in part. Each further piece of evidence for the same
 issue adds half of the previous one, so that a verbose failure does not outweigh a specific one.
 """
@@ -26,6 +27,7 @@ _BASE = {Kind.SYMPTOM: 0.8, Kind.HINT: 0.15, Kind.MESSAGE: 0.2}
 _CODE = (0.7, 0.45, 0.3, 0.2)
 _GENERIC = 0.3
 _WRAPPER = 0.45
+_GENERAL = 0.45
 _ADVICE = 0.2
 _SEVERITY = {"error": 1.0, "warning": 0.7, "info": 0.3}
 _LATER = 0.6
@@ -115,6 +117,8 @@ def _weight(one: Sighting, pitfall: Pitfall) -> float:
         base = _BASE.get(kind, 0) if what == pitfall.id else 0
         if kind is Kind.SYMPTOM and is_wrapper(one.found.by):
             base *= _WRAPPER
+        elif kind is Kind.SYMPTOM and one.found.by in pitfall.general:
+            base *= _GENERAL
     return base * one.gravity * (_ADVICE if one.advice else 1)
 
 
@@ -163,7 +167,10 @@ def _put_specific_first(found: Sequence[Suspect], scores: dict[str, float]) -> N
     """Lower the score of an issue that another, more specific one refines."""
     for _ in range(3):  # a chain of refinements is at most this long
         for suspect in found:
-            own = any(one.found.kind is Kind.SYMPTOM and not one.advice for one in suspect.evidence)
+            own = any(
+                one.found.kind is Kind.SYMPTOM and not one.advice and one.found.by not in suspect.pitfall.general
+                for one in suspect.evidence
+            )
             for general in suspect.pitfall.refines if own else ():
                 if general in scores:
                     scores[general] = min(scores[general], scores[suspect.pitfall.id] * 0.99)

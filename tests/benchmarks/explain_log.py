@@ -119,7 +119,7 @@ def once(argv: Sequence[str | Path]) -> Cost:
 
 def patterns() -> list[str]:
     """As many patterns as `explain` has, in grep's grammar."""
-    found = [one for row in knowledge.pitfalls().rows for one in (*row.symptoms, *row.hints)]
+    found = [one for row in knowledge.pitfalls().rows for one in (*row.symptoms, *row.hints, *row.general)]
     found += [row.code for row in knowledge.errors().codes if not row.code.startswith("HCCL")]
     return [
         one.replace(r"[.\d]", "[.0-9]").replace(r"\d", "[0-9]").replace(r"\S", "[^ ]").replace("(?:", "(")

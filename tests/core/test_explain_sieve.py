@@ -13,7 +13,11 @@ from npudoctor.explain.patterns import Kind, Sought
 SOUGHT = Sought()
 SIEVE = SOUGHT.sieve()
 SYMPTOMS = sorted(
-    {(pitfall.id, one) for pitfall in knowledge.pitfalls().rows for one in (*pitfall.symptoms, *pitfall.hints)}
+    {
+        (pitfall.id, one)
+        for pitfall in knowledge.pitfalls().rows
+        for one in (*pitfall.symptoms, *pitfall.hints, *pitfall.general)
+    }
 )
 PHRASES = [one for _, one in SYMPTOMS if prefilter.words_of(one)]
 

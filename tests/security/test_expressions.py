@@ -53,7 +53,7 @@ def from_data() -> list[Expression]:
     found = [
         Expression(pitfall.id, text, 0, "search")
         for pitfall in knowledge.pitfalls().rows
-        for text in (*pitfall.symptoms, *pitfall.hints)
+        for text in (*pitfall.symptoms, *pitfall.hints, *pitfall.general)
     ]
     found += [Expression("credentials", text, 0, "search") for _, text in (*credentials._RULES, *credentials._SHAPES)]
     kinds = importlib.import_module("npudoctor.checks.driver_kernel").KINDS

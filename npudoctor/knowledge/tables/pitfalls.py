@@ -17,11 +17,12 @@ class Pitfall:
 
     `rank` orders by how often it is reported (1 most), `frequency` is very-high, high, medium or low: a judgement, no
     measured rate. `symptoms` are regular expressions for logs and messages, each enough to suspect this known issue;
-    `hints` fit it among others. A `consequence` usually follows from a failure elsewhere, which comes first where
-    both are shown; a `device_fault` is one of the hardware, which never follows from a timeout. `refines` names the
-    known issues that say the same in general. `detect` says how it shows before a job runs, `foreseen_by` which checks
-    do. A step of `fix` is a command with a comment, or a sentence that ends with a full stop. `needs_root` is None
-    where it depends, on what `root_when` says."""
+    `hints` fit it among others, `general` are symptoms of any package, library or file, which count less. A
+    `consequence` usually follows from a failure elsewhere, which comes first where both are shown; a `device_fault` is
+    one of the hardware, which never follows from a timeout. `refines` names the known issues that say the same in
+    general. `detect` says how it shows before a job runs, `foreseen_by` which checks do. A step of `fix` is a command
+    with a comment, or a sentence that ends with a full stop. `needs_root` is None where it depends, on what
+    `root_when` says."""
 
     id: str
     rank: int
@@ -35,6 +36,7 @@ class Pitfall:
     sources: tuple[str, ...]
     symptoms: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    general: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     consequence: bool = False
     device_fault: bool = False
@@ -77,19 +79,20 @@ class Pitfalls:
         wanted = normalised(code)
         return tuple(pitfall for pitfall in self.rows if wanted in pitfall.codes)
 
-    def _longest_match(self, pitfall: Pitfall, text: str) -> tuple[int, int]:
-        """How much of a text a symptom matches, and how much a hint."""
-        symptoms, hints = self._compiled[pitfall.id]
-        return _longest(symptoms, text), _longest(hints, text)
+    def _longest_match(self, pitfall: Pitfall, text: str) -> tuple[int, ...]:
+        """How much of a text a symptom matches, how much a hint, and how much a general symptom."""
+        return tuple(_longest(expressions, text) for expressions in self._compiled[pitfall.id])
 
     @cached_property
     def _by_id(self) -> Mapping[str, Pitfall]:
         return {pitfall.id: pitfall for pitfall in self.rows}
 
     @cached_property
-    def _compiled(self) -> Mapping[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]]:
+    def _compiled(self) -> Mapping[str, tuple[list[re.Pattern[str]], ...]]:
         return {
-            pitfall.id: ([re.compile(one) for one in pitfall.symptoms], [re.compile(one) for one in pitfall.hints])
+            pitfall.id: tuple(
+                list(map(re.compile, ones)) for ones in (pitfall.symptoms, pitfall.hints, pitfall.general)
+            )
             for pitfall in self.rows
         }
 
