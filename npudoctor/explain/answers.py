@@ -20,7 +20,7 @@ _OWN_KINDS = re.compile(
     r"(?:Key|Value|Index|Name|Type|Assertion|FloatingPoint|UnboundLocal|ZeroDivision|Recursion|Validation"
     r"|ConfigComposition|Override\w{0,16}|MissingConfig|Instantiation|HydraException|KeyNotFound|JSONDecode|UnicodeDecode|HFValidation|EntryNotFound|RepositoryNotFound|GatedRepo|OfflineModeIsEnabled"
     r"|LocalEntryNotFound|RevisionNotFound|Template|Scanner|Parser|Constructor|ConfigAttribute|ConfigKey"
-    r"|Safetensor|Safetensors|SafetensorRust|Overflow|Syntax|Indentation|StopIteration)(?:Error|Exception)?"
+    r"|Dataset\w{0,24}|Safetensor|Safetensors|SafetensorRust|Overflow|Syntax|Indentation|StopIteration)(?:Error|Exception)?"
 )
 _OWN_TEXTS = re.compile(
     r"size mismatch|shapes? cannot be multiplied|[Ss]hape mismatch|must match the (?:size|existing)|mat1 and mat2"

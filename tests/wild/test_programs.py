@@ -11,6 +11,7 @@ from npudoctor.explain import advice, diagnosis, scan
 from npudoctor.explain.answers import AnswerKind
 from npudoctor.explain.diagnosis import Diagnosis
 from npudoctor.explain.patterns import Sought
+from npudoctor.explain.scoring import STRONG
 from tests.wild.test_wild import OF_THE_PROGRAM
 
 SOUGHT = Sought()
@@ -34,6 +35,10 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 
 PROGRAMS = json.loads((Path(__file__).parent / "programs.json").read_text(encoding="utf-8"))
 """`raised`: exceptions of programs, each below a traceback; `logs`: operators that are refused or fail."""
+
+
+MESSAGES: dict[str, list[str]] = json.loads((Path(__file__).parent / "messages.json").read_text(encoding="utf-8"))
+"""Messages that name their cause by themselves, by the known issue that they name first; `none` blames no node."""
 
 
 def diagnosed(text: str) -> Diagnosis:
@@ -61,3 +66,21 @@ def test_a_refused_or_failed_operator_is_no_fault_of_the_node(log: str) -> None:
     assert {one.pitfall.id for one in found.suspects} <= OF_THE_PROGRAM
     assert not any(advice.is_dangerous(step) for one in found.suspects for step, _ in advice.steps(one))
     assert found.suspects or (found.answer and found.answer.kind in OWN)
+
+
+@pytest.mark.parametrize(("known", "message"), [(known, one) for known, ones in MESSAGES.items() for one in ones])
+def test_a_message_that_names_its_cause_is_named(known: str, message: str) -> None:
+    found = diagnosed(message + "\n")
+    if known == "none":
+        assert not found.suspects
+        assert found.answer is not None
+        assert found.answer.kind in OWN
+    else:
+        assert found.suspects[0].pitfall.id == known
+
+
+def test_a_general_symptom_counts_less_than_a_symptom_and_allows_no_dangerous_step() -> None:
+    general = "ImportError: libother.so.3: cannot open shared object file: No such file or directory"
+    specific = "ImportError: libhccl.so: cannot open shared object file: No such file or directory"
+    assert [one.pitfall.id for one in diagnosed(f"{general}\n{specific}\n").suspects[:2]] == ["P001", "P118"]
+    assert [one.weight < STRONG for one in diagnosed(f"{general}\n").suspects] == [True]

@@ -92,7 +92,7 @@ def share(count: int, counts: Counter[str], *of: str) -> float:
     return count / sum(counts[one] for one in of)
 
 
-@pytest.mark.parametrize(("name", "least"), [("train", 0.93), ("held", 0.81)])
+@pytest.mark.parametrize(("name", "least"), [("train", 0.93), ("held", 0.91)])
 def test_no_fewer_causes_are_named_first_than_when_this_was_measured(name: str, least: float) -> None:
     counts = counted(name)
     assert share(counts["right"], counts, "right", "wrong", "nothing", "dangerous") >= least, counts
