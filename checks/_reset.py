@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from npudoctor import knowledge
 from npudoctor.facts.node.chips import Chips, NodeChip
-from npudoctor.facts.node.holders import CardHolders, State
+from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.records import record
 
 from .messages import npu as messages
@@ -36,7 +36,7 @@ def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None, *, 
     for one in (subject, *others):
         if one in down:
             continue
-        extent, affected, sure = _extent(one, cards)
+        extent, also, affected, sure = _extent(one, cards)
         if not extents or sure:
             extents[extent] = None
         npu, _, chip = one.removeprefix("npu:").partition("/chip:")
@@ -45,46 +45,63 @@ def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None, *, 
         known = known and affected is not None
         numbered = cards is None or all(each.family != "950" for each in cards.chips)
         place = f"-i {npu} -c {chip or 0}" if numbered else f"-i {npu}"  # npu-smi refuses -c on 950
-        commands.append(f"npu-smi set -t reset {place}  # as root, on the host, when none has")
+        commands.append(f"npu-smi set -t reset {place}  # as root, on the host, {_when(affected, holders)}; {also}")
     return Reset(f"{' '.join(extents)} {_users(tuple(used) if known else None, holders)}", tuple(commands))
 
 
-def _extent(subject: str, cards: Chips | None) -> tuple[str, tuple[NodeChip, ...] | None, bool]:
-    """What a reset takes down, as a sentence and as chips (None where the family is not known), and whether it takes
-    down all of these for sure."""
+def _extent(subject: str, cards: Chips | None) -> tuple[str, str, tuple[NodeChip, ...] | None, bool]:
+    """What a reset takes down, as a sentence, in the words of a comment and as chips (None where the family is not
+    known), and whether it takes down all of these for sure."""
     chips = cards.chips if cards is not None else ()
     own = next((chip for chip in chips if chip.subject == subject), None)
     family = knowledge.hardware().family(own.family or "") if own is not None else None
     if own is None or family is None or family.reset_scope is None:
-        return messages.RESET_UNKNOWN.text(), None, False
+        return messages.RESET_UNKNOWN.text(), messages.TAKES_SEVERAL.text(), None, False
     plan = knowledge.hardware().link_plan(family.id, len(chips), own.subsystem)
     scope = family.reset_scope
     if scope == "server" and plan is not None and not (plan.group_size or plan.module_size):
         scope = "npu"  # a board in a slot of its own, without HCCS
     if scope == "server" and len(chips) > 1:
-        in_pairs = family.chips_per_card[0] > 1
-        sentence = messages.RESET_SUPERPOD if in_pairs else messages.RESET_SERVER
-        return sentence.text(subject=subject, count=len(chips)), chips, not in_pairs
+        if family.chips_per_card[0] > 1:
+            said = messages.RESET_SUPERPOD.text(subject=subject, count=len(chips))
+            return said, messages.TAKES_SEVERAL.text(), chips, False
+        said = messages.RESET_SERVER.text(subject=subject, count=len(chips))
+        return said, messages.TAKES_ALL.text(count=len(chips)), chips, True
     same = tuple(chip for chip in chips if chip.npu_id == own.npu_id)
     if scope == "group" and plan is not None and plan.group_size:
         place = chips.index(own) // plan.group_size * plan.group_size
         same = chips[place : place + plan.group_size]
     others = [chip.subject for chip in same if chip is not own]
     if not others:
-        return messages.RESET_ALONE.text(subject=subject), same, True
-    return messages.RESET_OTHERS.text(subject=subject, others=others), same, True
+        return messages.RESET_ALONE.text(subject=subject), messages.TAKES_NONE.text(), same, True
+    return messages.RESET_OTHERS.text(subject=subject, others=others), messages.TAKES.text(others=others), same, True
+
+
+def _when(affected: tuple[NodeChip, ...] | None, holders: CardHolders | None) -> str:
+    """When the reset may be run, as far as npu-smi tells."""
+    pids = list(dict.fromkeys(holder.row.pid for holder in _using(affected, holders)))
+    if not pids:
+        return messages.WHEN_UNUSED.text()
+    if len(pids) > _SHOWN:
+        return messages.WHEN_ALL_ENDED.text(count=len(pids))
+    return messages.WHEN_ENDED.text(pids=pids, count=len(pids))
+
+
+def _using(affected: tuple[NodeChip, ...] | None, holders: CardHolders | None) -> list[CardHolder]:
+    """The running processes on these chips, or on any chip where they are not known."""
+    return [
+        holder
+        for holder in (holders.holders if holders is not None else ())
+        if holder.state is not State.DEAD
+        and (affected is None or any(_is_on(holder.row.npu_id, holder.row.chip_id, chip) for chip in affected))
+    ]
 
 
 def _users(affected: tuple[NodeChip, ...] | None, holders: CardHolders | None) -> str:
     """Who uses these chips, or any chip where they are not known."""
     if holders is None:
         return messages.RESET_USERS_UNKNOWN.text()
-    rows = [
-        holder
-        for holder in holders.holders
-        if holder.state is not State.DEAD
-        and (affected is None or any(_is_on(holder.row.npu_id, holder.row.chip_id, chip) for chip in affected))
-    ]
+    rows = _using(affected, holders)
     users: dict[int, tuple[str, str | None, list[str]]] = {}
     for holder in rows:
         process = holder.process

@@ -51,7 +51,7 @@ def devices_are_mapped(
             hint=change.hint,
             commands=change.commands,
             evidence=(Evidence(source="/dev", expected=", ".join(managers), actual=", ".join(there) or "none"),),
-            fix=_offer(paths, managers),
+            fix=run_command(container, (*paths, *managers)),
         )
     denied = _denied((*usable, *nodes.managers), rules)
     if denied:
@@ -67,7 +67,7 @@ def devices_are_mapped(
                     actual=messages.NO_RULE.text(path=denied[0]),
                 ),
             ),
-            fix=_offer(paths, managers),
+            fix=run_command(container, (*paths, *managers)),
         )
 
 
@@ -105,7 +105,7 @@ def _no_cards(
         hint=change.hint,
         commands=change.commands,
         evidence=tuple(evidence),
-        fix=_offer(cards, managers),
+        fix=run_command(container, (*cards, *managers)),
         pitfall=pitfall,
     )
 
@@ -151,5 +151,8 @@ def _denied(nodes: Iterable[DeviceNode], rules: DeviceRules | None) -> list[str]
     return [node.path for node in nodes if node.stat is not None and node.stat.rdev and not rules.allow(node.stat.rdev)]
 
 
-def _offer(cards: Iterable[str], managers: Iterable[str]) -> FixOffer:
-    return FixOffer(id="container.run-command", params={"devices": [*cards, *managers]})
+def run_command(container: Container, devices: Iterable[str]) -> FixOffer | None:
+    """The offer of the whole command; None in a pod or notebook, whose remedy is a sentence."""
+    if place_of(container) is not Place.CONTAINER:
+        return None
+    return FixOffer(id="container.run-command", params={"devices": list(devices)})

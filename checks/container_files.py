@@ -15,10 +15,10 @@ from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.versions import DriverVersion
-from npudoctor.sdk import Evidence, Finding, FixOffer, ParseError, Severity, check
+from npudoctor.sdk import Evidence, Finding, ParseError, Severity, check
 
 from ._places import Change
-from .container import VISIBLE, recreate
+from .container import VISIBLE, recreate, run_command
 from .messages import container as messages
 
 ON_HOST = "cat /etc/ascend_install.info  # on the host: where the driver is installed"
@@ -71,7 +71,7 @@ def driver_files_are_mounted(
             hint=change.hint,
             commands=change.commands,
             evidence=(*_not_found(for_several), *_of_plan(plan)),
-            fix=_offer(nodes),
+            fix=run_command(container, _devices(nodes)),
         )
         lacking = [mounted for mounted in lacking if mounted not in for_several]
     if lacking:
@@ -120,7 +120,7 @@ def _wrong_files(
     )
     detail = messages.ONLY_DCMI.text(count=len(bad)) if severity is not Severity.ERROR else None
     pitfall = "P060" if bad[0][0].is_misplaced else None
-    fix = _offer(nodes)
+    fix = run_command(container, _devices(nodes))
     change = _recreate(container, nodes, [mounted.mount.host for mounted, _ in bad], several_nodes=several)
     hint, commands = change.hint, change.commands
     misplaced = [mounted.mount.host for mounted, _ in bad if mounted.is_misplaced]
@@ -128,6 +128,7 @@ def _wrong_files(
         # The mount itself is the fault: the same command would make the same directory again.
         hint = messages.FIND_ON_HOST.text(paths=misplaced, count=len(misplaced))
         commands = (messages.LOOK_ON_HOST.text(paths=" ".join(misplaced)), ON_HOST, *commands)
+        fix = None
     if all(mounted.kind is None for mounted, _ in bad):
         return messages.NOT_MOUNTED.finding(
             subject="container",
@@ -203,7 +204,7 @@ def _of_another_driver(
             Evidence(source=driver.path if driver is not None else "version.info", expected=running, actual=own),
             Evidence(source=f"/sys/module/{module}/version", actual=running),
         ),
-        fix=_offer(nodes),
+        fix=run_command(container, _devices(nodes)),
     )
 
 
@@ -215,10 +216,6 @@ def _recreate(
 
 def _devices(nodes: DeviceNodes | None) -> list[str]:
     return [node.path for node in (*nodes.cards, *nodes.slices, *nodes.managers)] if nodes is not None else []
-
-
-def _offer(nodes: DeviceNodes | None) -> FixOffer:
-    return FixOffer(id="container.run-command", params={"devices": _devices(nodes)})
 
 
 SPECS = "ASCEND_VNPU_SPECS"

@@ -26,7 +26,7 @@ from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity,
 from ._packages import DRIVER, FIRMWARE, explained, for_this_node
 from ._places import Place, place_of, start_again
 from ._reset import USERS
-from .container import recreate
+from .container import recreate, run_command
 from .driver_kernel import boot_kernel, install_headers, kernels_with_driver
 from .messages import driver as messages
 from .messages import places
@@ -235,6 +235,7 @@ def driver_is_installed_and_loaded(
                 hint=change.hint,
                 commands=change.commands,
                 evidence=(Evidence(source=folder, expected="libraries", actual="not found"),),
+                fix=run_command(container, devices),
             )
     elif not (driver.is_there or loaded or works):
         yield messages.NOT_INSTALLED.finding(

@@ -104,9 +104,10 @@ def _off_the_way(
         return
     better = [one for one in candidates(interfaces) if one.name == route]
     source, stated = cluster.evidence or (messages.JOB.text(), messages.SEVERAL_NODES.text())
+    shown, last = _settings(names, value)
     yield messages.NAMED_OTHER_ROUTE.finding(
-        names=names,
-        value=value,
+        names=shown,
+        value=last,
         count=len(names),
         interface=choice.interface.name,
         address=choice.address,
@@ -117,7 +118,7 @@ def _off_the_way(
         severity=Severity.ERROR if choice.interface.virtual else None,
         commands=(f"ip route get {cluster.master}", *_exports(better), f"unset {' '.join(names)}"),
         evidence=(
-            *(Evidence(source=name, expected=route, actual=value) for name in names),
+            *(Evidence(source=name, expected=route, actual=_own(name, value)) for name in names),
             Evidence(source=source, actual=stated),
             _listing(interfaces),
         ),
@@ -128,6 +129,17 @@ def _off_the_way(
 def _setting(names: Iterable[str], interface: Interface) -> dict[str, str]:
     """The values that name an interface; HCCL's first = asks for the whole name."""
     return {name: f"={interface.name}" if name == IFNAME else interface.name for name in names}
+
+
+def _own(name: str, value: str) -> str:
+    """The value of one of several variables that name the same interface; only HCCL's begins with a sign."""
+    return value.lstrip("=^") if name in OTHERS else value
+
+
+def _settings(names: Sequence[str], value: str) -> tuple[list[str], str]:
+    """Names for `NAMES=VALUE`, and the value; a name whose value differs from the last one's has its own."""
+    last = _own(names[-1], value)
+    return [name if _own(name, value) == last else f"{name}={_own(name, value)}" for name in names], last
 
 
 def _listing(interfaces: Interfaces) -> Evidence:
@@ -147,11 +159,15 @@ def _wrong(
     message: Message, names: Sequence[str], value: str, expected: str, present: Interfaces, /, **more: Any
 ) -> Finding:
     right, unset = _exports(candidates(present)[:1]), [f"unset {' '.join(names)}"]
+    shown, last = _settings(names, value)
     return message.finding(
-        name=", ".join(names),
-        value=value,
+        name=", ".join(shown),
+        value=last,
         commands=("ip -brief address", *(unset + right if IF_IP in names else right + unset)),
-        evidence=(*(Evidence(source=name, expected=expected, actual=value) for name in names), _listing(present)),
+        evidence=(
+            *(Evidence(source=name, expected=expected, actual=_own(name, value)) for name in names),
+            _listing(present),
+        ),
         fix=FixOffer(id="env.profile", params={"unset": list(names)}),
         **more,
     )

@@ -27,11 +27,13 @@ from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
+from ._reset import Reset, reset_of
 from ._sources import disagreement, listed_by_either, lists_differ, page_from
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
+DRIVER_LINES = "dmesg | grep -i -e davinci -e devdrv | tail -40"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
 
 _BUSY_FROM_PERCENT = 5
@@ -101,7 +103,11 @@ def sources_agree_on_the_cards(
 
 @check("npu.health", tags=(HEALTH,), after=BEHIND_NPU_SMI)
 def every_chip_is_healthy(
-    info: NpuSmiInfo, pages: HealthPages | None, cards: Chips | None, cluster: Cluster | None
+    info: NpuSmiInfo,
+    pages: HealthPages | None,
+    cards: Chips | None,
+    holders: CardHolders | None,
+    cluster: Cluster | None,
 ) -> Iterator[Finding]:
     """Health of every chip.
 
@@ -116,7 +122,7 @@ def every_chip_is_healthy(
         subject = subject_of(chip, info.npus)
         if chip.says_ok:
             if _is_silent(chip, info.npus):
-                found.append(_silent(chip, subject, info))
+                found.append(_silent(chip, info, reset_of(subject, cards, holders), subject))
             continue
         family = families.get(subject)
         one = _unhealthy(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
@@ -140,7 +146,7 @@ def _is_silent(chip: Chip, chips: Sequence[Chip]) -> bool:
     return measures or any(_total(one) for one in chips)
 
 
-def _silent(chip: Chip, subject: str, info: NpuSmiInfo) -> Finding:
+def _silent(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:
     totals = [total for one in info.npus if (total := _total(one))]
     expected = messages.MEMORY_OF_PEERS.text(total_mb=max(totals)) if totals else messages.SOME_MEMORY.text()
     zeros = messages.ZEROS.text(celsius=chip.temp_c or 0, watts=chip.power_w or 0.0)
@@ -148,7 +154,8 @@ def _silent(chip: Chip, subject: str, info: NpuSmiInfo) -> Finding:
         subject=subject,
         chip=_name(chip),
         health=chip.health,
-        commands=(f"npu-smi info -t usages -i {chip.npu_id}", "dmesg | grep -i -e davinci -e devdrv | tail -40"),
+        hint=reset.after(messages.RESET_THE_SILENT.text()),
+        commands=(f"npu-smi info -t usages -i {chip.npu_id}", DRIVER_LINES, *reset.commands),
         evidence=(Evidence(source=info.shown_by, expected=expected, actual=zeros),),
     )
 
@@ -261,12 +268,10 @@ def chips_are_cool(
         message, chips = group[0][0], [(chip, celsius) for _, chip, celsius in group]
         if message in (messages.HOT_MEMORY, messages.WARM_MEMORY):
             limit = fail if message is messages.HOT_MEMORY else WARM_HBM.of(options)
-            yield _hot_memory(
-                message, chips, info.npus, limit, WARM_HBM.of(options), memories.sources if memories else {}
-            )
+            yield _hot_memory(message, chips, info.npus, limit, memories.sources if memories else {})
         else:
             limit = fail if message is messages.HOT_CHIP else warn
-            yield _hot(message, chips, info, messages.BELOW_OWN_LIMIT.text(limit=limit), limit=limit)
+            yield _hot(message, chips, info, messages.BELOW_CELSIUS.text(limit=limit), limit=limit)
 
 
 Heat = Sequence[tuple[Chip, int]]
@@ -274,7 +279,7 @@ Heat = Sequence[tuple[Chip, int]]
 
 
 def _hot_memory(
-    message: Message, hot: Heat, chips: Iterable[Chip], limit: float, warn: float, sources: Mapping[str, str]
+    message: Message, hot: Heat, chips: Iterable[Chip], limit: float, sources: Mapping[str, str]
 ) -> Finding:
     first = hot[0][0]
     return message.finding(
@@ -286,7 +291,7 @@ def _hot_memory(
         evidence=tuple(
             Evidence(
                 source=page_from(sources, subject_of(chip, chips), f"npu-smi info -t memory -i {chip.npu_id}"),
-                expected=messages.BELOW_CELSIUS.text(limit=warn),
+                expected=messages.BELOW_CELSIUS.text(limit=limit),
                 actual=f"{celsius} °C",
             )
             for chip, celsius in hot

@@ -158,9 +158,11 @@ SILENT = Message(
     summary="{chip} does not answer: npu-smi shows {health}, but 0 MB of memory",
     detail="npu-smi prints zeros and OK for a chip whose driver calls fail or time out. Jobs on this chip fail, and "
     "every call of npu-smi waits for it.",
-    hint="Read the kernel log, drain the node and reset the chip or reboot. Until then, exclude it from jobs "
-    "(ASCEND_RT_VISIBLE_DEVICES).",
     pitfall="P052",
+)
+RESET_THE_SILENT = Sentence(
+    "Read the kernel log, drain the node and reset the chip or reboot. Until then, exclude it from jobs "
+    "(ASCEND_RT_VISIBLE_DEVICES)."
 )
 MEMORY_OF_PEERS = Sentence("memory as that of the other chips, {total_mb:GB}")
 SOME_MEMORY = Sentence("memory, a temperature and a power")
@@ -178,8 +180,8 @@ HEALTH_NOT_SHOWN = Sentence("npu-smi does not show the health of any chip")
 # npu.temperature
 
 _COOL = "Check fans, air flow and heat sink of this slot; reduce the load until the chip is cool."
-_STOPS = "HBM alarms above 95 °C; a chip with hot HBM is slowed down, then stopped."
-_SLOWS_DOWN = "A chip slows down before it alarms; HBM alarms above 95 °C."
+_STOPS = "A chip with hot HBM is slowed down, then stopped."
+_SLOWS_DOWN = "A hot chip slows down before it alarms."
 COOL_THE_NODE = Sentence(
     "Several chips are hot together: check air intake, fans and room temperature before single chips."
 )
@@ -221,7 +223,6 @@ HOT_MEMORY = Message(
     hint=_COOL,
     pitfall="P080",
 )
-BELOW_OWN_LIMIT = Sentence("below {limit:g} °C (npudoctor's own limit)")
 AS_PEERS = Sentence("about {celsius} °C, as its peers")
 TEMPERATURE_NOT_SHOWN = Sentence("npu-smi does not show the temperature of any chip")
 
@@ -390,6 +391,13 @@ RESET_SUPERPOD = Sentence(
 RESET_OTHERS = Sentence("A reset of {subject} also takes down {others}.")
 RESET_ALONE = Sentence("A reset of {subject} takes down this chip only.")
 RESET_UNKNOWN = Sentence("On A2 and A3 servers a reset takes down several NPUs, or all.")
+TAKES_ALL = Sentence("takes down all {count} chips of this server")
+TAKES = Sentence("also takes down {others}")
+TAKES_NONE = Sentence("takes down this chip only")
+TAKES_SEVERAL = Sentence("takes down several NPUs, or all")
+WHEN_UNUSED = Sentence("when none has")
+WHEN_ENDED = Sentence("when {count:process|processes} {pids} {count:has|have} ended")
+WHEN_ALL_ENDED = Sentence("when all {count} processes there have ended")
 RESET_USERS = Sentence("In use there: {processes}; these jobs must end first.")
 RESET_NO_USERS = Sentence("npu-smi lists no running process there.")
 RESET_USERS_UNKNOWN = Sentence("Which processes run there is not known.")

@@ -145,7 +145,7 @@ class _Page(Printer):
         head = Text(f" {cause.with_subject(finding)} ", style="bold") + Text(f"({result.check})", style="dim")
         self._line("", self._mark(finding.severity.value) + head, hang=2)
         if len(alike) > 1:
-            more = f"and {len(alike) - 1} more of this kind: {subjects_line([one for _, one in alike[1:]])}"
+            more = f"and {len(alike) - 1} more of this kind: {self._others([one for _, one in alike])}"
             self._line("  ", Text(more, style="dim"))
         if not in_full:
             return
@@ -170,6 +170,13 @@ class _Page(Printer):
             self._labelled("do", said if self._rows(said) <= self._advice else in_short(_sentences(said)[0], room))
         if finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
             self._command("  ", _one_of(finding.commands))
+
+    def _others(self, alike: Sequence[Finding]) -> str:
+        """What tells the others from the first finding: their subjects, or else what they say."""
+        if alike[0].subject not in {one.subject for one in alike[1:]}:
+            return subjects_line(alike[1:])
+        said = "; ".join(dict.fromkeys(one.summary for one in alike[1:]))
+        return in_short(said, MOST_ROWS * max(self._look.width - 2, 12) - len("and 99 more of this kind: "))
 
     def _without_result(self, report: Report, *, told: bool) -> int:
         """The checks without a result that no finding reports, by their reason; how many reasons.
