@@ -8,6 +8,7 @@ from typing import Any
 
 from npudoctor import knowledge
 from npudoctor.facts.node.smoke import STAGES, SmokeFailure, SmokeRun
+from npudoctor.knowledge.tables.pitfalls import Pitfall, is_command
 from npudoctor.sdk import Because, Evidence, Finding, Message, NotApplicable, Severity, Unavailable
 
 from .messages import smoke as messages
@@ -180,12 +181,19 @@ def _finding(
     return message.finding(
         subject=one.card if one.card and len(group) == 1 else "host",
         detail=messages.KNOWN_ISSUE.text(title=known[0].title, cause=known[0].cause) if known else detail,
-        hint=None if more_time or unexplained else known[0].fix[0] if known and known[0].fix else _advice(one),
+        hint=None if more_time or unexplained else _of_known(known[0], foreseen) if known else _advice(one),
         commands=(*commands, "npudoctor smoke --keep-logs ./smoke-logs"),
         evidence=tuple(evidence),
         pitfall=known[0].id if known else None,
         **params,
     )
+
+
+def _of_known(pitfall: Pitfall, foreseen: Sequence[str]) -> str | None:
+    """What to do about a known issue: its first sentence, or the checks, which name the paths of this node."""
+    if foreseen and pitfall.fix and is_command(pitfall.fix[0]):
+        return messages.CHECKS_NAME_IT.text(count=len(foreseen[:3]))
+    return next(iter(pitfall.advice), None)
 
 
 def _progress(one: SmokeFailure) -> str:

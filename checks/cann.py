@@ -259,7 +259,7 @@ def _not_loaded(
         hint, commands = _replace_line(gone, settings), (*_replacing(gone, settings), *commands)
     evidence = (
         *_missing_evidence(settings, environment, unset, lacking),
-        *as_evidence(imported.attempt if imported is not None else None),
+        *as_evidence(imported.attempt if imported is not None else None, "cann.environment"),
         *_sourcing(startup, script),
     )
     fix, of = FixOffer(id="env.profile"), messages.THIS_PROCESS.text()

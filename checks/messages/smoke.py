@@ -76,6 +76,7 @@ LAST_CANN_ERROR = Sentence("last error in the CANN log of rank {rank}")
 STACK = Sentence("stack of rank {rank}")
 ERROR_CODES = Sentence("error codes of rank {rank}")
 KNOWN_ISSUE = Sentence("{title}. {cause}")
+CHECKS_NAME_IT = Sentence("Run the {count:check|checks} below, which {count:names|name} what to change on this node.")
 NAME_THE_PYTHON = Sentence(
     "This Python has no torch: name the Python that you train with by --python, or activate its environment."
 )

@@ -67,7 +67,7 @@ VERIFIED_AT_LOGIN = Sentence("applied and verified in a fresh login shell; open 
 CHECK_CRASHED = Sentence("{check} crashed: {problem}")
 UNDO_FAILED = Sentence("{reason}; undoing it failed: {problem}")
 
-CHECKS_TURNED = Sentence("✖ → ✔ {checks}; {count} {count:check|checks} run again in {seconds:.1f} s")
+CHECKS_TURNED = Sentence("✔ {checks} now ok; {count} {count:check|checks} run again in {seconds:.1f} s")
 CHECKS_RAN = Sentence("{count} {count:check|checks} run again in {seconds:.1f} s; none was failing before")
 
 # how far a problem is

@@ -20,7 +20,7 @@ NEVER_S = 20.0
 SMOKE = "npudoctor smoke --format jsonl "
 """npudoctor's own smoke run, which has no NPUs to train on here."""
 
-_JOURNAL = "kernel: devdrv_device_driver: module verification: loaded\n"
+_JOURNAL = "kernel: devdrv_device_driver: module verification: loaded"
 
 
 class Commands(Mapping[str, Completed]):
@@ -152,7 +152,8 @@ def _journal(node: Node) -> Completed:
     if node.user.uid and not {"adm", "systemd-journal"} & set(node.user.groups):
         hidden = "No journal files were opened due to insufficient permissions.\n"
         return Completed(returncode=1, stderr=hidden, seconds=0.02)
-    lines = [_JOURNAL.rstrip("\n"), *(f"kernel: {line}" for line in node.scenario.kernel_log)]
+    loaded = [_JOURNAL] if node.scenario.driver.installed else []
+    lines = [*loaded, *(f"kernel: {line}" for line in node.scenario.kernel_log)]
     text = "".join(f"Nov 21 01:00:{second:02} {node.scenario.hostname} {line}\n" for second, line in enumerate(lines))
     return Completed(returncode=0, stdout=text)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from npudoctor.findings import Finding
+from npudoctor.report import page
 from tests.nodes import labels
 
 
@@ -24,6 +27,34 @@ def test_a_reset_that_takes_down_others_is_not_repeated_for_them() -> None:
 def test_on_a_superpod_each_npu_has_its_reset() -> None:
     (found,) = findings("a3-memory-of-five-chips-left-behind", "npu.memory-free")
     assert resets(found) == [f"npu-smi set -t reset -i {npu} -c {chip}" for npu, chip in ((1, 0), (2, 0), (6, 1))]
+
+
+@pytest.mark.parametrize(
+    ("node", "check", "said"),
+    [
+        ("double-bit-error", "npu.ecc", "when none has; takes down all 8 chips of this server"),
+        ("in-service-with-a-sick-card", "npu.ecc", "when all 7 processes there have ended; takes down all 8 chips"),
+        ("910a-dead-holder-explains-the-memory", "npu.processes", "also takes down npu:4, npu:5, npu:7"),
+        ("a3-chip-that-answers-nothing", "npu.health", "takes down several NPUs, or all"),
+        ("950pr-with-double-bit-errors", "npu.ecc", "takes down this chip only"),
+    ],
+)
+def test_a_reset_says_beside_its_command_what_it_takes_down(node: str, check: str, said: str) -> None:
+    (found,) = findings(node, check)
+    assert said in next(command for command in found.commands if "-t reset" in command)
+
+
+@pytest.mark.parametrize("node", ["notebook-without-manager-nodes", "pod-with-the-address-of-its-node"])
+def test_a_pod_is_offered_no_command_of_docker(node: str) -> None:
+    report = labels.read(labels.FOLDER / f"{node}.toml").diagnose()
+    found = [finding for result in report.results for finding in result.findings]
+    assert not [one for one in found if one.fix and one.fix.id == "container.run-command"]
+    assert not [command for one in found for command in one.commands if command.startswith(("docker", "podman"))]
+
+
+def test_findings_of_one_subject_are_told_apart_by_what_they_say() -> None:
+    shown = page.render(labels.read(labels.FOLDER / "torchvision-of-another-torch.toml").diagnose())
+    assert "and 1 more of this kind: torchaudio 2.7.1 requires torch 2.7.1" in " ".join(shown.split())
 
 
 def test_a_device_number_of_the_kernel_log_is_that_of_the_device_node() -> None:

@@ -90,7 +90,7 @@ def way() -> list[str]:
         await shown("f", words="Apply")
         await press(pilot, "enter")
         await until(pilot, lambda: app.screen.query_one("#close", Button).has_focus)
-        await shown(words="✖ → ✔")
+        await shown(words=" now ok; ")
         await press(pilot, "enter")
         await settled(app, pilot)
         while app.diagnosis.headline().state.broken:

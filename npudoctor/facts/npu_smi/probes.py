@@ -228,7 +228,8 @@ def page_of(done: Completed, command: str, parse: Callable[[str], P]) -> P:
         raise Unavailable(f"`{command}` failed: it printed only its usage", because=Because.FAILED)
     if failure.cause in ("not_supported", "command_not_understood"):
         raise NotApplicable(f"`{command}` is not supported by this product, or not for a vNPU: {said}")
-    raise Unavailable(f"`{command}` failed: {said}", because=Because.FAILED)
+    because = Because.NO_RIGHT if failure.cause == "permission_denied" else Because.FAILED
+    raise Unavailable(f"`{command}` failed: {said}", because=because)
 
 
 @probe
