@@ -27,13 +27,13 @@ from npudoctor.facts.system.pci import DEVICES, PciCards
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
-from ._reset import Reset, reset_of
+from ._reset import reset_of
+from ._silent import is_silent, silent
 from ._sources import disagreement, listed_by_either, lists_differ, page_from
 from ._together import by_fault, by_setting, on
 from .messages import npu as messages
 
 TABLE = "npu-smi info"
-DRIVER_LINES = "dmesg | grep -i -e davinci -e devdrv | tail -40"
 BEHIND_NPU_SMI = ("npu.present", "container.devices", "driver.installed", "driver.npu-smi")
 
 _BUSY_FROM_PERCENT = 5
@@ -121,8 +121,8 @@ def every_chip_is_healthy(
     for chip in info.npus:
         subject = subject_of(chip, info.npus)
         if chip.says_ok:
-            if _is_silent(chip, info.npus):
-                found.append(_silent(chip, info, reset_of(subject, cards, holders), subject))
+            if is_silent(chip, info.npus):
+                found.append(silent(chip, info, reset_of(subject, cards, holders), subject))
             continue
         family = families.get(subject)
         one = _unhealthy(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
@@ -131,33 +131,6 @@ def every_chip_is_healthy(
         yield found[0].model_copy(update=on([one.subject for one in found]))
     else:
         yield from found
-
-
-def _total(chip: Chip) -> int | None:
-    """The larger of the memories that its row shows, in MB; None where it shows none."""
-    return max((size for size in (chip.hbm_total_mb, chip.mem_total_mb) if size is not None), default=None)
-
-
-def _is_silent(chip: Chip, chips: Sequence[Chip]) -> bool:
-    """Whether a row has zeros for values: beside chips with memory, or all over the row of one that measures heat."""
-    if _total(chip) != 0 and not (chip.hbm_total_mb == 0 and any(one.hbm_total_mb for one in chips)):
-        return False
-    measures = chip.temp_c == 0 and not chip.power_w
-    return measures or any(_total(one) for one in chips)
-
-
-def _silent(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:
-    totals = [total for one in info.npus if (total := _total(one))]
-    expected = messages.MEMORY_OF_PEERS.text(total_mb=max(totals)) if totals else messages.SOME_MEMORY.text()
-    zeros = messages.ZEROS.text(celsius=chip.temp_c or 0, watts=chip.power_w or 0.0)
-    return messages.SILENT.finding(
-        subject=subject,
-        chip=_name(chip),
-        health=chip.health,
-        hint=reset.after(messages.RESET_THE_SILENT.text()),
-        commands=(f"npu-smi info -t usages -i {chip.npu_id}", DRIVER_LINES, *reset.commands),
-        evidence=(Evidence(source=info.shown_by, expected=expected, actual=zeros),),
-    )
 
 
 def _unhealthy(
