@@ -89,15 +89,20 @@ def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[s
             raise Refused(f"{part}.install is never applied by --yes: add --allow {part}.install")
 
 
-def command(steps: Sequence[PlanStep]) -> str:
-    """How these steps of a plan are installed."""
+def words_of(steps: Sequence[PlanStep]) -> list[str]:
+    """The options of `npudoctor setup` that install these steps of a plan."""
     parts = [step.component for step in steps]
     folders = dict.fromkeys(posixpath.dirname(path) for step in steps for path in step.paths)
     words = [word for folder in folders for word in ("--packages", folder)]
     words += ["--only", ",".join(parts), "--expect", ",".join(f"{step.component}={step.then}" for step in steps)]
     words += [word for step in steps for word in ("--allow", step.id)]
     words += ["--irreversible"] if any(step.way_back == NO_WAY_BACK for step in steps) else []
-    return shlex.join(["npudoctor", "setup", *words, "--reason", "TICKET"])
+    return words
+
+
+def command(steps: Sequence[PlanStep]) -> str:
+    """How these steps of a plan are installed."""
+    return shlex.join(["npudoctor", "setup", *words_of(steps), "--reason", "TICKET"])
 
 
 def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:
@@ -194,6 +199,21 @@ def go_on(args: argparse.Namespace) -> int:
                 return _followed(host, journal, found, caller, shown)
             this = setup_node.described(host, catalog, options, unmanaged=False)
             return _last(run.Installation(host, journal, found, caller).resume(this))
+
+
+def pending(args: argparse.Namespace) -> str:
+    """The option that goes on with the installation of this node that has not ended; empty where there is none."""
+    with contextlib.suppress(Refused, Unavailable, OSError), opened(args) as (host, _, _):
+        journal = Journal(host, args.state)
+        found = state.held(journal)
+        status = journal.status(found) if found else None
+        if found is None or status is None or journal.kept(found, state.PLAN) is None:
+            return ""
+        if status.status == RUNNING and not _rebooted(host, journal, found):
+            return "--attach"
+        if status.status != STOPPED or state.proved(journal, found, len(state.plan_of(journal, found)[1])):
+            return "--resume"
+    return ""
 
 
 def _rebooted(host: ApartHost, journal: Journal, found: str) -> bool:

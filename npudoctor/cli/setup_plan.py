@@ -20,7 +20,7 @@ from npudoctor.host import Host, Refused, Unavailable
 from npudoctor.knowledge.patterns import canonical
 from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
 from npudoctor.packages.node import Node
-from npudoctor.packages.plan import PARTS, Plan, planned, wanted
+from npudoctor.packages.plan import PARTS, Plan, PlanStep, planned, wanted
 from npudoctor.packages.sets import PackageSet, package_sets
 from npudoctor.records import record
 
@@ -128,11 +128,24 @@ class Prepared:
         return [(one.title, setup_text.expectation(one, names)) for one in self.sets]
 
     @property
+    def _drivers(self) -> list[PlanStep]:
+        return [step for step in (self.plan.steps if self.plan else ()) if step.component in setup_install.INSTALLED]
+
+    @property
     def commands(self) -> list[str]:
         """The command that installs driver and firmware, where the plan has such a step."""
-        steps = self.plan.steps if self.plan else ()
-        drivers = [step for step in steps if step.component in setup_install.INSTALLED]
-        return [setup_install.command(drivers)] if drivers else []
+        return [setup_install.command(self._drivers)] if self._drivers else []
+
+    @property
+    def install_words(self) -> list[str]:
+        """The options that install driver and firmware; empty where the plan has no such step."""
+        return setup_install.words_of(self._drivers) if self._drivers else []
+
+    @property
+    def holders(self) -> list[str]:
+        """What the checks say of who holds an NPU."""
+        held = [result for result in self.report.results if result.check == "install.holders"]
+        return [visible(finding.summary) for result in held for finding in result.findings]
 
     def lines(self, *, narrow: bool = False) -> Iterator[str]:
         """The plan as text; `narrow` lists the steps instead of a table, for a terminal of 80 columns."""

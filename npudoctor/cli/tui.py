@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from npudoctor.cli.setup_plan import Prepared
     from npudoctor.config import Config
@@ -154,6 +156,8 @@ def _node(args: argparse.Namespace | None) -> Node:
             open=lambda: _opened(args, config),
             words=tuple(words_of(args)),
             plan_setup=lambda words: _planned(args, words),
+            set_up=partial(_set_up, args) if _is_here(args) else None,
+            pending=partial(_pending, args) if _is_here(args) else str,
         )
     except UsageError as problem:
         raise CannotOpen(str(problem)) from problem
@@ -177,18 +181,65 @@ def _planned(args: argparse.Namespace, words: Sequence[str]) -> Prepared:
     """The plan of `npudoctor setup` with these options, for the node that is shown."""
     from npudoctor.cli import setup_plan
     from npudoctor.cli.output import UsageError
-    from npudoctor.cli.parsing import parser_of
     from npudoctor.host import Refused, Unavailable
     from npudoctor.tui.model.session import CannotPlan
+
+    try:
+        return setup_plan.of_args(_of_setup(args, words))
+    except (UsageError, Refused, Unavailable) as why:
+        raise CannotPlan(getattr(why, "reason", "") or str(why)) from why
+
+
+def _of_setup(args: argparse.Namespace, words: Sequence[str]) -> argparse.Namespace:
+    """These options of `npudoctor setup`, for the node that is shown."""
+    from npudoctor.cli.parsing import parser_of
 
     asked = parser_of("setup").parse_args(list(words))
     for name, value in vars(args).items():
         if name not in ("run", "give_up") and hasattr(asked, name):
             setattr(asked, name, value)
-    try:
-        return setup_plan.of_args(asked)
-    except (UsageError, Refused, Unavailable) as why:
-        raise CannotPlan(getattr(why, "reason", "") or str(why)) from why
+    return asked
+
+
+def _is_here(args: argparse.Namespace) -> bool:
+    """Whether driver and firmware can be installed from here: by root, on this machine, on a terminal."""
+    return not (args.simulate or args.replay or args.root or _in_browser()) and os.geteuid() == 0
+
+
+def _set_up(args: argparse.Namespace, words: Sequence[str], say: Callable[[str], None]) -> int:
+    """Run `npudoctor setup` with these options, and hand on each of its lines; its exit code."""
+    from npudoctor.cli import setup
+    from npudoctor.cli.output import UsageError
+    from npudoctor.host import Refused, Unavailable
+    from npudoctor.host.live import reader
+
+    reader.let_go()
+    with contextlib.redirect_stdout(_Lines(say)), contextlib.redirect_stderr(_Lines(say)):
+        try:
+            return setup.run(_of_setup(args, words))
+        except (UsageError, Refused, Unavailable, OSError) as why:
+            say(f"npudoctor: {getattr(why, 'reason', '') or why}")
+            return 2
+
+
+def _pending(args: argparse.Namespace) -> str:
+    from npudoctor.cli import setup_install
+
+    return setup_install.pending(_of_setup(args, []))
+
+
+class _Lines(io.TextIOBase):
+    """Hands on each line that is written."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._begun = f"{self._begun}{text}".split("\n")
+        for line in whole:
+            self._say(line)
+        return len(text)
 
 
 def words_of(args: argparse.Namespace) -> list[str]:

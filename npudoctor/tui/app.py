@@ -149,9 +149,10 @@ class DoctorApp(Keyboard):
 
         self.tell(self.diagnosis.begin, running.checks(self.session))
         changes, booted_at = self.session.changes()
+        pending = "" if self.session.read_only else self.session.node.pending()
         with self.session.judging():  # raises NoLogin before a check runs
             at_login = self.session.at_login
-        self.tell(partial(self.diagnosis.know, changes, booted_at, at_login=at_login))
+        self.tell(partial(self.diagnosis.know, changes, booted_at, at_login=at_login, pending=pending))
         with self.session.looking() as host:
             about = host.about
         badge = node.badge(about.source, about.recorded_at, at_login=at_login)

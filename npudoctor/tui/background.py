@@ -81,8 +81,9 @@ class Background(KeyQueue):
     def leave(self, code: int, message: str | None = None) -> None:
         """Stop everything that runs on the node, and the application."""
         self.session.close()
-        if message is None and any(getattr(screen, "busy", False) for screen in self.screen_stack):
-            message = CUT_OFF
+        if message is None:
+            busy = (screen for screen in self.screen_stack if getattr(screen, "busy", False))
+            message = next((getattr(screen, "cut_off", CUT_OFF) for screen in busy), None)
         if not self.is_headless:
             anyway = threading.Timer(LEAVING_S, os._exit, (code,))
             anyway.daemon = True

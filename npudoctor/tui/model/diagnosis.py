@@ -123,6 +123,7 @@ class Diagnosis:
         self.noted: tuple[Change, ...] = ()
         self.booted_at: str | None = None
         self.at_login = False
+        self.pending = ""
         self.previewed: set[str] = set()
         self.smoke: SmokeReport | None = None
         self._checks: dict[str, Check] = {}
@@ -149,8 +150,9 @@ class Diagnosis:
             self.report = event.report  # type: ignore[union-attr]
             self.running = False
 
-    def know(self, changes: Sequence[Change], booted_at: str | None, *, at_login: bool) -> None:
-        """Take the applied runs of the journal, and which environment is judged."""
+    def know(self, changes: Sequence[Change], booted_at: str | None, *, at_login: bool, pending: str = "") -> None:
+        """Take the applied runs of the journal, which environment is judged, and what goes on with an installation."""
+        self.pending = pending
         self.changes, self.booted_at, self.at_login = tuple(changes), booted_at, at_login
 
     def note(self, changes: Iterable[Change]) -> None:

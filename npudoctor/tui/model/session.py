@@ -33,7 +33,9 @@ class Node:
     """The settings of the command line: what to check, how, and how to reach the node.
 
     `words` are the options that name the node, for commands shown to the user. `plan_setup` plans an installation
-    for options of `npudoctor setup`; raises CannotPlan.
+    for options of `npudoctor setup`; raises CannotPlan. `set_up` runs that command with options, hands on each of its
+    lines, and returns its exit code; None where this session installs nothing. `pending` is the option that goes on
+    with an installation of this node that has not ended; empty where there is none.
     """
 
     catalog: Catalog
@@ -41,6 +43,8 @@ class Node:
     open: Callable[[], AbstractContextManager[Host]]
     words: tuple[str, ...] = ()
     plan_setup: Callable[[Sequence[str]], Any] = _cannot_plan
+    set_up: Callable[[Sequence[str], Callable[[str], None]], int] | None = None
+    pending: Callable[[], str] = str
 
 
 class CannotOpen(Exception):

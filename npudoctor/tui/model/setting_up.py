@@ -30,6 +30,11 @@ PURPOSES = (
 """What will run on the node: name, meaning, and the options of `npudoctor setup`."""
 _LACKS = {"driver.installed/missing": "driver", "cann.installed/missing": "CANN"}
 _SHOWN_NAMES = 8
+_PENDING = {
+    "--attach": "an installation of driver or firmware goes on",
+    "--resume": "an installation of driver or firmware is to be verified",
+}
+"""What `Diagnosis.pending` means."""
 
 
 class SetupPlan(Protocol):
@@ -50,23 +55,39 @@ class SetupPlan(Protocol):
     def choices(self) -> Sequence[tuple[str, str]]: ...  # noqa: D102
     @property
     def commands(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def install_words(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def holders(self) -> Sequence[str]: ...  # noqa: D102
     def lines(self, *, narrow: bool = False) -> Iterator[str]: ...  # noqa: D102
 
 
 @record(frozen=True, kw_only=True)
 class Answers:
     """What a person has answered. `purpose` is a place in PURPOSES. `expect` chooses one of several sets; empty where
-    there is no choice."""
+    there is no choice. `managed`: Slurm or Kubernetes says that the node is out of service; else the person says that
+    no scheduler manages it. `stop` are names of units and containers, with blanks between them, `host` the name that
+    was typed."""
 
     folder: str
     purpose: int = 0
     expect: str = ""
+    managed: bool = True
+    stop: str = ""
+    host: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The options of `npudoctor setup`."""
         chosen = ("--expect", self.expect) if self.expect else ()
         return ("--packages", self.folder, *PURPOSES[self.purpose][2], *chosen, "--dry-run")
+
+
+def install_words(found: SetupPlan, answers: Answers) -> tuple[str, ...]:
+    """The options that install driver and firmware of a plan."""
+    confirmed = [] if answers.managed else ["--unmanaged"]
+    confirmed += [f"--stop={name}" for name in answers.stop.split()]
+    return (*found.install_words, *confirmed, f"--expect-host={answers.host.strip()}")
 
 
 def lacking(diagnosis: Diagnosis) -> list[str]:
@@ -77,6 +98,8 @@ def lacking(diagnosis: Diagnosis) -> list[str]:
 
 def section(diagnosis: Diagnosis) -> Section | None:
     """The first entry of the overview; None where driver and CANN are installed."""
+    if said := _PENDING.get(diagnosis.pending):
+        return Section("Start here", (Row(check=ENTRY, title=said, state=State.WAITING, summary=said),))
     if not (names := lacking(diagnosis)):
         return None
     said = f"no {' and no '.join(names)} on this node"
@@ -85,6 +108,22 @@ def section(diagnosis: Diagnosis) -> Section | None:
 
 def blocks(diagnosis: Diagnosis) -> list[Block]:
     """What the entry does."""
+    if said := _PENDING.get(diagnosis.pending):
+        text = (
+            "npudoctor shows the log of the step that runs, verifies it, and begins the steps that were not begun."
+            if diagnosis.pending == "--attach"
+            else "After the reboot, npudoctor verifies driver, firmware and NPUs. It installs and reboots nothing."
+        )
+        return [
+            Block(Kind.TITLE, f"{said[0].upper()}{said[1:]}", State.WAITING),
+            GAP,
+            Block(Kind.TEXT, text),
+            GAP,
+            Block(Kind.HEADING, "Press enter"),
+            GAP,
+            Block(Kind.HEADING, "The same in a shell"),
+            Block(Kind.COMMAND, f"npudoctor setup {diagnosis.pending}"),
+        ]
     names = " and no ".join(lacking(diagnosis))
     text = (
         "npudoctor plans the installation from package files in a folder on this machine: which of them fit this "
@@ -152,8 +191,13 @@ def commands(found: SetupPlan, answers: Answers, words: Sequence[str]) -> list[C
     return [Choice(one, one) for one in listed]
 
 
+def installs_driver(session: Session, found: SetupPlan) -> bool:
+    """Whether driver or firmware of a plan can be installed from here: as root, on this node."""
+    return session.node.set_up is not None and found.complete and bool(found.install_words)
+
+
 def obstacle(found: SetupPlan) -> str | None:
-    """Why nothing of a plan can be installed from here; None where CANN can be."""
+    """Why no CANN of a plan can be installed from here; None where it can be."""
     made = found.plan
     if made is None:
         return "no single set of packages; see below"

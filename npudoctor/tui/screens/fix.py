@@ -119,7 +119,7 @@ class FixDialog(ModalScreen[None]):
     @property
     def in_progress(self) -> str:
         """What leaving would stop."""
-        return "the node is being changed" if self.busy else ""
+        return "the node is being changed. Leaving stops it." if self.busy else ""
 
     @property
     def _doctor(self) -> DoctorApp:

@@ -45,8 +45,8 @@ class Leave(ModalScreen[None]):
                 yield Button("Leave", id="leave", classes="key")
 
     def on_mount(self) -> None:
-        """Say what would be stopped."""
-        self.query_one("#question", Page).show([Paragraph(Content(f"In progress: {self._what}. Leaving stops it."))])
+        """Say what leaving does."""
+        self.query_one("#question", Page).show([Paragraph(Content(f"In progress: {self._what}"))])
 
     @on(Button.Pressed, "#stay")
     def action_stay(self) -> None:

@@ -97,9 +97,11 @@ class Overview(CheckScreen):
     def action_cause(self) -> None:
         """Go to the cause of a skipped check, or set up the node."""
         if self.check == setting_up.ENTRY:
+            from npudoctor.tui.screens.follow import Follow
             from npudoctor.tui.screens.setup import SetUp
 
-            self.doctor.push_screen(SetUp())
+            pending = self.diagnosis.pending
+            self.doctor.push_screen(Follow((pending,)) if pending else SetUp())
             return
         row = self.diagnosis.row(self.check or "")
         self.action_look_at(row.blocked_by)

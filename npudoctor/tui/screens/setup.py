@@ -21,13 +21,26 @@ from npudoctor.tui.model.session import CannotPlan
 from npudoctor.tui.model.setting_up import Answers
 from npudoctor.tui.screens.copy import offer
 from npudoctor.tui.screens.fix import open_job
+from npudoctor.tui.screens.follow import Follow
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 if TYPE_CHECKING:
     from npudoctor.tui.app import DoctorApp
 
 LICENCE = "I accept the licence of the vendor's packages"
+SERVICE = (
+    ("Slurm or Kubernetes", "drained without jobs, or cordoned: npudoctor asks it before each step"),
+    ("no scheduler", "I confirm that no scheduler manages this node"),
+)
+REBOOT = (
+    "npudoctor reboots nothing: where the last line asks for it, you reboot the node, and the first entry here "
+    "verifies it within 24 hours. It drains nothing, passes no --force, and rolls nothing back. Installing accepts the "
+    "vendor's licence."
+)
 _HINTS = {
+    "service": "↑ ↓ choose · enter goes on · esc goes back",
+    "stop": "enter goes on · esc goes back",
+    "host": "enter begins · esc goes back",
     "folder": "tab completes · enter goes on · esc closes",
     "purpose": "↑ ↓ choose · enter goes on · esc goes back",
     "sets": "↑ ↓ choose · enter goes on · esc goes back",
@@ -90,12 +103,15 @@ class SetUp(ModalScreen[None]):
             yield Page(id="question")
             yield FolderField(self._answers.folder, placeholder="/path/of/the/packages", id="folder")
             yield Page(id="names")
+            yield Input(placeholder="names with blanks between them; empty: none", id="stop")
+            yield Input(placeholder="type the name of this host to begin", id="host")
             yield OptionList(id="answers", compact=True)
             with VerticalScroll(id="preview", can_focus=False):
                 yield Page(id="lines")
             yield Licence(LICENCE, id="licence", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Install CANN", id="go", classes="key", disabled=True)
+                yield Button("Install driver and firmware", id="driver", classes="key")
                 yield Button("Copy a command", id="copy", classes="key")
                 yield Button("Close", id="close", classes="key")
 
@@ -107,7 +123,7 @@ class SetUp(ModalScreen[None]):
 
     def _show(self, stage: str, question: str, *widgets: str, problem: str = "") -> None:
         self._stage = stage
-        for name in ("#folder", "#names", "#answers", "#preview", "#licence", ".buttons"):
+        for name in ("#folder", "#stop", "#host", "#names", "#answers", "#preview", "#licence", ".buttons"):
             self.query_one(name).display = name in widgets
         said = [Paragraph(Content.styled(question, "bold"))]
         said += [Paragraph(Content.styled(problem, "bold $error"), "✖ ", "  ")] if problem else []
@@ -164,6 +180,9 @@ class SetUp(ModalScreen[None]):
     def _show_plan(self, found: setting_up.SetupPlan) -> None:
         why_not = setting_up.obstacle(found)
         ready = why_not is None
+        drivers = setting_up.installs_driver(self._doctor.session, found)
+        if drivers:
+            why_not = "driver and firmware first; afterwards CANN"
         more = ("#licence",) if ready else ()
         self._show("plan", "The plan; nothing was changed", "#preview", ".buttons", *more)
         said: list[Paragraph] = []
@@ -174,7 +193,8 @@ class SetUp(ModalScreen[None]):
         self.query_one("#preview", VerticalScroll).scroll_home(animate=False)
         self.query_one("#go").display = ready
         self.query_one("#go", Button).disabled = not self.query_one("#licence", Checkbox).value
-        self.query_one("#licence" if ready else "#copy").focus()
+        self.query_one("#driver").display = drivers
+        self.query_one("#licence" if ready else "#driver" if drivers else "#copy").focus()
         self.call_after_refresh(self._fit)
 
     def on_resize(self) -> None:
@@ -184,6 +204,44 @@ class SetUp(ModalScreen[None]):
     def _fit(self) -> None:
         room = self.size.height * 23 // 25 - 12
         self.query_one("#preview").styles.height = max(3, min(room, self.query_one("#lines").size.height))
+
+    @on(Button.Pressed, "#driver")
+    def _ask_service(self) -> None:
+        self._ask(
+            "service", "Who says that this node is out of service?", list(SERVICE), int(not self._answers.managed)
+        )
+
+    def _ask_stop(self) -> None:
+        question = "Which units or containers that hold an NPU may npudoctor stop? It starts them again after READY."
+        self._show("stop", question, "#stop", "#names")
+        held = self._found.holders if self._found is not None else ()
+        shown = [Paragraph(Content(line), "• ", "  ") for line in held or ("none is known to hold an NPU",)]
+        self.query_one("#names", Page).show(shown)
+        self.query_one("#stop").focus()
+
+    def _ask_host(self) -> None:
+        self._show("host", "The name of this host begins the installation", "#host", "#names")
+        self.query_one("#host", Input).value = ""
+        lines = list(self._found.lines(narrow=True)) if self._found is not None else []
+        back = next((line for line in lines if line.startswith("NO WAY BACK")), "")
+        steps = [line for line in lines if ".install (" in line and "cann." not in line]
+        said = [Paragraph(Content.styled(line, "bold $warning"), "• ", "  ") for line in (*steps, back) if line]
+        self.query_one("#names", Page).show([*said, Paragraph(Content(REBOOT))])
+        self.query_one("#host").focus()
+
+    @on(Input.Submitted, "#stop")
+    def _stop_given(self, event: Input.Submitted) -> None:
+        self._answers = replace(self._answers, stop=event.value)
+        self._ask_host()
+
+    @on(Input.Submitted, "#host")
+    def _host_given(self, event: Input.Submitted) -> None:
+        if not event.value.strip() or self._found is None:
+            return
+        words = setting_up.install_words(self._found, replace(self._answers, host=event.value))
+        doctor = self._doctor
+        self.dismiss()
+        doctor.call_after_refresh(doctor.push_screen, Follow(words))
 
     # Answers
 
@@ -217,6 +275,9 @@ class SetUp(ModalScreen[None]):
         if self._stage == "purpose":
             self._answers = replace(self._answers, purpose=event.option_index, expect="")
             self._plan()
+        elif self._stage == "service":
+            self._answers = replace(self._answers, managed=event.option_index == 0)
+            self._ask_stop()
         elif self._stage == "sets" and self._found is not None:
             self._answers = replace(self._answers, expect=self._found.choices[event.option_index][1])
             self._plan()
@@ -248,6 +309,12 @@ class SetUp(ModalScreen[None]):
             self._ask_folder()
         elif self._stage in ("plan", "sets"):
             self._ask_purpose()
+        elif self._stage == "service" and self._found is not None:
+            self._show_plan(self._found)
+        elif self._stage == "stop":
+            self._ask_service()
+        elif self._stage == "host":
+            self._ask_stop()
         else:
             self.dismiss()
 

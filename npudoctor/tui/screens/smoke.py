@@ -146,7 +146,7 @@ class Smoke(NodeScreen):
     @property
     def in_progress(self) -> str:
         """What leaving would stop."""
-        return "a smoke run" if self._stop is not None else ""
+        return "a smoke run. Leaving stops it." if self._stop is not None else ""
 
     def on_unmount(self) -> None:
         """Stop the run when the screen closes."""
