@@ -111,7 +111,7 @@ class SetUp(ModalScreen[None]):
             yield Licence(LICENCE, id="licence", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Install CANN", id="go", classes="key", disabled=True)
-                yield Button("Install driver and firmware", id="driver", classes="key")
+                yield Button("Install driver", id="driver", classes="key")
                 yield Button("Copy a command", id="copy", classes="key")
                 yield Button("Close", id="close", classes="key")
 
