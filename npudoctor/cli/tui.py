@@ -20,6 +20,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from npudoctor.tui import SCREENS as LABELS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from npudoctor.tui.model.session import Node
 
 
-SCREENS = ("overview", "npus", "topology", "environment", "smoke", "history")
+SCREENS = tuple(label.lower() for label in LABELS.values())
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

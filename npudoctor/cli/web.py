@@ -9,8 +9,8 @@ A Unix socket is of mode 0600: no other user of this machine can connect. On you
 `ssh -L 8765:/run/npudoctor-web.sock NODE`, as the user who started it here, and open the printed URL there. Without
 --socket it listens on a loopback address; from elsewhere: `ssh -L 8765:127.0.0.1:8765 NODE`.
 
-`?screen=npus` in the address begins with that screen (overview, npus, topology, environment, smoke, history);
-/report is the same diagnosis as one page, for a phone.
+`?screen=npus` in the address begins with that screen (see `npudoctor tui --help`); /report is the same diagnosis as one
+page, for a phone.
 
 Everyone with the URL sees what the user who started it sees; its token is valid until ctrl+c. Sessions are read-only
 unless --allow-changes is given; then they act as that user. At most four sessions can be open.

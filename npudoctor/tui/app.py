@@ -15,16 +15,12 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from npudoctor.control_characters import visible
-from npudoctor.tui import plain, themes
+from npudoctor.tui import SCREENS, plain, themes
 from npudoctor.tui.keyboard import Keyboard
 from npudoctor.tui.model import settings
 from npudoctor.tui.model.diagnosis import Diagnosis
 from npudoctor.tui.model.node import NodeLine
 from npudoctor.tui.model.session import Node, NoLogin, Session
-
-SCREENS = ("Overview", "Cards", "Topology", "Environment", "Smoke", "History")
-LABELS = {name: {"Cards": "NPUs"}.get(name, name) for name in SCREENS}
-"""The label of each screen by the name of its class."""
 
 
 def _opening(name: str) -> Callable[[], Screen[Any]]:
@@ -50,8 +46,8 @@ class DoctorApp(Keyboard):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(str(number), f"go('{name.lower()}')", LABELS[name], show=False)
-            for number, name in enumerate(SCREENS, 1)
+            Binding(str(number), f"go('{name.lower()}')", label, show=False)
+            for number, (name, label) in enumerate(SCREENS.items(), 1)
         ),
         Binding("r", "rerun", "Re-check"),
         Binding("e", "next_login", "Next login"),
@@ -61,11 +57,11 @@ class DoctorApp(Keyboard):
         Binding("q", "quit", "Quit"),
     ]
 
-    labels: Mapping[str, str] = LABELS
+    labels: Mapping[str, str] = SCREENS
 
     def __init__(self, load: Callable[[], Node], read_only: str | None = None, screen: str | None = None) -> None:
         super().__init__()
-        self._first = {label.lower(): name.lower() for name, label in LABELS.items()}.get(screen or "")
+        self._first = {label.lower(): name.lower() for name, label in SCREENS.items()}.get(screen or "")
         self.settings = settings.load()
         self.session = Session(load, read_only)
         self.diagnosis = Diagnosis()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from npudoctor import engine
-from npudoctor.tui.app import SCREENS, DoctorApp
+from npudoctor.tui import SCREENS
+from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model.cards import Pace
 from npudoctor.tui.model.series import Series
 from npudoctor.tui.screens.fix import FixDialog

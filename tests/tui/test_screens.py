@@ -13,8 +13,8 @@ from textual.widgets import Button, Input, OptionList
 from npudoctor import plugins
 from npudoctor.sdk import Finding, check
 from npudoctor.selection import Selection
-from npudoctor.tui import plain, themes
-from npudoctor.tui.app import SCREENS, DoctorApp
+from npudoctor.tui import SCREENS, plain, themes
+from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import copying, fixing, smoking
 from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.model.session import CannotOpen, Node
