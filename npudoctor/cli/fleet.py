@@ -1,4 +1,4 @@
-"""Check many nodes and say what is wrong across them. Nothing is changed on any node.
+"""Check many nodes and say what is wrong across them. Only `install` changes nodes.
 
 examples:
   npudoctor fleet check -w 'n[0001-0128]'          over your own ssh and ssh_config
@@ -11,6 +11,7 @@ examples:
   npudoctor tui --fleet RUN                        the run on the terminal, node by node
   npudoctor fleet script                           one command to run by hand where nothing else is allowed
   npudoctor fleet manifest k8s -w 'n[1-8]'         a Kubernetes Job that fills a drop folder
+  npudoctor fleet install ARCHIVE -w 'n[1-8]'       npudoctor itself on the nodes; shows the plan first
   npudoctor fleet sim 64 DIR --faults drift=3,dead=1   a simulated cluster, for merge
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 a node did not answer (see --allow-missing) or a
@@ -24,7 +25,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from npudoctor.cli import fleet_asking, node
+from npudoctor.cli import fleet_asking, fleet_install, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import add_common
 from npudoctor.findings import Severity
@@ -42,9 +43,12 @@ ENGINES = ("auto", "clustershell", "slurm", "local")
 LISTS = ("hostfile", "nodelist", "slurm-exclude", "slurm-drain", "k8s-taints", "rank-table", "machinefile")
 
 
+ACTIONS = "check|merge|lists|fix|script|manifest|install|sim"
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="check|merge|lists|fix|script|manifest|sim")
+    actions = parser.add_subparsers(dest="action", required=True, metavar=ACTIONS)
     check = actions.add_parser("check", help="ask nodes and merge their answers", allow_abbrev=False)
     _add_targets(check)
     _add_asking(check)
@@ -61,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fix.add_argument("--as", dest="form", choices=("text", "shell", "ansible"), default="text", help="how to print it")
     _add_judging(fix)
     script = actions.add_parser("script", help="print one command to run on a node by hand", allow_abbrev=False)
+    _add_timeout(script, 120.0)
     _add_remote(script)
     manifest = actions.add_parser(
         "manifest", help="print a Kubernetes Job that fills a drop folder", allow_abbrev=False
@@ -71,6 +76,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     manifest.add_argument(
         "--claim", default="npudoctor-fleet", metavar="PVC", help="volume for the answers (default: npudoctor-fleet)"
     )
+    install = actions.add_parser("install", help="install an archive of npudoctor on the nodes", allow_abbrev=False)
+    fleet_install.configure(install)
+    group = install.add_argument_group("nodes")
+    _add_names(group).add_argument("--slurm", action="store_true", help="the nodes that Slurm has (by srun)")
+    group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
+    _add_engine(install.add_argument_group("asking"), 300.0)
+    install.add_argument("--sudo", action="store_true", help="install by sudo -n")
     sim = actions.add_parser("sim", help="write the answers of a simulated cluster", allow_abbrev=False)
     sim.add_argument("count", type=_count, metavar="N", help="number of nodes")
     sim.add_argument("folder", metavar="DIR", help="a new or empty folder")
@@ -99,10 +111,19 @@ def _add_names(parser: argparse._ActionsContainer) -> argparse._MutuallyExclusiv
     return which
 
 
+def _add_engine(group: argparse._ActionsContainer, timeout_s: float) -> None:
+    group.add_argument("--engine", choices=ENGINES, default="auto", help="how nodes are asked (default: auto)")
+    group.add_argument("--fanout", type=_count, default=64, metavar="N", help="nodes asked at once (default: 64)")
+    group.add_argument("--ssh-config", metavar="FILE", help="use this ssh_config instead of your own")
+    _add_timeout(group, timeout_s)
+
+
+def _add_timeout(parser: argparse._ActionsContainer, timeout_s: float) -> None:
+    about = f"seconds for each node (default: {timeout_s:g})"
+    parser.add_argument("--timeout", type=node.seconds, default=timeout_s, metavar="S", help=about)
+
+
 def _add_remote(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--timeout", type=node.seconds, default=120.0, metavar="S", help="seconds for each node (default: 120)"
-    )
     parser.add_argument("--profile", choices=PROFILES, help="checks to run (default: standard, in service quick)")
     parser.add_argument(
         "--remote-command", default="npudoctor", metavar="PATH", help="npudoctor on the nodes (default: npudoctor)"
@@ -112,10 +133,8 @@ def _add_remote(parser: argparse._ActionsContainer) -> None:
 
 def _add_asking(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("asking")
-    group.add_argument("--engine", choices=ENGINES, default="auto", help="how nodes are asked (default: auto)")
-    group.add_argument("--fanout", type=_count, default=64, metavar="N", help="nodes asked at once (default: 64)")
+    _add_engine(group, 120.0)
     group.add_argument("--run", dest="run_folder", metavar="DIR", help="run folder; one that exists is resumed")
-    group.add_argument("--ssh-config", metavar="FILE", help="use this ssh_config instead of your own")
     _add_remote(group)
 
 
@@ -147,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     from npudoctor.host import Refused
 
     actions = {"check": _check, "merge": _merge, "lists": _lists, "fix": _fix, "script": _script}
-    actions |= {"manifest": _manifest, "sim": _sim}
+    actions |= {"manifest": _manifest, "install": fleet_install.run, "sim": _sim}
     try:
         return actions[args.action](args)
     except (targets.BadTargets, gather.BadInput) as problem:
@@ -170,11 +189,7 @@ def _check(args: argparse.Namespace) -> int:
         gather.must_be_usable([folder])
     run = Run(folder)
     fleet_asking.remember(args, run.asked())
-    names = fleet_asking.named(args) or run.expected()
-    if not names and args.slurm:
-        from npudoctor.fleet.engines import slurm
-
-        names = slurm.nodes(args.partition)
+    names = fleet_asking.named(args) or run.expected() or fleet_asking.of_slurm(args)
     if not names:
         raise UsageError("no nodes named: use -w, --hostfile, --inventory, --rank-table, --slurm, --drop or --run")
     if (before := run.expected()) and before != names:

@@ -64,12 +64,13 @@ def plan(args: argparse.Namespace, names: list[str]) -> Plan:
     """What the engine is to do."""
     from npudoctor.fleet.engines import Plan
 
-    if args.sudo and not args.remote_command.startswith("/"):
+    command = getattr(args, "remote_command", "npudoctor")
+    if args.sudo and hasattr(args, "remote_command") and not command.startswith("/"):
         raise UsageError("--sudo requires an absolute path on the nodes: --remote-command /PATH/npudoctor")
     return Plan(
         names=tuple(names),
-        command=tuple(args.remote_command.split()),
-        words=("--profile", args.profile) if args.profile else (),
+        command=tuple(command.split()),
+        words=("--profile", profile) if (profile := getattr(args, "profile", None)) else (),
         timeout_s=args.timeout,
         fanout=getattr(args, "fanout", 1),
         sudo=args.sudo,
@@ -81,21 +82,21 @@ def plan(args: argparse.Namespace, names: list[str]) -> Plan:
 
 def engine(args: argparse.Namespace) -> tuple[str, Engine]:
     """The engine and its name; simulated nodes are processes of this machine."""
-    called = args.engine
+    called, simulate = args.engine, getattr(args, "simulate", None)
     if called == "auto":
         in_slurm = args.slurm or "SLURM_JOB_ID" in os.environ
-        called = "local" if args.simulate else "slurm" if in_slurm else "clustershell"
-    if args.simulate and called != "local":
+        called = "local" if simulate else "slurm" if in_slurm else "clustershell"
+    if simulate and called != "local":
         raise UsageError(f"--simulate runs processes of this machine: leave out --engine {called}")
     if called == "local":
         from npudoctor import sim
         from npudoctor.fleet.engines import local
 
-        if not args.simulate:
+        if not simulate:
             raise UsageError("--engine local runs simulated nodes: add --simulate SCENARIO")
-        if not os.path.isdir(args.simulate):
+        if not os.path.isdir(simulate):
             try:
-                sim.simulate(args.simulate).close()
+                sim.simulate(simulate).close()
             except sim.ScenarioError as problem:
                 raise UsageError(str(problem)) from problem
         return called, local.ask
@@ -108,6 +109,29 @@ def engine(args: argparse.Namespace) -> tuple[str, Engine]:
     except ImportError as problem:
         raise UsageError("asking over ssh requires ClusterShell: pip install 'npudoctor[fleet]'") from problem
     return called, clustershell.ask
+
+
+def installing_engine(args: argparse.Namespace) -> tuple[str, Engine]:
+    """The same where nothing is simulated: local is this machine, with one folder for each name."""
+    if args.engine == "local":
+        from npudoctor.fleet.engines import local
+
+        return "local", local.ask
+    return engine(args)
+
+
+def only(plan: Plan, names: list[str]) -> Plan:
+    """The plan for some of its nodes."""
+    from npudoctor.records import replace
+
+    return replace(plan, names=tuple(names))
+
+
+def of_slurm(args: argparse.Namespace) -> list[str]:
+    """The nodes that Slurm has, where --slurm asks for them."""
+    from npudoctor.fleet.engines import slurm
+
+    return slurm.nodes(args.partition) if args.slurm else []
 
 
 def progress(done: int, total: int) -> None:

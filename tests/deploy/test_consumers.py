@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fleet import test_install
+
 pytestmark = pytest.mark.slow
 
 DEPLOY = Path(__file__).resolve().parents[2] / "npudoctor" / "deploy"
@@ -130,6 +132,25 @@ def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(python: Path
     outcomes = {row["name"]: row["outcome"] for row in report["nodes"]}
     assert outcomes == {"n1": "answered", "n2": "answered", "n3": "answered", "bad": "silent"}
     assert merged.returncode == 1, merged.stderr  # of the bare host that answers
+
+
+def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(python: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    path = test_install.archive(tmp_path, "1.0")
+    told = {
+        "ansible_python_interpreter": sys.executable,
+        "npudoctor_hosts": "all",
+        "npudoctor_become": False,
+        "npudoctor_archive": str(path),
+        "npudoctor_prefix": str(tmp_path / "p"),
+    }
+    words = ["-i", "n1,", "-c", "local", "-e", json.dumps(told)]
+    plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
+    for mode, changed in (["--check"], 1), ([], 5), ([], 0):
+        done = run(python.with_name("ansible-playbook"), *words, *mode, DEPLOY / "ansible/install.yml", env=plain)
+        assert done.returncode == 0 and f"changed={changed} " in done.stdout, done.stdout + done.stderr
+        assert (tmp_path / "p").exists() is not bool(mode)
+    assert os.readlink(tmp_path / "p/current").startswith("releases/npudoctor-1.0-")
 
 
 @pytest.mark.parametrize(

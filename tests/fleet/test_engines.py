@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import npudoctor
+from tests.fleet import test_install
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 120.0
@@ -337,6 +338,42 @@ def test_the_lists_for_slurm_are_read_by_slurm(rig: Rig, cluster: dict[str, str]
     names = ["n0001", "n0002", "n0004", "login"]
     said = rig.run("scontrol", "show", "hostnames", fold(names), environ=cluster)
     assert said.stdout.split() == names
+
+
+def test_an_archive_is_installed_over_ssh_and_by_srun(
+    rig: Rig, sshd: Path, cluster: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("install")
+    folder.chmod(0o755)
+    new = test_install.archive(folder, "1.1")
+    old = test_install.archive(folder, "1.0")
+    over_ssh = ("-w", "n0001,closed", "--ssh-config", str(sshd))
+    # All names are this machine: the second one finds what the first one has installed, or that it is under way.
+    by_srun = ("-w", "n[0003-0004]", "--engine", "slurm")
+    for words, environ in ((over_ssh, {}), (by_srun, cluster)):
+        prefix = folder / words[-1].rpartition("/")[2]
+        for path in (old, new):
+            code, said = rig.fleet("install", str(path), *words, "--prefix", str(prefix), "--yes", environ=environ)
+            outcomes = {row["name"]: row["outcome"] for row in said["nodes"]}
+            if words == over_ssh:
+                assert (code, outcomes) == (3, {"n0001": "installed", "closed": "route"})
+            else:
+                assert set(outcomes.values()) <= {"installed", "refused"} and "installed" in outcomes.values()
+            assert os.readlink(prefix / "current").startswith(f"releases/{path.name.removesuffix('.tar.gz')}-")
+
+
+def test_a_head_that_is_killed_leaves_nothing_on_the_node(rig: Rig, sshd: Path, node_command: Path) -> None:
+    run = rig.folder / "killed"
+    words = ["-w", "hang", "--ssh-config", str(sshd), "--remote-command", str(node_command)]
+    code = "from npudoctor.cli import console; console()"
+    argv = [sys.executable, "-c", code, "fleet", "check", *words, "--timeout", "20", "--run", str(run)]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(["ip", "netns", "exec", rig.name, *argv], stdout=null, stderr=null) as head:
+        wait_for(lambda: running(f"86400.{os.getpid()}"))
+        head.kill()
+    wait_for(lambda: not running(f"86400.{os.getpid()}"))
+    again = rig.fleet("check", "--run", str(run), "--timeout", "5")[1]
+    assert (again["engine"], outcomes(again)) == ("clustershell", {"hang": "timed-out"})
 
 
 def comparable(report: dict[str, Any]) -> Any:

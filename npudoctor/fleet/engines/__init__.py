@@ -31,7 +31,8 @@ class Plan:
     """The nodes to ask and how. `command` is npudoctor on the node, `words` what follows it.
 
     A node has `timeout_s` for its checks; `fanout` nodes are asked at once. `scenario` makes them simulated;
-    `ssh_config` is a file that takes the place of the user's own.
+    `ssh_config` is a file that takes the place of the user's own. `script` is run instead of npudoctor, with the file
+    `feed` as its standard input.
     """
 
     names: tuple[str, ...]
@@ -43,6 +44,8 @@ class Plan:
     partition: str | None = None
     scenario: str | None = None
     ssh_config: str | None = None
+    script: tuple[str, ...] = ()
+    feed: str | None = None
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -53,12 +56,13 @@ class Plan:
     def argv(self) -> tuple[str, ...]:
         """The command on the node, which is ended there when its time is up: closing ssh does not end it."""
         sudo = ("sudo", "-n") if self.sudo else ()
-        return ("timeout", "-k", "5", f"{self.timeout_s:g}", *sudo, *self.command, *self.own)
+        words = self.script or (*self.command, *self.own)
+        return ("timeout", "-k", "5", f"{self.timeout_s:g}", *sudo, *words)
 
     @property
     def line(self) -> str:
         """The same for a remote shell."""
-        return f"{shlex.join(self.argv)} </dev/null"
+        return shlex.join(self.argv) if self.feed else f"{shlex.join(self.argv)} </dev/null"
 
 
 Engine = Callable[[Plan], Iterator[Answer]]

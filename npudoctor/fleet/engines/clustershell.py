@@ -30,9 +30,14 @@ AGAIN_FANOUT = 8
 
 
 class _Client(SshClient):  # type: ignore[misc]
-    """An ssh whose output ends at a bound."""
+    """An ssh whose output ends at a bound, and whose input may be a file."""
 
     taken = 0
+
+    def _build_cmd(self) -> Any:
+        argv, environ = super()._build_cmd()
+        feed = self.worker.eh.feed
+        return ["sh", "-c", 'exec "$@" <"$0"', feed, *argv] if feed else argv, environ
 
     def _read(self, sname: str, size: int = 65536) -> Any:
         piece = super()._read(sname, size)
@@ -51,8 +56,8 @@ class _Worker(WorkerSsh):  # type: ignore[misc]
 class _Listener(EventHandler):  # type: ignore[misc]
     """Collects what one node prints, and hands it on when the node has ended."""
 
-    def __init__(self, node: str, answers: queue.Queue[Answer | None]) -> None:
-        self.node, self.answers = node, answers
+    def __init__(self, node: str, answers: queue.Queue[Answer | None], feed: str | None) -> None:
+        self.node, self.answers, self.feed = node, answers, feed
         self.started = 0.0
         self.code: int | None = None
         self.overflow = False
@@ -112,7 +117,7 @@ def _pass(plan: Plan, names: Sequence[str]) -> Iterator[Answer]:
             for stream in ("stdout_msgtree", "stderr_msgtree"):
                 task.set_default(stream, False)
             for name in names:
-                listener = _Listener(name, answers)
+                listener = _Listener(name, answers, plan.feed)
                 limit = plan.timeout_s + CONNECTING_S
                 worker = _Worker(name, handler=listener, timeout=limit, command=plan.line, stderr=True, stdin=False)
                 task.schedule(worker)

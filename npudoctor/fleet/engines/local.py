@@ -15,6 +15,8 @@ from npudoctor.records import replace
 ITSELF = ("-c", "import sys; sys.path[:1] = []; from npudoctor.cli import console; console()")
 """npudoctor of this interpreter, whatever the current folder holds."""
 
+PREFIX_AT = 5
+"""Which word of a script is the folder on the node: after sh -c TEXT sh MODE."""
 MOST_COPIES = 1 << 20
 
 
@@ -27,10 +29,22 @@ def ask(plan: Plan) -> Iterator[Answer]:
             scenario = os.path.join(scenario, f"{name}.toml")
         return (sys.executable, *ITSELF, *plan.argv[plan.argv.index("node") :], "--simulate", scenario)
 
+    if plan.script:
+        yield from _scripts(plan)
+        return
     fanout = min(plan.fanout, len(os.sched_getaffinity(0)))
     asked = ((name, argv(name)) for name in plan.names)
     for answer in processes.run_all(asked, timeout_s=plan.timeout_s + 5, fanout=fanout):
         yield answer if os.path.isdir(plan.scenario or "") else _copy(answer)
+
+
+def _scripts(plan: Plan) -> Iterator[Answer]:
+    """The script with a folder for each node below its prefix."""
+    *head, prefix = plan.script[: PREFIX_AT + 1]
+    tail = plan.script[PREFIX_AT + 1 :]
+    asked = ((name, (*head, os.path.join(prefix, name), *tail)) for name in plan.names)
+    fanout = min(plan.fanout, len(os.sched_getaffinity(0)))
+    yield from processes.run_all(asked, timeout_s=plan.timeout_s, fanout=fanout, feed=plan.feed)
 
 
 def _copy(answer: Answer) -> Answer:

@@ -24,18 +24,15 @@ LINGERING_S = 2.0
 class Child:
     """One process and what it has printed."""
 
-    def __init__(self, node: str, argv: Sequence[str], until: float, most: int) -> None:
+    def __init__(self, node: str, argv: Sequence[str], until: float, most: int, feed: str | None) -> None:
         self.node, self.until, self.most = node, until, most
         self.started = clock.timestamp()
         self.output = {"out": bytearray(), "err": bytearray()}
         self.overflow = False
-        self.process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        with open(feed or os.devnull, "rb") as said:
+            self.process = subprocess.Popen(
+                argv, stdin=said, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
         self.open = {self.process.stdout: "out", self.process.stderr: "err"}
 
     def read(self, stream: object) -> bool:
@@ -68,9 +65,17 @@ class Child:
 
 
 def run_all(
-    jobs: Iterable[tuple[str, Sequence[str]]], *, timeout_s: float, fanout: int, most: int = MOST_OUTPUT
+    jobs: Iterable[tuple[str, Sequence[str]]],
+    *,
+    timeout_s: float,
+    fanout: int,
+    most: int = MOST_OUTPUT,
+    feed: str | None = None,
 ) -> Iterator[Answer]:
-    """Run (node, command) pairs, `fanout` at once; answers as they come. A command that is missing is an answer."""
+    """Run (node, command) pairs, `fanout` at once; answers as they come. A command that is missing is an answer.
+
+    `feed` is a file that each command has as its standard input.
+    """
     waiting = deque(jobs)
     running: list[Child] = []
     ended: dict[Child, float] = {}
@@ -80,7 +85,7 @@ def run_all(
                 while waiting and len(running) < fanout:
                     node, argv = waiting.popleft()
                     try:
-                        child = Child(node, argv, time.monotonic() + timeout_s, most)
+                        child = Child(node, argv, time.monotonic() + timeout_s, most, feed)
                     except OSError as problem:
                         yield Answer(node=node, code=127, stderr=f"{argv[0]}: {problem.strerror}")
                         continue

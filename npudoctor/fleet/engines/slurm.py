@@ -82,12 +82,21 @@ def _step(plan: Plan, names: list[str], *, inside: bool) -> Iterator[Answer]:
     limits = ("--overlap",) if inside else (f"--immediate={STARTING_S:.0f}", *where)
     argv = (
         *("srun", "-N", str(len(names)), "-n", str(len(names)), "-w", fold(names), "--ntasks-per-node=1"),
-        *("--label", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--input=none", *limits),
+        *(
+            "--label",
+            "--no-kill",
+            "--kill-on-bad-exit=0",
+            "--wait=0",
+            f"--input={'all' if plan.feed else 'none'}",
+            *limits,
+        ),
         *("sh", "-c", 'echo "NPUDOCTOR-NODE $SLURMD_NODENAME"; "$@"; echo "NPUDOCTOR-EXIT $?"', "sh", *plan.argv),
     )
     job = [("srun", argv)]
     limit = plan.timeout_s + 2 * STARTING_S
-    (whole,) = processes.run_all(job, timeout_s=limit, fanout=1, most=len(names) * processes.MOST_OUTPUT)
+    (whole,) = processes.run_all(
+        job, timeout_s=limit, fanout=1, most=len(names) * processes.MOST_OUTPUT, feed=plan.feed
+    )
     outputs, errors = by_task(whole.stdout), by_task(whole.stderr)
     answered = set()
     claims = Counter(said[1] for text in outputs.values() if (said := _NODE.search(text)))
