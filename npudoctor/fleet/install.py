@@ -69,7 +69,7 @@ def judged(path: str) -> Archive:
 
 
 def _stated(path: str) -> str:
-    """The checksum that lies beside the archive: NAME.sha256, or its row of SHA256SUMS."""
+    """The checksum in NAME.sha256 of the same folder, or in its row of SHA256SUMS."""
     name, folder = os.path.basename(path), os.path.dirname(path)
     for beside in (f"{path}.sha256", os.path.join(folder, "SHA256SUMS")):
         if not os.path.exists(beside):
@@ -133,7 +133,7 @@ def _problem(member: tarfile.TarInfo, top: str) -> str | None:
         return "is setuid or setgid"
     if member.issym():
         target = os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname))
-        if member.linkname.startswith("/") or target.split("/")[0] != top or re.search(r"[^/.].*\.\.", member.linkname):
+        if member.linkname.startswith("/") or target.split("/")[0] != top or ".." in member.linkname.lstrip("./"):
             return "is a link that leads out of its folder"
     return None
 
