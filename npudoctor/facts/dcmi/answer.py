@@ -21,7 +21,7 @@ LIBRARY = "libdcmi.so"
 NOT_SUPPORTED, NOT_PERMITTED, IN_CONTAINER, NO_SYMBOL = -8255, -8002, -8013, -99998
 NOT_HERE = (NOT_SUPPORTED, NOT_PERMITTED, IN_CONTAINER, NO_SYMBOL)
 """Codes with which a question does not arise on this chip, for this user, in this place, or in this driver."""
-MCU, CPU = 1, 2
+NPU, MCU, CPU = 0, 1, 2
 MOST_CHIPS = 16
 WRONG_COUNT = -99997
 _OWN_CODES = {WRONG_COUNT: "its count does not fit its list", NO_SYMBOL: "this driver's library lacks it"}
@@ -150,6 +150,9 @@ def parse(text: str) -> LibraryAnswer:
             problem = f"{LIBRARY}: {call} failed: {why}"
     for npu, code in uncounted.items():
         problem = problem or f"{LIBRARY}: npu:{npu} does not tell its chips: {meaning(code)}"
+    for (npu, _), one in chips.items():
+        if one["told"].get("unit") not in (NPU, MCU, CPU):
+            problem = problem or f"{LIBRARY}: npu:{npu} does not tell which of its units are chips"
     npus = (node.get("npus") or ()) if codes.get("npus") == 0 else ()
     twice = {npu for npu in npus if isinstance(npu, int) and npu >= 0 and npus.count(npu) > 1}
     for npu in sorted(twice):

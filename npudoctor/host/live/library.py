@@ -47,7 +47,7 @@ _DEAD: dict[str, Any] = {"lost": "nothing"}
 """A kept reader had died before it was asked."""
 _OF_SICK = ["error_codes", "error_texts"]
 """What the table needs of chips that are not OK."""
-_STARTING = (b'{"asks": "load"', b'{"asks": "init"')
+_STARTING = tuple(b'{"%s": "%s"' % (word, name) for word in (b"asks", b"tells") for name in (b"load", b"init"))
 _DOUBTFUL = (-8001, -8005, -8012)
 _DOUBTFUL_LINES = (*(b'"rc": %d,' % code for code in _DOUBTFUL), *(b'"rc": %d}' % code for code in _DOUBTFUL), b"-1")
 """Codes after which a chip may come back, or another be gone: the next reading initialises the library anew."""

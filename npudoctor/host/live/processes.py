@@ -83,6 +83,12 @@ def end(process: subprocess.Popen[bytes], mark: str, since: int) -> None:
     end_orphans(since)
 
 
+def end_what_is_left(process: subprocess.Popen[bytes], mark: str, since: int) -> None:
+    """End what a process has left that ended by itself: the rest of its group, and what was orphaned to us."""
+    signal_group(process, signal.SIGKILL)
+    end_orphans(since, mark)
+
+
 def end_marked(mark: str) -> None:
     """End what a call has started, wherever it went, also where an interrupt came before its process was known."""
     needle = f"NPUDOCTOR_CALL={mark}".encode()
@@ -94,12 +100,12 @@ def end_marked(mark: str) -> None:
                 os.kill(int(entry), signal.SIGKILL)
 
 
-def end_orphans(since: int) -> None:
-    """End every process without a mark of its own that was orphaned to us and began at `since` or later."""
+def end_orphans(since: int, mark: str | None = None) -> None:
+    """End every process that was orphaned to us and began at `since` or later, without a mark or with this one."""
     spared: set[int] = set()
     for _ in range(_ROUNDS):  # a killed process may leave children, which are orphans in turn
         found = [one.pid for one in _orphans() if one.began >= since and one.pid not in spared]
-        ended = [pid for pid in found if not _is_marked(pid) and _kill(pid)]
+        ended = [pid for pid in found if not _is_marked(pid, mark) and _kill(pid)]
         spared |= {*found} - {*ended}
         if not ended:
             return
@@ -152,8 +158,10 @@ def _is_copy_of_us(pid: int) -> bool:
     return bool(words) and words == _content(os.getpid(), "cmdline")
 
 
-def _is_marked(pid: int) -> bool:
-    return any(one.startswith(_MARKS) for one in _content(pid, "environ").split(b"\0"))
+def _is_marked(pid: int, mark: str | None) -> bool:
+    """Whether it is of another call."""
+    mine = f"NPUDOCTOR_CALL={mark}".encode()
+    return any(one.startswith(_MARKS) and one != mine for one in _content(pid, "environ").split(b"\0"))
 
 
 def _content(pid: int, name: str) -> bytes:
@@ -183,4 +191,14 @@ def _wait_for(pids: list[int]) -> None:
         time.sleep(0.002)
 
 
-__all__ = ["TimeoutExpired", "end", "end_marked", "end_orphans", "now", "reap", "signal_group", "start"]
+__all__ = [
+    "TimeoutExpired",
+    "end",
+    "end_marked",
+    "end_orphans",
+    "end_what_is_left",
+    "now",
+    "reap",
+    "signal_group",
+    "start",
+]

@@ -43,6 +43,8 @@ SIGCHLD, SIG_DFL = 17, 0
 MOST_CARDS, MOST_CHIPS, MOST_CODES = 64, 16, 8
 SPARE_BYTES = 256
 """Structures differ in size from driver to driver; each buffer is twice as large as its structure, and this more."""
+SPARE_COUNTS = 4
+"""A count may be wider in another version, too."""
 FORMATS = {"u8": "B", "i32": "i", "u32": "I", "i64": "q", "u64": "Q"}
 SIZES = {"u8": 1, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "text": 1}
 NOBODY = 65534  # root of the host, seen from a rootless container
@@ -191,8 +193,8 @@ class Reader:
         if "two" in parameter:
             return [(Two, Two(*parameter["two"]), None)]
         if "count" in parameter:
-            number = ctypes.c_int(-1)
-            return [(ctypes.c_void_p, ctypes.addressof(number), ("count", lambda: number.value, 0))]
+            number = (ctypes.c_int * SPARE_COUNTS)(-1)
+            return [(ctypes.c_void_p, ctypes.addressof(number), ("count", lambda: number[0], 0))]
         kind, count = parameter.get("sized") or parameter["out"], parameter.get("length", 1)
         size = self.structs[kind]["size"] if kind in self.structs else SIZES[kind]
         buffer = ctypes.create_string_buffer(2 * size * count + SPARE_BYTES)
@@ -208,7 +210,8 @@ class Reader:
 
         found: list[tuple[Any, Any, Any]] = [(ctypes.c_void_p, ctypes.addressof(buffer), ("value", result, count))]
         if "sized" in parameter:
-            found.append((ctypes.POINTER(ctypes.c_uint), ctypes.pointer(ctypes.c_uint(size)), None))
+            told_size = (ctypes.c_uint * SPARE_COUNTS)(size)
+            found.append((ctypes.c_void_p, ctypes.addressof(told_size), ("size", lambda: told_size[0], 0)))
         return found
 
     def decoded(self, data: bytes, kind: str, offset: int) -> Any:
@@ -340,7 +343,9 @@ def main(handle: int, hands_off: str) -> None:
     os.chdir("/")
     reader = Reader(handle)
     _thread.start_new_thread(watch, (reader, os.getppid(), hands_off))
-    with open(0, "rb", closefd=False) as requests:
+    words = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what the library starts must not read, or wait for, a request
+    with open(words, "rb") as requests:
         while True:
             reader.idle_since = time.monotonic()
             try:

@@ -68,6 +68,8 @@ class Reader:
                 self.process.wait(0.2)
         if at_once or self.process.poll() is None:
             processes.end(self.process, self._mark, self._since)
+        else:
+            processes.end_what_is_left(self.process, self._mark, self._since)
 
     def _close(self) -> None:
         if not self._closed:
