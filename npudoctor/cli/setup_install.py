@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from npudoctor import plugins
-from npudoctor.cli import node, setup_node
+from npudoctor.cli import node, setup_image, setup_node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.control_characters import visible
 from npudoctor.findings import Report, Severity, Status
@@ -55,6 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="stop this unit or container, which holds an NPU, and start it again after the proof",
     )
+    group.add_argument(
+        "--image", metavar="IMAGE", help="READY also requires a smoke run in this image, which is there already"
+    )
     group.add_argument("--attach", action="store_true", help="follow an installation that goes on, and verify it")
     group.add_argument(
         "--resume",
@@ -68,7 +71,7 @@ def asked(args: argparse.Namespace) -> bool:
     goes_on = [name for name in ("attach", "resume") if getattr(args, name)]
     if goes_on and (args.packages or len(goes_on) > 1):
         raise UsageError(f"--{goes_on[0]} stands alone")
-    for name in ("irreversible", "expect_host", "unmanaged", "signed_by", "stop"):
+    for name in ("irreversible", "expect_host", "unmanaged", "signed_by", "stop", "image"):
         if getattr(args, name) and not args.packages:
             raise UsageError(f"--{name.replace('_', '-')} requires --packages FOLDER")
     return bool(goes_on) and not (args.resume and args.yes)
@@ -141,7 +144,10 @@ def begin(
     """
     host, catalog, options = where
     run.refuse_maintenance(host, journal)
-    caller = setup_node.caller_of(catalog, host, options, steps)
+    image = getattr(args, "image", None) or ""  # an undo has none
+    if image:
+        setup_image.must_be_there(host, image)
+    caller = setup_node.caller_of(catalog, host, options, steps, image)
     service = conditions.out_of_service(host, unmanaged=args.unmanaged)
     if any(step.component == "firmware" for step in steps):
         conditions.must_be_physical(host)
@@ -158,7 +164,7 @@ def begin(
     record = _record(host, journal, steps, options, digest)
     for older, words in replaced.items():
         journal.mark(older, REPLACED, f"{words} {record.id}")
-    opening.open_run(journal, record, described, steps, stop, caller.containers())
+    opening.open_run(journal, record, described, steps, stop, caller.containers(), image)
     with contextlib.suppress(Unavailable, OSError, Refused):
         host.remove(SET_UP)
     return _followed(host, journal, record.id, caller)
@@ -194,7 +200,7 @@ def go_on(args: argparse.Namespace) -> int:
                 instead = "npudoctor setup --resume" if args.attach else "npudoctor setup --attach"
                 why = "waits for a reboot; after it:" if args.attach else "has not ended:"
                 raise Refused(f"run {found} {why} {instead}")
-            caller = setup_node.caller_of(catalog, host, options, steps)
+            caller = setup_node.caller_of(catalog, host, options, steps, state.image(journal, found))
             if args.attach:
                 return _followed(host, journal, found, caller, shown)
             this = setup_node.described(host, catalog, options, unmanaged=False)

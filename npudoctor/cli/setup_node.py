@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from npudoctor import engine
+from npudoctor.cli import setup_image
 from npudoctor.cli.output import write
 from npudoctor.control_characters import visible
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.driver.install import DriverInstall, FirmwareInstall
 from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.device_nodes import DeviceNodes
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.npu_smi import Board
 from npudoctor.facts.system.pci import PciCards
@@ -66,11 +68,13 @@ def _gathered(host: ApartHost, catalog: Catalog, options: Options, kinds: tuple[
     return {probe.provides: value for probe, value in known.items()}
 
 
-def caller_of(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> run.Caller:
-    """What the command asks and shows while it goes on with these steps."""
+def caller_of(
+    catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step], image: str = ""
+) -> run.Caller:
+    """What the command asks and shows while it goes on with these steps; with an image, its smoke run is asked, too."""
     return run.Caller(
         say=tell,
-        wrong=lambda: _wrong(catalog, host, options, steps),
+        wrong=lambda: _wrong(catalog, host, options, steps) or _wrong_in(image, catalog, host, options),
         free=lambda: free(catalog, host, options),
         causes=_causes,
         table=lambda: _table(host, catalog, options),
@@ -125,6 +129,13 @@ def _causes(log: str) -> list[str]:
         f"cause: {one.pitfall.cause} ({one.pitfall.id}; npudoctor explain {one.pitfall.id})"
         for one in diagnose(scanner).suspects[:3]
     ]
+
+
+def _wrong_in(image: str, catalog: Catalog, host: ApartHost, options: Options) -> list[str]:
+    """Why the smoke run in the image of the site is no proof; empty without an image."""
+    nodes = _gathered(host, catalog, options, (DeviceNodes,)).get(DeviceNodes) if image else None
+    found = setup_image.problem(host, nodes, image, tell) if image else ""
+    return [found] if found else []
 
 
 def _wrong(catalog: Catalog, host: ApartHost, options: Options, steps: Sequence[Step]) -> list[str]:

@@ -22,15 +22,17 @@ def open_run(
     steps: Sequence[Step],
     stop: Sequence[Holder] = (),
     containers: Mapping[str, str] | None = None,
+    image: str = "",
 ) -> None:
     """Write the plan, the holders to stop, and the copies of its packages; nothing of the node has been changed when
-    this returns. `containers` are those that are older than what is installed.
+    this returns. `containers` are those that are older than what is installed, `image` that
+    of the site in which the smoke run is part of the proof.
 
     A run that cannot be opened is stopped: its plan is the last thing that is written.
     """
     journal.begin(run, status=RUNNING)
     try:
-        held = {"stop": [serialise.written(one) for one in stop], "containers": dict(containers or {})}
+        held = {"stop": [serialise.written(one) for one in stop], "containers": dict(containers or {}), "image": image}
         journal.keep(run.id, state.HOLDERS, held)
         journal.make(run.id, "packages")
         for step in steps:

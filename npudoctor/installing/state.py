@@ -1,7 +1,7 @@
 """What the journal holds of an installation: its plan, which never changes, and a folder of each step.
 
     RUN/installation.json   the plan: steps with the SHA-256 of their files, and the node that it is for
-    RUN/holders.json        what is stopped before step 1 and started after the proof; the containers of before
+    RUN/holders.json        what is stopped before step 1 and started after the proof; containers of before; the image
     RUN/packages/           the copies that are executed
     RUN/step-1/begun.json   written before the installer of step 1 is started
     RUN/step-1/pid          by the process that runs the installer, before it begins; then log, and code, its exit code
@@ -116,6 +116,11 @@ def holders(journal: Journal, run: str) -> tuple[tuple[Holder, ...], dict[str, s
     if not isinstance(stop, list) or not isinstance(containers, dict):
         raise Refused(f"the journal of run {run} is not what npudoctor writes: {HOLDERS}")
     return tuple(_read(Holder, run, one) for one in stop), {str(id): str(name) for id, name in containers.items()}
+
+
+def image(journal: Journal, run: str) -> str:
+    """The image in which the smoke run is part of the proof; empty without one."""
+    return str((journal.kept(run, HOLDERS) or {}).get("image") or "")
 
 
 def serials_left(journal: Journal, run: str) -> tuple[str, ...]:
