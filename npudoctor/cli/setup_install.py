@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import os
-import posixpath
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from npudoctor.host.apart import ApartHost
 from npudoctor.host.live import audit
 from npudoctor.installing import conditions, holders, opening, run, state, undoing
 from npudoctor.installing.state import Holder, Step
-from npudoctor.packages.plan import NO_WAY_BACK, Plan, PlanStep
+from npudoctor.packages.plan import NO_WAY_BACK, Plan
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Options
@@ -90,22 +89,6 @@ def refuse_early(args: argparse.Namespace, only: Sequence[str], expected: dict[s
             raise Refused(f"the version is not named: add --expect {part}=VERSION, as in the plan of --dry-run")
         if f"{part}.install" not in args.allow:
             raise Refused(f"{part}.install is never applied by --yes: add --allow {part}.install")
-
-
-def words_of(steps: Sequence[PlanStep]) -> list[str]:
-    """The options of `npudoctor setup` that install these steps of a plan."""
-    parts = [step.component for step in steps]
-    folders = dict.fromkeys(posixpath.dirname(path) for step in steps for path in step.paths)
-    words = [word for folder in folders for word in ("--packages", folder)]
-    words += ["--only", ",".join(parts), "--expect", ",".join(f"{step.component}={step.then}" for step in steps)]
-    words += [word for step in steps for word in ("--allow", step.id)]
-    words += ["--irreversible"] if any(step.way_back == NO_WAY_BACK for step in steps) else []
-    return words
-
-
-def command(steps: Sequence[PlanStep]) -> str:
-    """How these steps of a plan are installed."""
-    return shlex.join(["npudoctor", "setup", *words_of(steps), "--reason", "TICKET"])
 
 
 def install(args: argparse.Namespace, plan: Plan, sums: Mapping[str, str | None], report: Report) -> int:

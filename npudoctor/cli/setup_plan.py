@@ -139,12 +139,12 @@ class Prepared:
     @property
     def commands(self) -> list[str]:
         """The command that installs driver and firmware, where the plan has such a step."""
-        return [setup_install.command(self._drivers)] if self._drivers else []
+        return [setup_text.install_command(self._drivers)] if self._drivers else []
 
     @property
     def install_words(self) -> list[str]:
         """The options that install driver and firmware; empty where the plan has no such step."""
-        return setup_install.words_of(self._drivers) if self._drivers else []
+        return setup_text.words_of(self._drivers) if self._drivers else []
 
     @property
     def holders(self) -> list[str]:

@@ -15,7 +15,7 @@ from npudoctor.findings import Report, Result, Status
 from npudoctor.messages import gigabytes
 from npudoctor.packages.missing import BARE, BOTH, CONTAINERS, Missing
 from npudoctor.packages.node import Node, why_not
-from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, wanted
+from npudoctor.packages.plan import NO_WAY_BACK, PARTS, Plan, PlanStep, wanted
 from npudoctor.packages.sets import PackageSet
 from npudoctor.records import record
 
@@ -167,6 +167,22 @@ def expectation(one: PackageSet, names: Sequence[str]) -> str:
     return ",".join(f"{name}={package.version}" for name in names if (package := decisive(one, name)) is not None)
 
 
+def words_of(steps: Sequence[PlanStep]) -> list[str]:
+    """The options of `npudoctor setup` that install these steps of a plan."""
+    parts = [step.component for step in steps]
+    folders = dict.fromkeys(posixpath.dirname(path) for step in steps for path in step.paths)
+    words = [word for folder in folders for word in ("--packages", folder)]
+    words += ["--only", ",".join(parts), "--expect", ",".join(f"{step.component}={step.then}" for step in steps)]
+    words += [word for step in steps for word in ("--allow", step.id)]
+    words += ["--irreversible"] if any(step.way_back == NO_WAY_BACK for step in steps) else []
+    return words
+
+
+def install_command(steps: Sequence[PlanStep]) -> str:
+    """How these steps of a plan are installed."""
+    return shlex.join(["npudoctor", "setup", *words_of(steps), "--reason", "TICKET"])
+
+
 def listed(plan: Plan) -> Iterator[str]:
     """The steps below each other, for 80 columns."""
     if not plan.steps:
@@ -224,7 +240,7 @@ def _rest(node: Node, plan: Plan, sums: tuple[Checksum, ...]) -> Iterator[str]:
         yield "commands of the vendor, in this order:"
         yield from (f"  {number}. {visible(step.command)}" for number, step in enumerate(plan.steps, 1))
     if drivers := [step for step in plan.steps if step.component in setup_install.INSTALLED]:
-        yield f"driver and firmware are installed by: {visible(setup_install.command(drivers))}"
+        yield f"driver and firmware are installed by: {visible(install_command(drivers))}"
     if toolkits := [step for step in plan.steps if step.component == "toolkit"]:
         paths = [path for step in plan.steps if step.id == "cann.install" for path in step.paths]
         folders = dict.fromkeys(map(posixpath.dirname, paths))
