@@ -109,8 +109,9 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
     limit = next((one for one in seen if one.found.kind is Kind.LIMIT and not one.advice), None)
     ranked = tuple(one for one in ranked if limit is None or not _follows_from(one, limit))
     answer = _answer(ranked, memories, seen, first, times, limit)
+    beside = [one for one in ranked if not is_error(one) and (answer or (failures and one.pitfall.severity == "info"))]
     return Diagnosis(
-        suspects=tuple(one for one in ranked if answer is None or (is_error(one) and not _only_waits(one))),
+        suspects=tuple(one for one in ranked if one not in beside and (answer is None or not _only_waits(one))),
         codes=_codes(seen, scanner),
         messages=_messages(seen),
         first_failure=first,
@@ -123,7 +124,7 @@ def diagnose(scanner: Scanner, folders: Sequence[str] = ()) -> Diagnosis:
         shifts=shifts,
         apart=apart,
         answer=answer,
-        notices=tuple(one for one in ranked if answer is not None and not is_error(one)),
+        notices=tuple(beside),
     )
 
 
@@ -135,7 +136,7 @@ def _caused_by(ranked: Sequence[Suspect], first: FirstFailure | None) -> tuple[S
 
     def later(suspect: Suspect) -> bool:
         own = any(one.source == source and one.found.kind is not Kind.HINT for one in suspect.evidence)
-        return not own or suspect.pitfall.consequence
+        return not own or suspect.pitfall.consequence or not is_error(suspect)
 
     if all(map(later, ranked)):
         return tuple(ranked)

@@ -63,7 +63,13 @@ _PREFIX = (
 """What precedes an exception: brackets with rank, time or place, a time stamp, a level."""
 
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: (?P<said>.*)|$)")
-_WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException)")
+_WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)")
+_POINTS_ELSEWHERE = re.compile(
+    r"[Ss]ee (?:the )?(?:root cause|stack trace|error|log\w{0,2}|traceback)s? .{0,40}(?:above|root cause)|in a background process"
+    r"|check the stack trace above"
+)
+"""The text of an exception that only says that another one, printed before it, is the cause."""
+
 _BLAME = (
     re.compile(r"Cluster Exception Location\[IP/ID\]:\s?\[([^\]]{1,300})\]"),
     re.compile(r"Failed to connect agent\[([\d,]+)\]"),
@@ -309,7 +315,7 @@ def _codes(line: str) -> Iterator[Found]:
 def _raised(line: str) -> Iterator[Found]:
     if "rror: " in line or "xception: " in line or line.rstrip().endswith("AssertionError"):
         raised = _EXCEPTION.match(line, len(line) - len(message_of(line)))
-        if raised and not _WRAPPERS.search(raised["name"]):
+        if raised and not (_WRAPPERS.search(raised["name"]) or _POINTS_ELSEWHERE.search(raised["said"] or "")):
             name = raised["name"].rpartition(".")[2]
             what = f"{name}: {in_short(raised['said'], 120)}".strip() if raised["said"] else name
             yield Found(Kind.EXCEPTION, what, name, raised.start("name"))
