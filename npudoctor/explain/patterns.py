@@ -63,7 +63,9 @@ _PREFIX = (
 """What precedes an exception: brackets with rank, time or place, a time stamp, a level."""
 
 _EXCEPTION = re.compile(_PREFIX + r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception))(?:: (?P<said>.*)|$)")
-_WRAPPERS = re.compile(r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)")
+_WRAPPERS = re.compile(
+    r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
+)
 _POINTS_ELSEWHERE = re.compile(
     r"[Ss]ee (?:the )?(?:root cause|stack trace|error|log\w{0,2}|traceback)s? .{0,40}(?:above|root cause)|in a background process"
     r"|check the stack trace above"

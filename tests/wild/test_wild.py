@@ -130,3 +130,14 @@ HARMLESS = (
 def test_a_line_that_stops_no_job_names_no_issue(line: str) -> None:
     found = diagnosed({"signal": [line]})
     assert [one.pitfall.id for one in found.suspects] == []
+
+
+def test_what_programs_print_before_and_after_a_failure_changes_no_diagnosis() -> None:
+    """The lines of sound jobs (versions, warnings, retries) and of the end of a failed one are no cause of anything."""
+    lines = json.loads((Path(__file__).parent / "surroundings.json").read_text(encoding="utf-8"))
+    assert {one.pitfall.id for one in diagnosed({"signal": lines["before"]}).suspects} <= OF_THE_PROGRAM
+    within = {
+        thread["id"]: outcome({**thread, "signal": [*lines["before"], *thread["signal"], *lines["after"]]})
+        for thread in THREADS
+    }
+    assert within == {thread["id"]: outcome(thread) for thread in THREADS}
