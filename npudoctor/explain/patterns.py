@@ -67,8 +67,8 @@ _WRAPPERS = re.compile(
     r"(?:ChildFailedError|RayTaskError|ProcessRaisedException|ProcessExitedException|EngineDeadError)"
 )
 _POINTS_ELSEWHERE = re.compile(
-    r"[Ss]ee (?:the )?(?:root cause|stack trace|error|log\w{0,2}|traceback)s? .{0,40}(?:above|root cause)|in a background process"
-    r"|check the stack trace above"
+    r"[Ss]ee (?:the )?(?:root cause|stack trace|error|log\w{0,2}|traceback)s? .{0,40}(?:above|root cause)"
+    r"|in a background process|check the stack trace above"
 )
 """The text of an exception that only says that another one, printed before it, is the cause."""
 
