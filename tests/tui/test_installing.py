@@ -21,6 +21,7 @@ from npudoctor.tui.app import DoctorApp
 from npudoctor.tui.model import setting_up
 from npudoctor.tui.model.session import Node
 from npudoctor.tui.screens.follow import Follow
+from npudoctor.tui.screens.leave import Leave
 from npudoctor.tui.widgets.check_list import CheckList
 from tests.installing.node import times_run
 from tests.installing.test_command import Given
@@ -129,7 +130,10 @@ def test_from_the_plan_over_a_killed_session_and_the_reboot_to_ready(
         await until(pilot, lambda: "it goes on if npudoctor ends" in plain(app) and times_run(tmp_path, "driver"))
         await press(pilot, "escape")
         assert isinstance(app.screen, Follow), "the screen stays while a step runs"
-        assert "goes on without npudoctor" in app.in_progress
+        await press(pilot, "q")
+        await until(pilot, lambda: isinstance(app.screen, Leave) and "goes on without npudoctor" in text(app))
+        await press(pilot, "escape")
+        await until(pilot, lambda: isinstance(app.screen, Follow))
         stand.killed.set()
         await until(pilot, lambda: ended(app))
         stand.killed.clear()
