@@ -25,6 +25,7 @@ _BRIEF = {
     "npu.health/warning": "{health}",
     "npu.health/other": "{health}",
     "npu.health/not-reported": "no health reported",
+    "npu.health/no-answer": "does not answer",
     "npu.count/off-the-bus": "dropped off the PCI bus",
     "npu.count/not-in-npu-smi": "missing from {source}",
     "npu.count/missing-npu": "missing",
