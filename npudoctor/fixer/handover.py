@@ -200,10 +200,17 @@ def _drop_ins(steps: list[Step], host: Host) -> Iterator[str]:
         content = step.content or ""
         if isinstance(step, WriteFile) and not _is_own(host, step):
             yield f"# {messages.LINES_FOR.text(path=step.path, folder=_folder_of(step.path))}\n"
-            content = "".join(f"{line}\n" for _, new in _changes(host, step) for line in new)
+            content = "".join(f"{_in_drop_in(line)}\n" for _, new in _changes(host, step) for line in new)
         else:
             yield f"# {step.path}\n"
         yield content if content.endswith("\n") or not content else f"{content}\n"
+
+
+def _in_drop_in(line: str) -> str:
+    """A changed line as a file that is read later says it: what a line sets that npudoctor disables is unset there."""
+    disabled = re.match(r"\s*:?\s*# npudoctor: (.*)", line)
+    names = re.findall(r"(?<!\S)([A-Za-z_]\w*)=", disabled[1]) if disabled else ()
+    return f"unset {' '.join(names)}" if names else line
 
 
 def _folder_of(path: str) -> str:

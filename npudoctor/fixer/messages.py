@@ -18,7 +18,7 @@ HANDED_OVER = Sentence("{title}: the change of `npudoctor fix {fix}` for the own
 NOTHING_TO_HAND_OVER = Sentence("{fix} changes nothing on this node")
 NOT_HANDED_OVER = Sentence("only npudoctor itself takes this step: {step}")
 NO_DROP_IN = Sentence("this fix writes no file; use --as shell")
-LINES_FOR = Sentence("lines for {path}, or for a file in {folder}")
+LINES_FOR = Sentence("lines for {path}, or for a file in {folder} that is read after it")
 
 # parameters and steps as data
 

@@ -271,6 +271,18 @@ def test_the_lines_for_a_drop_in_are_ours_alone() -> None:
     assert [line for line in text.splitlines() if not line.startswith("#")] == [f"{KEY} = 10050,60000-60031"]
 
 
+def test_a_drop_in_unsets_what_the_owners_line_sets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scene = tmp_path / "managed.toml"
+    scene.write_text(
+        'product = "atlas-800i-a2-910b4"\nenviron = { HCCL_IF_IP = "10.7.7.7" }\n[files]\n'
+        '"/etc/profile.d/cluster.sh" = "# Ansible managed\\nexport HCCL_IF_IP=10.7.7.7\\n"\n',
+        encoding="utf-8",
+    )
+    assert main(["fix", "env.profile", "--as", "drop-in", "--simulate", str(scene)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["unset HCCL_IF_IP"]
+
+
 def test_a_step_that_only_npudoctor_takes_is_not_printed() -> None:
     host = node(process=[{"pid": 4711, "npu": 2, "memory_mb": 3000, "command": "python3 train.py --local-rank=1"}])
     made = plan.make(CATALOG, host, Request("npu.release", {"pids": [4711]}), Options())
