@@ -264,7 +264,7 @@ def driver_is_installed_and_loaded(
     elif modules is not None and not loaded and not works:
         yield _not_loaded(driver, driver.file, boot, platform, package)
     else:
-        yield from _unfinished(answer, record)
+        yield from _unfinished(answer, record, package)
 
 
 def _not_loaded(
@@ -298,7 +298,7 @@ def _not_loaded(
     )
 
 
-def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> Iterator[Finding]:
+def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None, package: str) -> Iterator[Finding]:
     """What npu-smi prints below its table, and the status that the installer notes; older ones note none."""
     status = record.driver_install_status if record is not None else None
     warning = answer.warning if answer is not None else None
@@ -314,7 +314,7 @@ def _unfinished(answer: NpuSmiAnswer | None, record: InstallRecord | None) -> It
     if warning is not None:
         evidence.append(Evidence(source="npu-smi info", actual=warning))
     yield messages.UNFINISHED.finding(
-        commands=(f"cat {RECORD}", explained(f"{DRIVER} --full")),
+        commands=(f"cat {RECORD}", explained(f"{package} --full")),
         evidence=tuple(evidence),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from npudoctor import knowledge
@@ -329,7 +329,7 @@ def _wrong_cann(
     return messages.CANN_MISMATCH.finding(
         subject="python",
         torch_npu=row.version,
-        required=row.cann or supported,
+        required=_range_of(supported, cann) or row.cann or supported,
         cann=cann,
         as_of=table.as_of,
         source=row.sources[0] if row.sources else "published",
@@ -344,6 +344,18 @@ def _wrong_cann(
         ),
         fix=offer(change),
     )
+
+
+def _range_of(supported: Sequence[str], cann: str) -> list[str]:
+    """The supported releases from oldest to newest, where this one is older or newer than all; else nothing."""
+    try:
+        by_age = sorted(supported, key=lambda one: CannVersion.parse(one.replace(".X", ".99")))
+        outside = CannVersion.parse(cann) < CannVersion.parse(by_age[0]) or CannVersion.parse(
+            by_age[-1].replace(".X", ".99")
+        ) < CannVersion.parse(cann)
+    except ParseError:
+        return []
+    return [messages.FROM_TO.text(oldest=by_age[0], newest=by_age[-1])] if outside and len(by_age) > 1 else []
 
 
 def _stated_cann(imported: TorchNpuImport | None) -> Iterator[Evidence]:

@@ -41,7 +41,9 @@ def answer(node: Node, import_error: str | None) -> Completed:
 def _is_healthy(node: Node, chip: Chip) -> bool:
     """Whether npudoctor would use this chip: nothing on the node shows that it is broken or gone."""
     there = "device-node" not in chip.missing and ("pci" not in chip.missing or node.scenario.container is not None)
-    return there and chip.health in ("OK", "Warning") and chip.temp_c < HOT_C and not chip.ecc_double and not chip.silent
+    return (
+        there and chip.health in ("OK", "Warning") and chip.temp_c < HOT_C and not chip.ecc_double and not chip.silent
+    )
 
 
 def _events(node: Node, chips: list[Chip], import_error: str | None) -> Iterator[Mapping[str, Any]]:
