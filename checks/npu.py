@@ -146,8 +146,9 @@ def _unhealthy(
     if not known:
         # Boards of the 310B show Alarm for a sensor that they lack: only the code tells.
         severities = [Severity.INFO if family == "310B" and page is None else message.severity]
-    faults = [messages.FAULT.text(code=code, meaning=row.meaning) for code, row in known.items() if row is not None]
-    if unknown := [code for code, row in known.items() if row is None]:
+    meanings = {code: row.meaning if row is not None else _published(code) for code, row in known.items()}
+    faults = [messages.FAULT.text(code=code, meaning=meaning) for code, meaning in meanings.items() if meaning]
+    if unknown := [code for code, meaning in meanings.items() if meaning is None]:
         faults.append(messages.UNKNOWN_FAULT.text(codes=unknown, count=len(unknown)))
     if not faults:
         faults = [messages.FAULT_NOT_READ.text() if page is None else messages.NO_FAULT_CODE.text()]
@@ -169,10 +170,20 @@ def _unhealthy(
         health=chip.health,
         detail=messages.FAULT_INFORMATION.text(information=information) if information else None,
         hint=messages.CHECK_FIRST.text(places="; ".join(places)) if places else None,
-        commands=(f"npu-smi info -t health {where}", f"npu-smi info -t ecc {card}"),
+        commands=(
+            f"npu-smi info -t health {where}",
+            *(f"npudoctor explain {code}" for code, row in known.items() if row is None),
+            f"npu-smi info -t ecc {card}",
+        ),
         evidence=tuple(evidence),
         pitfall=next(iter(pitfalls), "P021"),
     )
+
+
+def _published(code: str) -> str | None:
+    """The meaning of a fault code by the vendor's own lists, where the table of errors does not have it."""
+    found = knowledge.codes().of_id(code)
+    return found.meaning if found is not None else None
 
 
 def _name(chip: Chip) -> str:

@@ -119,7 +119,7 @@ UNREADABLE = Sentence("{path} is not readable by this user")
 LOST_AT_REBOOT = Message(
     "hccl.ports-persistent/lost-at-reboot",
     summary="HCCL port reservation lost at reboot: {ports}",
-    hint="Write it to a sysctl file.",
+    hint="Write all ports that are to be reserved to a sysctl file that is read last at boot.",
     severity=Severity.WARNING,
     pitfall="P003",
 )

@@ -10,7 +10,8 @@ FIND_AND_LOAD_FIRST = Sentence(
     "Load {library} before everything else: find the one that the job loads, and set LD_PRELOAD to its path."
 )
 REMOVE_FROM_LIBRARY_PATH = Sentence(
-    "LD_LIBRARY_PATH has {entry} first, and {path} does not have {version}. Remove this entry, here and in the file that sets it."
+    "LD_LIBRARY_PATH has {entry} first, and {path} does not have {version}. Remove this entry, here and in the file "
+    "that sets it."
 )
 NEWER_IN_ENVIRONMENT = Sentence("{path} of this environment does not have {version}. Install a newer one in it.")
 ENVIRONMENT_FIRST = Sentence(

@@ -52,7 +52,9 @@ def with_subject(finding: Finding) -> str:
 
 
 def _names(summary: str, where: str) -> bool:
-    """Whether a summary starts with the one NPU that the finding is about, as in "NPU 5 (0000:02:00.0) is listed"."""
+    """Whether a summary names what the finding is about: "on for npu:5", or at its start "NPU 5 (0000:02:00.0)"."""
+    if re.search(rf"(?<![\w/:]){re.escape(where)}(?![\w/:])", summary):
+        return True
     number = where.removeprefix("npu:")
     return number.isdigit() and number != where and re.match(rf"NPU {number}\b", summary) is not None
 

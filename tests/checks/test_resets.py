@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npudoctor.findings import Finding
-from npudoctor.report import page
+from npudoctor.report import cause, page
 from tests.nodes import labels
 
 
@@ -55,6 +55,17 @@ def test_a_pod_is_offered_no_command_of_docker(node: str) -> None:
 def test_findings_of_one_subject_are_told_apart_by_what_they_say() -> None:
     shown = page.render(labels.read(labels.FOLDER / "torchvision-of-another-torch.toml").diagnose())
     assert "and 1 more of this kind: torchaudio 2.7.1 requires torch 2.7.1" in " ".join(shown.split())
+
+
+def test_a_fault_code_of_the_vendors_lists_is_named_as_explain_does() -> None:
+    (found,) = findings("duo-with-slices-and-a-chip-in-alarm", "npu.health")
+    assert found.summary.endswith("HBM: isolated multi-bit error addresses reached the notice threshold (80E18401)")
+    assert "npudoctor explain 80E18401" in found.commands
+
+
+def test_a_headline_names_its_npus_once() -> None:
+    (found,) = findings("a3-tls-of-two-chips", "npu.tls")
+    assert cause.with_subject(found) == found.summary
 
 
 def test_a_device_number_of_the_kernel_log_is_that_of_the_device_node() -> None:
