@@ -208,8 +208,8 @@ def _drop_ins(steps: list[Step], host: Host) -> Iterator[str]:
 
 def _in_drop_in(line: str) -> str:
     """A changed line as a file that is read later says it: what a line sets that npudoctor disables is unset there."""
-    disabled = re.match(r"\s*:?\s*# npudoctor: (.*)", line)
-    names = re.findall(r"(?<!\S)([A-Za-z_]\w*)=", disabled[1]) if disabled else ()
+    mark, disabled, rest = line.partition("# npudoctor: ")
+    names = re.findall(r"(?<!\S)([A-Za-z_]\w*)=", rest) if disabled and mark.strip() in ("", ":") else ()
     return f"unset {' '.join(names)}" if names else line
 
 
