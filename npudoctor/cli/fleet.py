@@ -54,6 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_asking(check)
     merge = actions.add_parser("merge", help="merge a run again, or files with answers", allow_abbrev=False)
     merge.add_argument("paths", nargs="+", metavar="RUN|FILE", help="a run folder, or files and folders with answers")
+    merge.add_argument(
+        "--redact", metavar="DIR", help="write the run with pseudonyms into this new folder, and merge that"
+    )
     lists = actions.add_parser("lists", help="print a list for another program", allow_abbrev=False)
     lists.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
     lists.add_argument("list", choices=LISTS, metavar="LIST", help=f"which list: {', '.join(LISTS)}")
@@ -209,7 +212,16 @@ def _check(args: argparse.Namespace) -> int:
 def _merge(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather
 
-    fleet, run = gather.stored(args.paths)
+    paths = args.paths
+    if args.redact:
+        from npudoctor.fleet import redacted
+
+        _must_be_new(args.redact)
+        paths = [redacted.copy(paths, args.redact).folder]
+        say(
+            "npudoctor: names, addresses and serial numbers that npudoctor knows are pseudonyms; read it before sending"
+        )
+    fleet, run = gather.stored(paths)
     return _show(args, fleet, run=run)
 
 
@@ -331,8 +343,7 @@ def _sim(args: argparse.Namespace) -> int:
         if name not in sim.FAULTS:
             raise UsageError(f"unknown fault {name!r}; known are {', '.join(sorted(sim.FAULTS))}")
         faults[name] = _positive(number or "1", part)
-    if os.path.isdir(args.folder) and os.listdir(args.folder):
-        raise UsageError(f"{args.folder} must be a new or empty folder")
+    _must_be_new(args.folder)
     try:
         names, digests, planted = sim.fleet(args.count, faults, seed=args.seed, scenario=args.simulate or sim.SCENARIO)
     except ScenarioError as problem:
@@ -348,6 +359,11 @@ def _sim(args: argparse.Namespace) -> int:
         say(f"{fault}: {', '.join(where)}")
     write(f"npudoctor fleet merge {args.folder}\n")
     return 0
+
+
+def _must_be_new(folder: str) -> None:
+    if os.path.isdir(folder) and os.listdir(folder):
+        raise UsageError(f"{folder} must be a new or empty folder")
 
 
 def _positive(number: str, part: str) -> int:

@@ -170,24 +170,24 @@ class Found:
         """
         self.within_words = True
         for name in names_in_logs.hosts(text):
-            self._host(name)
+            self.host(name)
         self.addresses |= set(re.findall(IPV4, text))
         self._homes(text)
         for found in re.finditer(_NAMED_USER, text):
-            self._user(found["user"] or found["id"] or found["at"])
+            self.user(found["user"] or found["id"] or found["at"])
             if not names_in_logs.is_public(found["host"] or ""):
-                self._host(found["host"] or "")
+                self.host(found["host"] or "")
         for found in re.finditer(_USER_IN_PROSE, text, re.MULTILINE):
             name = (found[found.lastgroup or 0]).rstrip(".-")
             if not names_in_logs.is_word(name):
-                self._user(name)
+                self.user(name)
         for found in re.finditer(_SERIAL_IN_PROSE, text):
             if re.search(r"\d", found["value"]):
                 self.serials.setdefault(found["value"].rstrip(".-"))
         for found in re.finditer(_SERIAL_ALONE, text):
             self.serials.setdefault(found["value"])
         for found in re.finditer(_USER_BESIDE, text):
-            self._user(found["team"] or found["sudo"])
+            self.user(found["team"] or found["sudo"])
         for found in re.finditer(_FOLDER, text, re.MULTILINE):
             path = found["root"] or found["named"] or found["git"]
             if not (found["site"] and names_in_logs.is_public(found["site"])) and not _FOLDERS_OF_TOOLS.fullmatch(
@@ -201,19 +201,19 @@ class Found:
 
     def _document(self, name: str, said: Any) -> None:
         if name == "bundle.json":
-            self._host(said.get("hostname", ""))
-            self._user(str(said.get("user", {}).get("name", "")))
+            self.host(said.get("hostname", ""))
+            self.user(str(said.get("user", {}).get("name", "")))
             for group in said.get("user", {}).get("groups", ()):
-                self._user(group)
-            self._user(str(said.get("environment", "")).partition("login:")[2])
+                self.user(group)
+            self.user(str(said.get("environment", "")).partition("login:")[2])
         elif name == "host.json":
             for row in said.get("processes", ()):
-                self._user(str(row.get("username") or ""))
+                self.user(str(row.get("username") or ""))
         elif name == "environ.json":
             for variable in ("USER", "LOGNAME", "SUDO_USER"):
-                self._user(said.get(variable, ""))
-            self._user(said.get("HOME", "").rstrip("/").rpartition("/")[2])
-            self._host(said.get("MASTER_ADDR", ""))
+                self.user(said.get(variable, ""))
+            self.user(said.get("HOME", "").rstrip("/").rpartition("/")[2])
+            self.host(said.get("MASTER_ADDR", ""))
         for text in texts(said):
             self._homes(text)
         if name == "host.json":
@@ -227,12 +227,12 @@ class Found:
         key = name.removeprefix("commands/").rpartition("/")[0].replace(SLASH, "/") if not path else ""
         self._homes(text)
         for found in re.finditer(_LOGIN, text):
-            self._user(found["of"] or found["by"] or found["login"] or found["at"])
-            self._host(found["host"] or "")
+            self.user(found["of"] or found["by"] or found["login"] or found["at"])
+            self.host(found["host"] or "")
         if path == "/etc/hosts":
             for line in text.splitlines():
                 for word in line.partition("#")[0].split()[1:]:
-                    self._host(word)
+                    self.host(word)
         if path in ("/etc/passwd", "/etc/group"):
             for line in text.splitlines():
                 fields = line.split(":")
@@ -240,15 +240,15 @@ class Found:
                     len(fields) > 2 and fields[2].isdecimal() and int(fields[2]) > 999
                 )
                 for member in (*fields[:of_person], *(fields[-1].split(",") if path == "/etc/group" else ())):
-                    self._user(member)
+                    self.user(member)
         if path == "/etc/hostname":
-            self._host(text.strip())
+            self.host(text.strip())
         if "-lldp" in key:
             for found in re.finditer(r"System Name TLV\s{1,8}(\S{1,253})", text):
-                self._host(found[1])
+                self.host(found[1])
         if '"server_id"' in text or '"server_list"' in text:
             for found in re.finditer(r'"(?:server_id|pod_name)":\s?"([^"]{1,253})"', text):
-                self._host(found[1])
+                self.host(found[1])
         identifies = self._identifies(path, key, text)
         if path or recorded_sources.SERIALS in identifies:
             for found in re.finditer(_SERIAL, text):
@@ -269,7 +269,8 @@ class Found:
         source = recorded_sources.command(key) if key else recorded_sources.file(path, {path}, {})
         return source.identifies if source else (recorded_sources.TEXT,)
 
-    def _host(self, name: str) -> None:
+    def host(self, name: str) -> None:
+        """Take the name of a host, unless it names no particular one."""
         if (
             name
             and name not in KEPT_WORDS
@@ -281,14 +282,15 @@ class Found:
             if "." in name and len(name.partition(".")[0]) > 2:
                 self.hosts.setdefault(name.partition(".")[0])
 
-    def _user(self, name: str) -> None:
+    def user(self, name: str) -> None:
+        """Take the name of a user or group, unless every system has it."""
         if name and name not in KEPT_USERS | KEPT_WORDS and not name.startswith("systemd") and not name.isdecimal():
             self.users.setdefault(name)
 
     def _homes(self, text: str) -> None:
         if "/home/" in text or "/Users/" in text:
             for found in re.finditer(_HOME, text):
-                self._user(found[1])
+                self.user(found[1])
 
     def _addresses(self, text: str, *, private: bool = False) -> None:
         """`private`: only those of private networks, where a version may look like an address."""

@@ -1,7 +1,9 @@
 """`npudoctor fleet` as a user types it: a cluster of simulated nodes from the question to the lists."""
 
+import gzip
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -265,6 +267,41 @@ def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
     for kind in ("slurm-drain", "k8s-taints"):
         assert sick.name not in said(capsys, "lists", cluster, kind)[1]
     assert sick.name not in said(capsys, "lists", cluster, "nodelist")[1]
+
+
+def test_a_run_with_pseudonyms_tells_the_same_and_names_no_node(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = FleetReport.model_validate_json(said(capsys, "merge", cluster, "--json")[1])
+    fleet, _ = gather.stored([cluster])
+    first = fleet.members[0]
+    digest = gather.answer_of([cluster], first.name)
+    assert digest is not None and first.identity.machine_id
+    held = digest.identity.model_copy(update={"hold": "alice: cables (/etc/npudoctor/hold)", "user": "mallory"})
+    Run(cluster).keep(
+        Outcome(node=first.name, kind="answered"), line.packed(digest.model_copy(update={"identity": held}))
+    )
+    Run(cluster).keep(Outcome(node=fleet.names[-1], kind="scheduler", detail="down: x (by bobby, since 1)"), None)
+    folder = tmp_path / "redacted"
+    code, text, err = said(capsys, "merge", cluster, "--redact", str(folder), "--json")
+    after = FleetReport.model_validate_json(text)
+    assert "read it before sending" in err and code == before.exit_code
+    names = [row.name for row in after.nodes]
+    assert names == [f"host-{number:02}" for number in range(1, 41)]
+    kept = [gzip.decompress(path.read_bytes()).decode() for path in (folder / "nodes").iterdir()]
+    kept += [path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()]
+    hidden = [*fleet.names, "alice", "mallory", "bobby", first.identity.machine_id]
+    hidden += [npu.address for npu in first.identity.npus.values() if npu.address] + list(first.identity.addresses)
+    for word in hidden:
+        assert not [text for text in kept if re.search(rf"(?<![\w.]){re.escape(word)}(?![\w.])", text)], word
+    codes = [
+        {one.code: len(one.params.get("nodes", ())) for result in report.report.results for one in result.findings}
+        for report in (before, after)
+    ]
+    odd = {"fleet.answered/hold", "fleet.answered/scheduler", "fleet.answered/missing"}
+    assert {k: v for k, v in codes[0].items() if k not in odd} == {k: v for k, v in codes[1].items() if k not in odd}
+    code, _, err = said(capsys, "merge", cluster, "--redact", str(folder))
+    assert code == 2 and "must be a new or empty folder" in err
 
 
 def verdict_of(digest: Digest) -> list[str]:
