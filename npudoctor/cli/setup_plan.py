@@ -64,12 +64,10 @@ def run(args: argparse.Namespace) -> int:
         write_json(found.document)
     else:
         narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < setup_text.width(found.plan)
-        image = [f"proof: also the smoke run in {visible(args.image)}, with all NPUs"] if args.image else []
-        lines = [
-            *found.lines(narrow=narrow),
-            *image,
-            *(["nothing was changed"] if args.dry_run or not found.complete else []),
-        ]
+        lines = list(found.lines(narrow=narrow))
+        if args.image:
+            lines.insert(-1, f"proof: also the smoke run in {visible(args.image)}, with all NPUs")
+        lines += ["nothing was changed"] if args.dry_run or not found.complete else []
         write("\n".join(lines) + "\n")
     if found.node.in_container and not args.dry_run:
         raise Refused("driver and firmware are installed on the host, not in a container")

@@ -58,6 +58,8 @@ def test_the_verdict_names_the_checks_that_have_no_answer(npudoctor: Command, tm
     unknown = [line.split()[2].rstrip(":") for line in ran.out.splitlines() if line.startswith("  not known: ")]
     assert unknown and verdict == f"the plan is complete; not known: {', '.join(unknown)}"
     assert "  does not apply: install.tools: " in ran.out
+    ran = npudoctor("setup", "--packages", str(tmp_path), "--simulate", "new-node", "--dry-run", "--image", "site/x:1")
+    assert ran.out.splitlines()[-3:-1] == ["proof: also the smoke run in site/x:1, with all NPUs", verdict]
 
 
 def test_the_json_of_a_plan(npudoctor: Command, tmp_path: Path) -> None:
