@@ -38,6 +38,7 @@ class Planned(Model):
 def plan(report: FleetReport, wanted: str | None = None) -> list[Planned]:
     """The fixes that findings offer, or one of them; those for most nodes first. Nodes on hold refuse a fix."""
     on_hold = held(report)
+    groups = {row.name: row.group for row in report.nodes if row.group}
     nodes: dict[str, list[str]] = {}
     summaries: dict[str, str] = {}
     for result in report.report.results:
@@ -51,7 +52,17 @@ def plan(report: FleetReport, wanted: str | None = None) -> list[Planned]:
         for id, on in nodes.items()
         if on
     )
+    rows = (_for_whole_groups(one, groups, on_hold) for one in rows)
     return sorted(rows, key=lambda one: (-len(one.nodes), one.id))
+
+
+def _for_whole_groups(one: Planned, groups: Mapping[str, str], on_hold: set[str]) -> Planned:
+    """What nodes share is planned for all nodes of their groups: one that is left out would differ afterwards."""
+    if not one.reason:
+        return one
+    concerned = {groups[name] for name in one.nodes if name in groups}
+    everyone = tuple(name for name, group in groups.items() if group in concerned and is_name(name))
+    return one.model_copy(update={"nodes": tuple(name for name in everyone if name not in on_hold) or one.nodes})
 
 
 def render(rows: list[Planned], form: str) -> str:

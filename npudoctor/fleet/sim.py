@@ -62,7 +62,8 @@ def fleet(
         if fault in _OF_A_SWITCH:
             chosen = [name for name in names[:BLOCK] if name in said]
         else:
-            chosen = [free.pop() for _ in range(min(number, len(free)))]
+            wanted = max(number, 2) if fault in _OF_PAIRS else number  # one node alone equals no other
+            chosen = [free.pop() for _ in range(min(wanted, len(free)))]
         planted[fault] = sorted(chosen)
         for place, name in enumerate(planted[fault]):
             if plant is None:
@@ -232,6 +233,7 @@ FAULTS: Mapping[str, Callable[[dict[str, Any], int, dict[str, Any]], None] | Non
 }
 """What can be planted, by name; `dead` nodes do not answer, `switch` takes a whole block of 32 nodes."""
 _OF_A_SWITCH = frozenset({"switch"})
+_OF_PAIRS = frozenset({"dup-ip", "twin"})
 
 
 def merged(count: int, faults: Mapping[str, int], *, seed: int = 0) -> Fleet:

@@ -181,6 +181,14 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     capsys.readouterr()
     text = said(capsys, "fix", str(tmp_path))[1]
     assert "hccl.reserve-ports  on n[1-2]" in text and "scope: group" in text
+    digest = gather.answer_of([str(tmp_path)], "n2")
+    assert digest is not None
+    cured = digest.report.model_copy(update={"results": ()})
+    (tmp_path / "n2.json.gz").write_bytes(line.packed(digest.model_copy(update={"report": cured})))
+    text = said(capsys, "fix", str(tmp_path))[1]
+    assert "hccl.reserve-ports  on n1\n" in text and "python.install-pair  on n[1-2]\n" in text
+    main(["node", "--simulate", "new-node", "--name", "n2", "--to", str(tmp_path)])
+    capsys.readouterr()
     shell = said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "shell")[1].splitlines()
     assert shell[1:] == [f"ssh {name} 'npudoctor fix hccl.reserve-ports --dry-run'" for name in ("n1", "n2")]
     (play,) = yaml.safe_load(said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "ansible")[1])
