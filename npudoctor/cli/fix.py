@@ -183,6 +183,8 @@ def _go(args: argparse.Namespace, catalog: Catalog, host: Host, options: Options
     for one in changing:
         events = runner.apply(catalog, mutable, one, options, irreversible=args.irreversible, state=args.state)
         outcomes.append(fixing.follow(events, words).outcome)
+    if runner.Outcome.APPLIED in outcomes and (not args.simulate or node.simulated_folder(args)):
+        say(f"  $ {f'npudoctor check {node.words_of(args)}'.strip()}   # what is left to fix")
     return fixing.exit_code(outcomes)
 
 

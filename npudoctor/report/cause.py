@@ -71,6 +71,11 @@ def all_clear(report: Report) -> str:
     return f"No problems found ({', '.join([f'{total} check' + 's' * (total != 1), *left_out])})"
 
 
+def silenced(report: Report) -> str:
+    """What follows the number of problems where the site has silenced checks: ", 1 silenced"."""
+    return f", {number} silenced" if (number := report.summary.get("silenced", 0)) else ""
+
+
 def one_line(report: Report, *, room: int) -> str:
     """The verdict in one line of at most `room` bytes, without control characters: the cause and how many more."""
     cause = primary(report)
@@ -79,6 +84,7 @@ def one_line(report: Report, *, room: int) -> str:
     else:
         more = sum(len(actionable(result, action_threshold(report))) for result in report.results) - 1
         text, rest = f"{cause[1]} ({cause[0].check})", f" and {more} more" if more > 0 else ""
+        rest += silenced(report)
     return truncate("".join(letter if letter.isprintable() else " " for letter in text), room - len(rest)) + rest
 
 

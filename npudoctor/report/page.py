@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby, takewhile
 
 from rich.text import Text
 
-from npudoctor.explain.lines import in_short
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
 from npudoctor.report import cause, inventory
 from npudoctor.report.look import wrapped
@@ -35,11 +34,8 @@ ROWS = 24
 MOST_IN_FULL = 6
 """So many problems have evidence and a command; the others have their headline."""
 
-SHOWN_AT_LENGTH = 2
-"""Of more problems the advice takes one row each."""
-
 MOST_ROWS = 2
-"""A piece of evidence or an advice of more rows is passed over for a shorter one."""
+"""A piece of evidence of more rows is passed over for a shorter one, an advice beside a command is left out."""
 
 LONGEST_LINE = 4096
 """Bytes of the verdict in one line; no summary of a check has so many."""
@@ -53,9 +49,9 @@ def render(report: Report, *, look: Look | None = None, node: str = "") -> str:
     """The page; `node` are the options that name the node, for the commands that are shown."""
     look = look or Look()
     pages = []
-    short = 1 if len(_problems(report)) > SHOWN_AT_LENGTH else MOST_ROWS
-    for whole, airy, advice in ((True, True, short), (False, True, short), (False, False, short), (False, False, 1)):
-        pages.append(_Page(look, node, whole=whole, airy=airy, advice=advice).render(report))
+    airy = ((True, True, MOST_ROWS), (False, True, MOST_ROWS))
+    for whole, spaced, advice in (*airy, *((False, False, rows) for rows in range(MOST_ROWS, -1, -1))):
+        pages.append(_Page(look, node, whole=whole, airy=spaced, advice=advice).render(report))
         if sum(max(1, -(-len(row) // look.width)) for row in pages[-1].splitlines()) <= ROWS:
             return pages[-1]
     return pages[1]
@@ -78,6 +74,8 @@ class _Page(Printer):
         self._advice = advice
         self._airy = airy
         self._whole = whole
+        self._told: set[str] = set()
+        """The advice of problems above, which is not repeated."""
 
     def render(self, report: Report) -> str:
         problems = _problems(report)
@@ -115,6 +113,7 @@ class _Page(Printer):
                 said += f", {later} of them fixed: in force later"
             if unknown:
                 said += f", {unknown} check{'s' * (unknown != 1)} without a result"
+            said += cause.silenced(report)
         else:
             said = f"{first[1]} ({first[0].check})"
         self._line("", self._mark(_kind(report)) + Text(f" {said}", style="bold"), hang=2)
@@ -165,9 +164,10 @@ class _Page(Printer):
                 self._command("  ", command)
             return
         if finding.hint:
-            room = self._advice * max(self._look.width - 2 - _LABEL, 12)
             said = self._in_short(finding.hint)
-            self._labelled("do", said if self._rows(said) <= self._advice else in_short(_sentences(said)[0], room))
+            if said not in self._told and (self._rows(said) <= self._advice or not finding.commands):
+                self._labelled("do", said)
+                self._told.add(said)
         if finding.commands and (len(finding.commands[0]) <= LONG_COMMAND or not finding.hint):
             self._command("  ", _one_of(finding.commands))
 
@@ -175,8 +175,10 @@ class _Page(Printer):
         """What tells the others from the first finding: their subjects, or else what they say."""
         if alike[0].subject not in {one.subject for one in alike[1:]}:
             return subjects_line(alike[1:])
-        said = "; ".join(dict.fromkeys(one.summary for one in alike[1:]))
-        return in_short(said, MOST_ROWS * max(self._look.width - 2, 12) - len("and 99 more of this kind: "))
+        said = list(dict.fromkeys(one.summary for one in alike[1:]))
+        room = MOST_ROWS * max(self._look.width - 2, 12) - len("and 99 more of this kind: ")
+        shown = len(list(takewhile(lambda length: length <= room, accumulate(len(one) + 2 for one in said)))) or 1
+        return "; ".join([*said[:shown], *([f"… ({len(said)} in all)"] if shown < len(said) else [])])
 
     def _without_result(self, report: Report, *, told: bool) -> int:
         """The checks without a result that no finding reports, by their reason; how many reasons.

@@ -50,7 +50,7 @@ class DoctorApp(Keyboard):
             for number, (name, label) in enumerate(SCREENS.items(), 1)
         ),
         Binding("r", "rerun", "Re-check"),
-        Binding("e", "next_login", "Next login"),
+        Binding("e", "next_login", "Next login", tooltip="Judge the next login, or this process"),
         Binding("w", "save", "Save"),
         Binding("t", "next_theme", "Theme", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -120,6 +120,11 @@ class DoctorApp(Keyboard):
         if not self.diagnosis.running:
             self.judge(at_login=not self.session.at_login)
 
+    def label_of(self, binding: Binding) -> str:
+        """What a key does now, in a few words."""
+        turned = binding.action == "next_login" and self.session.at_login
+        return "This login" if turned else binding.description
+
     def judge(self, *, at_login: bool) -> None:
         """Run the checks in the environment of the next login, or in that of this process."""
         if at_login != self.session.at_login:
@@ -170,6 +175,7 @@ class DoctorApp(Keyboard):
             self.node_line = line
 
     def _ended(self) -> None:
+        self.screen.refresh_bindings()
         from npudoctor.tui.model import node
 
         self.node_line = node.line(self.session, self.diagnosis)

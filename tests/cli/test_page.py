@@ -1,6 +1,7 @@
 """`npudoctor check` answers on one page: 24 rows of 80 columns for up to two findings."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_long_texts_are_shortened_between_sentences_and_never_within_one() -> No
     assert shown.count("evidence  import: actual failed") == 2
     for number in range(2):
         assert f"$ ls {number}  # first of 3 commands, -v shows all\n" in shown
-    assert shown.count("  do        Do this first.") == 2
+    assert shown.count("  do        Do this first.") == 1
     assert shown.startswith("✖ 2 problems found\n")
     assert shown.endswith("  $ ls 0\n")
 
@@ -104,6 +105,20 @@ def test_quiet_is_one_line(npudoctor: Command) -> None:
     assert ran.out.startswith("✖ CANN environment not loaded: ")
     assert ran.out.endswith(" (cann.environment) and 2 more\n")
     assert npudoctor("check", "-q", "--simulate", "healthy-a3").out.startswith("✔ No problems found (")
+
+
+def test_silenced_checks_are_counted_beside_the_problems(npudoctor: Command, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('silence = ["hccl.ports-reserved"]\n', encoding="utf-8")
+    config = ("--config", str(tmp_path / "config.toml"), "--simulate", "new-node")
+    assert npudoctor("check", *config).out.startswith("✖ 2 problems found, 1 silenced\n")
+    assert npudoctor("check", "-q", *config).out.endswith(" (cann.environment) and 1 more, 1 silenced\n")
+
+
+def test_no_advice_of_many_problems_is_cut(npudoctor: Command) -> None:
+    shown = npudoctor("check", "--simulate", "sick-cards").out
+    assert len(problems(Report.model_validate(npudoctor("check", "--json", "--simulate", "sick-cards").json))) > 2
+    assert "..." not in shown and "…" not in shown
+    assert "ask the vendor about this one." in " ".join(shown.split())
 
 
 def test_more_verbose_prints_more(npudoctor: Command) -> None:

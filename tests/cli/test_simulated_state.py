@@ -32,6 +32,16 @@ def test_the_whole_way_can_be_tried_across_commands(npudoctor: Command, tmp_path
     assert [one["status"] for one in npudoctor("history", "--json", *node).json] == ["applied", "undone", "applied"]
 
 
+def test_an_applied_fix_names_the_command_that_says_what_is_left(npudoctor: Command, tmp_path: Path) -> None:
+    node = ("--simulate", "new-node")
+    assert "what is left" not in npudoctor("fix", "env.profile", *node, "--yes").err, "nothing was kept"
+    ran = npudoctor("fix", "env.profile", *node, "--state", str(tmp_path), "--yes")
+    assert ran.err.splitlines()[-1].startswith(
+        f"  $ npudoctor check --simulate new-node --state {tmp_path}   # what is left"
+    )
+    assert npudoctor("check", *node, "--state", str(tmp_path)).out.startswith("✖ 2 problems found")
+
+
 def test_commands_name_the_folder(npudoctor: Command, tmp_path: Path) -> None:
     node = ("--simulate", "new-node", "--state", str(tmp_path))
     assert npudoctor("check", "python", *node).out.splitlines()[-1].endswith(f"--state {tmp_path}")

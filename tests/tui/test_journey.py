@@ -93,12 +93,29 @@ def test_a_preview_is_remembered_until_the_fix_is_applied() -> None:
     play("new-node", acts)
 
 
+def test_the_key_of_the_environment_says_which_one_it_judges() -> None:
+    async def acts(app: DoctorApp, pilot: Driver) -> None:
+        for screen in ("5", "1"):
+            await press(pilot, screen)
+            await until(pilot, lambda: "e Next login" in text(app))
+        await press(pilot, "e")
+        await settled(app, pilot)
+        for screen in ("1", "5"):
+            await press(pilot, screen)
+            await until(pilot, lambda: "e This login" in text(app))
+        await press(pilot, "e")
+        await until(pilot, lambda: "e Next login" in text(app))
+
+    play("new-node", acts, names=FEW)
+
+
 def test_a_recording_has_no_next_login(tmp_path: Any) -> None:
     place = str(tmp_path / "node.tar.gz")
     assert main(["record", "--simulate", "new-node", place]) == 0
 
     async def acts(app: DoctorApp, pilot: Driver) -> None:
         await press(pilot, "e")
+        await until(pilot, lambda: "e Next login" in text(app))
         await until(pilot, lambda: any("next login is unknown" in note.message for note in app._notifications))
         await settled(app, pilot)
         assert not app.session.at_login and "NEXT LOGIN" not in text(app)

@@ -67,7 +67,7 @@ class Help(ModalScreen[None]):
 
 def _rows(bindings: list[Binding]) -> list[Content]:
     return [
-        Content.assemble((f"{_NAMES.get(one.key, one.key):>5}  ", "bold $accent"), one.description)
+        Content.assemble((f"{_NAMES.get(one.key, one.key):>5}  ", "bold $accent"), one.tooltip or one.description)
         for one in bindings
         if one.description
     ]

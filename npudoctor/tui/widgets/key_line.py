@@ -38,8 +38,9 @@ class KeyLine(Widget):
         for _, binding, enabled, _ in screen.active_bindings.values():
             if binding.show and binding.description:
                 key, word = ("bold $accent", "$foreground") if enabled else ("$faint", "$faint")
+                label = self.app.label_of(binding)  # type: ignore[attr-defined]
                 click = Style.from_meta({"@click": f"app.simulate_key({binding.key!r})"})
-                text = Content.assemble((self.app.get_key_display(binding), key), (f" {binding.description}", word))
+                text = Content.assemble((self.app.get_key_display(binding), key), (f" {label}", word))
                 parts.setdefault(binding.action, (text.stylize(click), enabled))
         return list(parts.values())
 
