@@ -168,11 +168,22 @@ class _Source(NamedTuple):
 
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     """Built-ins first, so that a plug-in's duplicate is ignored."""
-    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
-    if not any(_is_ours(point) for point in points):  # importlib.metadata passes over a folder that cannot be opened
+    points = _entry_points()
+    if not any(
+        map(_is_ours, points)
+    ):  # importlib.metadata passes over a folder that cannot be opened, and remembers it
+        importlib.invalidate_caches()
+        os.listdir(os.path.dirname(__file__))  # raises where no more files may be opened
+        points = _entry_points()
+    if not any(map(_is_ours, points)):
         raise BuiltinBroken(f"no entry point of npudoctor was found in the group {ENTRY_POINTS}")
     yield from map(_of_plugin, points)
     yield from _given([*files, *([folder] if os.path.isdir(folder) else [])])
+
+
+def _entry_points() -> list[EntryPoint]:
+    """The entry points of all plug-ins, npudoctor's own first."""
+    return sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (not _is_ours(point), point.name))
 
 
 def _of_plugin(point: EntryPoint) -> _Source:

@@ -218,3 +218,9 @@ def test_the_names_of_0_1_still_work_and_warn() -> None:
         assert old.mends == old.resolves
     with pytest.raises(TypeError, match="requires resolves"):
         sdk.fix("site.none")
+
+
+def test_a_folder_that_could_not_be_opened_once_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([[], plugins.entry_points(group=plugins.ENTRY_POINTS)])
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: next(answers))
+    assert plugins.load(folder="").checks

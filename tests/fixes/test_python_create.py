@@ -236,7 +236,7 @@ def test_root_makes_none_where_a_user_can_write(site: Site, tmp_path: Path) -> N
     theirs.mkdir()
     give(theirs, ALICE)
     made = site.plan(path=str(theirs / "env"))
-    assert made.obstacle is not None
+    assert made.obstacle is not None, made.refused
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
