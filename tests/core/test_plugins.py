@@ -1,5 +1,6 @@
 """Plug-ins: a real second distribution, single files, and strangers that misbehave."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -221,6 +222,6 @@ def test_the_names_of_0_1_still_work_and_warn() -> None:
 
 
 def test_a_folder_that_could_not_be_opened_once_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([[], plugins.entry_points(group=plugins.ENTRY_POINTS)])
+    answers = iter([[], importlib.metadata.entry_points(group=plugins.ENTRY_POINTS)])
     monkeypatch.setattr(plugins, "entry_points", lambda **_: next(answers))
     assert plugins.load(folder="").checks
