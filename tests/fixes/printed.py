@@ -257,7 +257,7 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"kill \d": _kill,
     r"for \w+ in": _for,
     r"npudoctor fix ": _fix,
-    r"npudoctor (check|explain) ": LOOKS,
+    r"npudoctor (check|explain)\b": LOOKS,
     r"docker run .*…": "only a part of a command: the person has to complete it",
     r"docker run ": _docker,
     r"docker (ps|inspect)": LOOKS,
