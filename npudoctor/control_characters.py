@@ -70,10 +70,15 @@ def visible_json(text: str) -> str:
     return text if _shows(text) else _pattern(_LINES).sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
+_NUMBERS = (int, float, bool)
+
+
 def all_visible(value: Value, show: Callable[[str], str] = visible) -> Value:
     """The same record, list or mapping with every text in it as it may be shown; numbers and the like as they are."""
     import dataclasses  # imported late, because `npudoctor --version` does not need it
 
+    if value is None or type(value) in _NUMBERS:
+        return value
     if isinstance(value, str):
         return value if isinstance(value, Enum) else show(value)  # type: ignore[return-value]
     if isinstance(value, Mapping):
@@ -81,7 +86,8 @@ def all_visible(value: Value, show: Callable[[str], str] = visible) -> Value:
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return type(value)(all_visible(one, show) for one in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(
-            value, **{one.name: all_visible(getattr(value, one.name), show) for one in dataclasses.fields(value)}
-        )
+        known = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        shown = {name: all_visible(one, show) for name, one in known.items()}
+        changed = {name: one for name, one in shown.items() if one is not known[name]}
+        return dataclasses.replace(value, **changed) if changed else value
     return value

@@ -131,7 +131,7 @@ class _Run:
         self._asked = MaskedHost(host)
         self.selection = selection
         self.chosen = chosen
-        self.values: dict[type, Any] = {Options: selection.options}
+        self.values: dict[type, Any] = {**selection.known, Options: selection.options}
         self.results: dict[str, Result] = {}
         self._in_error: set[str] = set()
         self._graph: dict[_Node, set[_Node]] = {}

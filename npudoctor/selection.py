@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npudoctor.findings import Severity, Silenced
 from npudoctor.plugins import Catalog
@@ -16,6 +17,7 @@ class Selection:
 
     `names` and `skip` hold ids and tags. `severities` are the site's, for findings above info, by id;
     `silenced` the reasons of silences by id or tag. `deadline_s` bounds the whole run, in seconds.
+    `known` are facts that are not obtained again.
     """
 
     names: tuple[str, ...] = ()
@@ -25,6 +27,7 @@ class Selection:
     severities: Mapping[str, Severity] = field(default_factory=dict)
     silenced: Mapping[str, Silenced] = field(default_factory=dict)
     deadline_s: float | None = None
+    known: Mapping[type, Any] = field(default_factory=dict)
 
 
 class UnknownName(ValueError):

@@ -182,6 +182,13 @@ def test_a_healthy_node_is_ok_and_says_what_it_saw() -> None:
     assert (report.verdict, report.exit_code) == (Verdict.OK, 0)
 
 
+def test_a_known_fact_is_not_obtained() -> None:
+    catalog = plugins.assemble([cards, present, even])
+    *_, done = engine.run(catalog, FakeHost(files={}), Selection(known={Cards: Cards(7)}))
+    assert isinstance(done, engine.Done)
+    assert statuses(done.report) == {"npu.present": "ok", "npu.even": "warning"}
+
+
 def test_one_error_blocks_what_depends_on_it_and_is_named_as_the_cause() -> None:
     report = run("npu", "driver", files={**NODE, "/cards": "0"})
     assert statuses(report) == {"npu.present": "error", "npu.even": "skipped", "driver.version": "skipped"}

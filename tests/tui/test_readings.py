@@ -18,9 +18,9 @@ from npudoctor.sdk import Options
 from npudoctor.selection import Selection
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.cards import Pace
-from npudoctor.tui.model.diagnosis import Diagnosis
+from npudoctor.tui.model.diagnosis import Diagnosis, State
 from npudoctor.tui.model.session import Node, Session
-from tests.fake_dcmi import build, nodes
+from tests.fake_dcmi import answers, build, nodes
 
 WITHOUT_CHIPS = ("bare-host", "container-broken")
 
@@ -75,6 +75,22 @@ def test_no_tool_is_started_for_a_reading_by_the_library(fake_dcmi: build.Librar
     assert not (tmp_path / "started").exists()
 
 
+def test_a_reading_after_a_run_of_checks_is_of_now(fake_dcmi: build.Library, tmp_path: Path) -> None:
+    """What a run of checks knew of the moment is not used again, nor what was made of it."""
+    nodes.write(tmp_path, "healthy-a3")
+    session = _session(tmp_path)
+    for _ in session.run():
+        pass
+    assert {row.state() for row in cards.read(session, Diagnosis()).rows} == {State.OK}
+    sick = answers.of_scenario({"product": "atlas-800t-a3", "card": [{"id": 3, "health": "Critical"}]})
+    build.tell(tmp_path / "library" / nodes.FOLDER / build.NAME, sick.text())
+    anew = _session(tmp_path)  # a node that is not live stays open, and answers a question once
+    anew.facts = session.facts
+    later = cards.read(anew, Diagnosis())
+    assert later.by_library
+    assert [row.chip.npu_id for row in later.rows if row.state() is not State.OK] == [3, 3]
+
+
 def test_the_interval_is_a_second_where_no_program_is_started() -> None:
     pace = Pace()
     pace.record_duration(0.01, failed=False, by_library=True)
@@ -93,6 +109,8 @@ def test_a_reading_of_16_chips_costs_10_ms(fake_dcmi: build.Library, tmp_path: P
     """Processor time of the process that draws; the best of many, since other processes share its caches."""
     nodes.write(tmp_path, "healthy-a3")
     session = _session(tmp_path)
+    for _ in session.run():
+        pass
     cards.read(session, Diagnosis())
     spent = []
     for _ in range(40):

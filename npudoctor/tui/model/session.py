@@ -168,7 +168,7 @@ class Session:
         """These facts as they are now, or why they are unknown, and the results of one check.
 
         They are those of profile quick where the driver's library answers, by a process that stays between two
-        readings: no tool is started then.
+        readings: no tool is started then, and what is not of the moment is that of the last run of checks.
         """
         from npudoctor import engine
         from npudoctor.facts.dcmi.answer import asked
@@ -179,13 +179,29 @@ class Session:
         with self.looking() as host:
             options = self.node.selection.options
             quick = replace(options, profile="quick")
-            options = quick if asked(host, quick) is not None else options
-            selection = replace(self.node.selection, names=(), options=options)
+            known: dict[type, Any] = {}
+            if asked(host, quick) is not None:
+                options, known = quick, self._lasting()
+            selection = replace(self.node.selection, names=(), options=options, known=known)
             for event in engine.run(catalog, host, selection, facts=wanted):
                 if isinstance(event, engine.Done):
                     facts = {probe.provides: value for probe, value in event.facts.items()}
                     results = event.report.results
         return facts, results
+
+    def _lasting(self) -> dict[type, Any]:
+        """What the last run of checks knew that is not of the moment, nor made of what is."""
+        from npudoctor.sdk import needs_of
+
+        probes = self.node.catalog.probes
+        passing = {fact for fact, probe in probes.items() if probe.of_the_moment}
+        while more := {
+            fact
+            for fact, probe in probes.items()
+            if fact not in passing and not passing.isdisjoint(need.fact for need in needs_of(probe))
+        }:
+            passing |= more
+        return {one: value for one, value in self.facts.items() if one not in passing and is_of(value, one)}
 
     def history(self) -> Sequence[Mapping[str, Any]]:
         """Every run of the journal, newest first, with its stage; none on a recorded node.
