@@ -27,18 +27,20 @@ def run(*argv: object, **options: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the consumers that are Python packages."""
-    folder = tmp_path_factory.mktemp("consumers")
+    packages = ("kubernetes-validate", "configobj", "oauthlib", "requests", "jsonpatch", "netifaces")
+    return environment(tmp_path_factory.mktemp("consumers"), *packages)
+
+
+@pytest.fixture(scope="module")
+def playbook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ansible-playbook, in an environment of its own."""
+    return environment(tmp_path_factory.mktemp("ansible"), "ansible-core>=2.15").with_name("ansible-playbook")
+
+
+def environment(folder: Path, *packages: str) -> Path:
+    """The Python of a new environment with these packages."""
     venv.create(folder, with_pip=True)
-    wanted = (
-        "kubernetes-validate",
-        "ansible-core>=2.15",
-        "configobj",
-        "oauthlib",
-        "requests",
-        "jsonpatch",
-        "netifaces",
-    )
-    done = run(folder / "bin/pip", "install", "-q", *wanted)
+    done = run(folder / "bin/pip", "install", "-q", *packages)
     if done.returncode:
         pytest.skip(f"the consumers cannot be installed: {done.stderr.strip().splitlines()[-1]}")
     return folder / "bin" / "python"
@@ -109,7 +111,7 @@ def test_compose_takes_its_files(name: str) -> None:
     assert "- daemon" in done.stdout
 
 
-def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(python: Path, tmp_path: Path) -> None:
+def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(playbook: Path, tmp_path: Path) -> None:
     drop, inventory = tmp_path / "the answers", tmp_path / "inventory"
     drop.mkdir()
     inventory.write_text("[npus]\nn[1:3] ansible_connection=local\nbad ansible_connection=local\n", encoding="utf-8")
@@ -123,7 +125,7 @@ def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(python: Path
     plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
     plain["NPUDOCTOR_CONFIG"] = str(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text("", encoding="utf-8")
-    play = [python.with_name("ansible-playbook"), "-i", inventory, "-e", json.dumps(told)]
+    play = [playbook, "-i", inventory, "-e", json.dumps(told)]
     done = run(*play, DEPLOY / "ansible/fleet.yml", env=plain)
     assert done.returncode == 0, done.stdout + done.stderr
     words = ["fleet", "check", "--drop", drop, "--inventory", inventory, "--json"]
@@ -134,7 +136,7 @@ def test_ansible_fills_a_drop_folder_with_the_answers_of_many_nodes(python: Path
     assert merged.returncode == 1, merged.stderr  # of the bare host that answers
 
 
-def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(python: Path, tmp_path: Path) -> None:
+def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(playbook: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     path = test_install.archive(tmp_path, "1.0")
     told = {
@@ -147,7 +149,7 @@ def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(python
     words = ["-i", "n1,", "-c", "local", "-e", json.dumps(told)]
     plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
     for mode, changed in (["--check"], 1), ([], 5), ([], 0):
-        done = run(python.with_name("ansible-playbook"), *words, *mode, DEPLOY / "ansible/install.yml", env=plain)
+        done = run(playbook, *words, *mode, DEPLOY / "ansible/install.yml", env=plain)
         assert done.returncode == 0 and f"changed={changed} " in done.stdout, done.stdout + done.stderr
         assert (tmp_path / "p").exists() is not bool(mode)
     assert os.readlink(tmp_path / "p/current").startswith("releases/npudoctor-1.0-")
@@ -164,7 +166,7 @@ def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(python
     ],
 )
 def test_ansible_makes_a_node_ready_and_fails_with_what_is_left(
-    python: Path, tmp_path: Path, scenario: str, mode: list[str], code: int, said: str
+    playbook: Path, tmp_path: Path, scenario: str, mode: list[str], code: int, said: str
 ) -> None:
     told = {
         "ansible_python_interpreter": sys.executable,
@@ -177,7 +179,7 @@ def test_ansible_makes_a_node_ready_and_fails_with_what_is_left(
     plain = {**os.environ, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8", "ANSIBLE_LOCAL_TEMP": str(tmp_path)}
     plain["NPUDOCTOR_CONFIG"] = str(tmp_path / "config.toml")
     (tmp_path / "config.toml").write_text("", encoding="utf-8")
-    play = [python.with_name("ansible-playbook"), "-i", "localhost,", "-c", "local", *words, *mode]
+    play = [playbook, "-i", "localhost,", "-c", "local", *words, *mode]
     done = run(*play, DEPLOY / "ansible/npudoctor.yml", env=plain)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stdout + done.stderr

@@ -63,7 +63,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         pytest.skip(f"network namespaces are not available: {made.stderr.strip()}")
     try:
         for words in (["link", "set", "lo", "up"], ["addr", "add", "10.255.0.1/32", "dev", "lo"]):
-            subprocess.run(["ip", "-n", rig.name, *words], check=True)
+            done = subprocess.run(["ip", "-n", rig.name, *words], capture_output=True, encoding="utf-8", check=False)
+            if done.returncode:
+                pytest.skip(f"network namespaces are not available: {done.stderr.strip()}")
         os.chmod(rig.folder, 0o755)
         yield rig
     finally:
