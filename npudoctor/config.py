@@ -11,17 +11,21 @@ import datetime
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-
 from npudoctor import change_control, clock
+from npudoctor.data import After, Before, Between
 from npudoctor.findings import Severity, Silenced
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
+from npudoctor.models import Section, adapter
+from npudoctor.records import field
 from npudoctor.sdk import Check
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from npudoctor.daemon_config import AutoFix, DaemonSettings
 
 SYSTEM = "/etc/npudoctor/config.toml"
@@ -33,10 +37,8 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the text names file, key and what was expected."""
 
 
-class Silence(BaseModel):
+class Silence(Section):
     """A silenced check, tag or finding code, until the end of the day `until` or for ever."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     reason: str | None = None
@@ -51,22 +53,18 @@ def _silence_by_id(said: object) -> object:
     return {"id": said} if isinstance(said, str) else said
 
 
-class Web(BaseModel):
+class Web(Section):
     """The section [web]."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     enabled: bool = True
 
 
-class Changes(BaseModel):
+class Changes(Section):
     """The section [changes]: whether a fix needs a reason, when fixes are allowed, and why none is at present."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
     require_reason: bool = False
-    window: Annotated[str, AfterValidator(change_control.window)] | None = None
-    frozen: Annotated[str, AfterValidator(change_control.frozen)] | None = None
+    window: Annotated[str, After(change_control.window)] | None = None
+    frozen: Annotated[str, After(change_control.frozen)] | None = None
 
 
 def _absolute(path: str) -> str:
@@ -75,23 +73,19 @@ def _absolute(path: str) -> str:
     return path
 
 
-class Managed(BaseModel):
+class Managed(Section):
     """The section [managed]: absolute paths of files and folders, with wildcards, that no fix changes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    paths: tuple[Annotated[str, AfterValidator(_absolute)], ...] = ()
+    paths: tuple[Annotated[str, After(_absolute)], ...] = ()
 
 
-class Node(BaseModel):
+class Node(Section):
     """The section [node]: `chips_from` names the source of the NPUs' data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     chips_from: Literal["auto", "dcmi", "npu-smi"] = "auto"
 
 
-class Config(BaseModel):
+class Config(Section):
     """The site's settings. Times are in seconds.
 
     `user` is the user whose login environment is checked where no user is logged in. `silence` lists checks, tags
@@ -102,31 +96,29 @@ class Config(BaseModel):
     fixes, as `managed_paths` and `change_control`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
     profile: Literal["quick", "standard", "full"] = "standard"
     fail_on: Severity = Severity.ERROR
     role: Literal["auto", "full", "driver-only"] = "auto"
     expect_idle: bool = False
     python: str | None = None
     user: str | None = None
-    timeout_s: float = Field(default=300.0, gt=0, allow_inf_nan=False)
-    tool_timeout_s: float = Field(default=10.0, gt=0, le=600)
-    tools_at_once: int = Field(default=2, ge=1, le=16)
-    silence: tuple[Annotated[Silence, BeforeValidator(_silence_by_id)], ...] = ()
-    severity: Mapping[str, Severity] = Field(default_factory=dict)
-    thresholds: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
-    managed: dict[str, Any] = Field(default_factory=dict)
-    node: dict[str, Any] = Field(default_factory=dict)
-    changes: dict[str, Any] = Field(default_factory=dict)
-    web: dict[str, Any] = Field(default_factory=dict)
-    daemon: dict[str, Any] = Field(default_factory=dict)
-    auto_fix: dict[str, Any] = Field(default_factory=dict)
+    timeout_s: Annotated[float, Between(0, above=True)] = 300.0
+    tool_timeout_s: Annotated[float, Between(0, 600, above=True)] = 10.0
+    tools_at_once: Annotated[int, Between(1, 16)] = 2
+    silence: tuple[Annotated[Silence, Before(_silence_by_id)], ...] = ()
+    severity: Mapping[str, Severity] = field(default_factory=dict)
+    thresholds: Mapping[str, Annotated[float, Between(0)]] = field(default_factory=dict)
+    managed: dict[str, Any] = field(default_factory=dict)
+    node: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)
+    web: dict[str, Any] = field(default_factory=dict)
+    daemon: dict[str, Any] = field(default_factory=dict)
+    auto_fix: dict[str, Any] = field(default_factory=dict)
 
     @property
     def managed_paths(self) -> tuple[str, ...]:
         """The paths of the section [managed]."""
-        return Managed.model_validate(self.managed).paths if self.managed else ()
+        return adapter(Managed).validate_python(self.managed).paths if self.managed else ()
 
     def change_control(self, explicit: str | None = None) -> change_control.ChangeControl:
         """What the sections [changes] of this configuration and of the site's file demand together.
@@ -136,7 +128,7 @@ class Config(BaseModel):
         said = [self.changes] if self.changes else []
         if os.path.lexists(SYSTEM) and find(explicit) != SYSTEM and (site := load(SYSTEM).changes):
             said.append(site)
-        all_of = [Changes.model_validate(one) for one in said]
+        all_of = [adapter(Changes).validate_python(one) for one in said]
         return change_control.ChangeControl(
             require_reason=any(one.require_reason for one in all_of),
             windows=tuple(one.window for one in all_of if one.window),
@@ -146,21 +138,21 @@ class Config(BaseModel):
     @property
     def chips_from(self) -> str:
         """The source of the NPUs' data, of the section [node]."""
-        return Node.model_validate(self.node).chips_from if self.node else "auto"
+        return adapter(Node).validate_python(self.node).chips_from if self.node else "auto"
 
     @property
     def for_daemon(self) -> DaemonSettings:
         """The section [daemon]."""
         from npudoctor.daemon_config import DaemonSettings
 
-        return DaemonSettings.model_validate(self.daemon)
+        return adapter(DaemonSettings).validate_python(self.daemon)
 
     @property
     def policy(self) -> AutoFix:
         """The section [auto_fix]."""
         from npudoctor.daemon_config import AutoFix
 
-        return AutoFix.model_validate(self.auto_fix)
+        return adapter(AutoFix).validate_python(self.auto_fix)
 
     def silenced(self, today: datetime.date | None = None) -> dict[str, Silenced]:
         """The ids, tags and codes silenced today, with the reason."""
@@ -208,10 +200,12 @@ def load(explicit: str | None = None, *, trusted: bool = False) -> Config:
     """
     path = find(explicit)
     if path is None:
-        return Config.model_construct()  # pydantic builds the model only when there is something to validate
+        return Config()
+    from pydantic import ValidationError  # here, because a check without a configuration starts fast
+
     data = _parsed(path, trusted=trusted or os.geteuid() == 0)
     try:
-        config = Config.model_validate(data)
+        config = adapter(Config).validate_python(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: {explain(problem, Config)}") from problem
     for name in ("daemon", "auto_fix", "managed", "changes", "node", "web"):
@@ -226,7 +220,7 @@ def web_disabled_by(explicit: str | None = None) -> str | None:
     The site's file is always read, so that only users who can write it can enable web again.
     """
     for path in (SYSTEM if os.path.lexists(SYSTEM) else None, find(explicit)):
-        if path and not Web.model_validate(load(path).web).enabled:
+        if path and not adapter(Web).validate_python(load(path).web).enabled:
             return path
     return None
 
@@ -249,9 +243,11 @@ def _parsed(path: str, *, trusted: bool) -> dict[str, Any]:
 
 def _section_is_right(path: str, name: str, data: object) -> None:
     """Raise ConfigError for a mistake in a section that only one command reads: every command reports it."""
+    from pydantic import ValidationError
+
     from npudoctor import daemon_config
 
-    models: dict[str, type[BaseModel]] = {
+    models: dict[str, type] = {
         "daemon": daemon_config.DaemonSettings,
         "auto_fix": daemon_config.AutoFix,
         "managed": Managed,
@@ -261,7 +257,7 @@ def _section_is_right(path: str, name: str, data: object) -> None:
     }
     model = models[name]
     try:
-        model.model_validate(data)
+        adapter(model).validate_python(data)
     except ValidationError as problem:
         raise ConfigError(f"{path}: in [{name}]: {explain(problem, model)}") from problem
 
@@ -306,24 +302,23 @@ _EXPECTED = {
     "list_": "a list",
     "tuple_": "a list",
     "dict_": "a table",
-    "model_": "a table",
+    "dataclass_": "a table",
     "mapping_": "a table",
     "date": "a date such as 2031-12-31",
 }
 """What was expected, by the beginning of pydantic's name for a mistake."""
 
 
-def explain(problem: ValidationError, model: type[BaseModel]) -> str:
+def explain(problem: ValidationError, model: type) -> str:
     """The first mistake of a validation in one line: key, expected, found."""
     first = problem.errors()[0]
     key = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "unexpected_keyword_argument":
         import difflib
 
-        near = difflib.get_close_matches(key, model.model_fields, 1)
-        return f"unknown key {key!r}; " + (
-            f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(model.model_fields))}"
-        )
+        known = sorted(one.name for one in fields(model))
+        near = difflib.get_close_matches(key, known, 1)
+        return f"unknown key {key!r}; " + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
     if first["type"] == "missing":
         return f"{key}: this key is missing"
     if expected := next((words for kind, words in _EXPECTED.items() if first["type"].startswith(kind)), None):

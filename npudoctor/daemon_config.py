@@ -9,9 +9,10 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from npudoctor.data import After, Before, Between
+from npudoctor.models import Section
 
-Interval = Annotated[float, Field(ge=1, le=604800, allow_inf_nan=False)]
+Interval = Annotated[float, Between(1, 604800)]
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -45,40 +46,38 @@ def anywhere(text: str) -> str:
     return text
 
 
-class DaemonSettings(BaseModel):
+class DaemonSettings(Section):
     """The section [daemon]. Times are in seconds, `jitter_pct` in percent of an interval, `kept_days` in days.
 
     `listen` and `metrics_listen` are ADDRESS:PORT, None for none; `group` may use the socket besides its owner.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     quick_s: Interval = 60.0
     counters_s: Interval = 300.0
     standard_s: Interval = 3600.0
-    jitter_pct: float = Field(default=10.0, ge=0, le=50)
-    timeout_s: float = Field(default=120.0, ge=1, le=3600)
-    kept_days: float = Field(default=30.0, gt=0, le=3650)
+    jitter_pct: Annotated[float, Between(0, 50)] = 10.0
+    timeout_s: Annotated[float, Between(1, 3600)] = 120.0
+    kept_days: Annotated[float, Between(0, 3650, above=True)] = 30.0
     group: str | None = None
-    listen: Annotated[str, AfterValidator(loopback)] | None = None
-    metrics_listen: Annotated[str, AfterValidator(anywhere)] | None = None
+    listen: Annotated[str, After(loopback)] | None = None
+    metrics_listen: Annotated[str, After(anywhere)] | None = None
 
 
-class AutoFix(BaseModel):
+def _a_list(said: Any) -> Any:
+    if isinstance(said, str):
+        raise ValueError(f'expected a list such as ["{said}"]')
+    return said
+
+
+Fixes = Annotated[tuple[str, ...], Before(_a_list)]
+
+
+class AutoFix(Section):
     """The section [auto_fix]: safe fixes that the daemon applies automatically, and their limit per hour."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    at_boot: tuple[str, ...] = ()
-    on_issue: tuple[str, ...] = ()
-    per_hour: int = Field(default=3, ge=1, le=60)
-
-    @field_validator("at_boot", "on_issue", mode="before")
-    @classmethod
-    def _a_list(cls, said: Any) -> Any:
-        if isinstance(said, str):
-            raise ValueError(f'expected a list such as ["{said}"]')
-        return said
+    at_boot: Fixes = ()
+    on_issue: Fixes = ()
+    per_hour: Annotated[int, Between(1, 60)] = 3
 
     @property
     def fixes(self) -> tuple[str, ...]:

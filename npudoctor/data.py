@@ -1,7 +1,8 @@
-"""Data of JSON and TOML into records, with one line for what does not fit: scenarios, bundles, journals, parameters.
+"""Data of JSON and TOML into records, with one line for what does not fit, and records back into data.
 
-What others read or write (the report, the configuration, the answers of the daemon, the digest of a node) is a model of
-pydantic, which has a JSON Schema.
+It reads npudoctor's own files: scenarios, bundles, journals, parameters; and it fits the values of a new
+`npudoctor.models.Model`. What others wrote (a report, the configuration) pydantic reads into the same classes, whose
+Annotated types it understands too: `Before`, `After`, `Between` and `Written`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import collections.abc
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -31,20 +33,76 @@ class DataError(ValueError):
 
 @record(frozen=True)
 class Between:
-    """The range of a number, in its Annotated type; neither an infinite number nor NaN is in any range."""
+    """The range of a number, in its Annotated type; neither an infinite number nor NaN is in any range.
+
+    With `above`, `least` itself is not in it.
+    """
 
     least: float
-    most: float
+    most: float = math.inf
+    above: bool = False
+
+    def has(self, number: float) -> bool:
+        """Whether a number is in it."""
+        return self.least <= number <= self.most and number < math.inf and not (self.above and number == self.least)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        most = {} if self.most == math.inf else {"le": self.most}
+        finite = {} if source is int else {"allow_inf_nan": False}
+        return {**handler(source), "gt" if self.above else "ge": self.least, **most, **finite}
+
+
+@record(frozen=True)
+class Before:
+    """In an Annotated type: what changes a value before it is fitted."""
+
+    change: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self.change, handler(source))
+
+
+@record(frozen=True)
+class After:
+    """In an Annotated type: what changes a value after it was fitted, or raises ValueError."""
+
+    change: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.change, handler(source))
+
+
+@record(frozen=True)
+class Written:
+    """In an Annotated type: what changes a value as it is written to JSON."""
+
+    change: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        schema = handler(source)
+        how = core_schema.plain_serializer_function_ser_schema(self.change, return_schema=schema, when_used="json")
+        return {**schema, "serialization": how}
 
 
 @record(frozen=True)
 class _Rules:
     """How data is read: whether unknown keys are ignored, whether texts stand for numbers, and what a mapping is
-    called."""
+    called. `floats`: a whole number becomes one."""
 
     ignore_unknown: bool
     texts: bool
     mapping: str
+    floats: bool = False
+
+
+_MADE = _Rules(ignore_unknown=False, texts=False, mapping="a mapping", floats=True)
+"""How the values of a new record are fitted."""
 
 
 def read(
@@ -63,6 +121,63 @@ def read(
     """
     made: T = _fit(data, kind, where, _Rules(ignore_unknown, texts, mapping))
     return made
+
+
+def fitted(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a new record as their types want them; raises TypeError for an unknown field or a wrong type."""
+    fields = _fields(kind)
+    made = {}
+    for name, value in given.items():
+        if name not in fields:
+            raise TypeError(f"{kind.__name__} has no field {name!r}")
+        try:
+            made[name] = _fit(value, fields[name][0], name, _MADE)
+        except DataError as problem:
+            raise TypeError(f"{kind.__name__}.{problem}") from None
+    return made
+
+
+def to_data(value: Any) -> Any:
+    """A record, or what it consists of, in the types of JSON: fields by name, enumerations by value, dates as text.
+
+    A field whose metadata say `exclude` is left out, as pydantic does; a number that is not finite becomes None.
+    """
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [to_data(one) for one in value]
+    if isinstance(value, collections.abc.Mapping):
+        return {str(to_data(key)): to_data(one) for key, one in value.items()}
+    if dataclasses.is_dataclass(value):
+        kind: Any = type(value)
+        return {name: to_data(write(getattr(value, name))) for name, write in _written(kind)}
+    if isinstance(value, collections.abc.Set):
+        return sorted(map(to_data, value), key=str)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """A record as JSON, in one line or indented."""
+    return json.dumps(to_data(value), ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+
+
+@functools.cache
+def _written(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """The fields that are written, each with what changes it."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(
+        (one.name, next((part.change for part in get_args(hints[one.name]) if isinstance(part, Written)), _same))
+        for one in dataclasses.fields(kind)
+        if not one.metadata.get("exclude")
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 @functools.cache
@@ -105,7 +220,7 @@ def _fit(value: Any, hint: Any, where: str, rules: _Rules) -> Any:
     if hint is Any:
         return value
     if origin is Annotated:
-        return _in_range(_fit(value, inner[0], where, rules), inner[0], inner[1], where)
+        return _annotated(value, inner[0], inner[1:], where, rules)
     if origin in (Union, UnionType):
         return _either(value, inner, where, rules)
     if dataclasses.is_dataclass(hint):
@@ -125,7 +240,7 @@ def _fit(value: Any, hint: Any, where: str, rules: _Rules) -> Any:
         value = _of_text(value, hint)
     if not isinstance(value, (int, float) if hint is float else hint) or (isinstance(value, bool) and hint is not bool):
         raise _wrong(where, _words(hint, rules), value)
-    return value
+    return float(value) if rules.floats and hint is float else value
 
 
 def _list(value: Any, origin: Any, inner: tuple[Any, ...], where: str, rules: _Rules) -> Any:
@@ -157,9 +272,19 @@ def _either(value: Any, choices: tuple[Any, ...], where: str, rules: _Rules) -> 
     raise _wrong(where, " or ".join(_words(one, rules) for one in others), value)
 
 
-def _in_range(value: Any, hint: Any, limits: Between, where: str) -> Any:
-    if not limits.least <= value <= limits.most:
-        raise _wrong(where, f"{_WORDS[hint]} from {limits.least:g} to {limits.most:g}", value)
+def _annotated(value: Any, hint: Any, notes: tuple[Any, ...], where: str, rules: _Rules) -> Any:
+    for note in notes:
+        if isinstance(note, Before):
+            value = note.change(value)
+    value = _fit(value, hint, where, rules)
+    for note in notes:
+        if isinstance(note, Between) and not note.has(value):
+            raise _wrong(where, f"{_WORDS[hint]} from {note.least:g} to {note.most:g}", value)
+        if isinstance(note, After):
+            try:
+                value = note.change(value)
+            except ValueError as problem:
+                raise DataError(f"{where}: {problem}") from problem
     return value
 
 

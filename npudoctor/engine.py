@@ -35,7 +35,7 @@ from npudoctor.host import Host, ParseError, Unavailable
 from npudoctor.host.live.masked import MaskedHost
 from npudoctor.host.shortage import exhausted
 from npudoctor.plugins import Catalog
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 from npudoctor.sdk import PREFLIGHT, Check, Need, Options, Probe, needs_of
 from npudoctor.selection import Selection, select
 
@@ -360,7 +360,7 @@ class _Run:
             changes["severity"] = Severity.INFO
         if finding.fix and finding.fix.id not in self.catalog.fixes:
             changes["fix"] = None
-        return finding.model_copy(update=changes) if changes else finding
+        return replace(finding, **changes) if changes else finding
 
     # The report
 

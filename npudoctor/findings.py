@@ -10,17 +10,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field, field_serializer, field_validator
-
 from npudoctor.control_characters import all_visible
-from npudoctor.models import Inventory as Inventory
-from npudoctor.models import InventoryChip as InventoryChip
-from npudoctor.models import InventoryNpu as InventoryNpu
+from npudoctor.data import Before, Written
+from npudoctor.inventory_models import Inventory as Inventory
+from npudoctor.inventory_models import InventoryChip as InventoryChip
+from npudoctor.inventory_models import InventoryNpu as InventoryNpu
 from npudoctor.models import Line as Line
 from npudoctor.models import Lines as Lines
 from npudoctor.models import Model as Model
-from npudoctor.models import Shown
 from npudoctor.reasons import Because as Because
+from npudoctor.records import field, replace
 
 
 class Severity(str, Enum):
@@ -91,12 +90,8 @@ class FixOffer(Model):
     """A fix for a finding, with its parameters."""
 
     id: Line
-    params: dict[str, Any] = Field(default_factory=dict)
-
-    @field_serializer("params", when_used="json")
-    def _visible_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The fix gets the unescaped parameters; printed ones are escaped."""
-        return all_visible(params)
+    params: Annotated[dict[str, Any], Written(all_visible)] = field(default_factory=dict)
+    """The fix gets the unescaped parameters; printed ones are escaped."""
 
 
 class Silenced(Model):
@@ -108,6 +103,14 @@ class Silenced(Model):
     def __str__(self) -> str:
         until = f" until {self.until}" if self.until else ""
         return f"silenced{until}" + (f": {self.reason}" if self.reason else " by this site's configuration")
+
+
+def _visible_params(params: object) -> object:
+    return all_visible(params) if isinstance(params, dict) else params
+
+
+def _fix_by_id(fix: object) -> object:
+    return {"id": fix} if isinstance(fix, str) else fix
 
 
 _NAMED = 8
@@ -127,7 +130,7 @@ class Finding(Model):
     """
 
     code: Line | None = None
-    params: Annotated[dict[str, Any], Shown(all_visible, dict)] = Field(default_factory=dict)
+    params: Annotated[dict[str, Any], Before(_visible_params)] = field(default_factory=dict)
     subject: Line = "host"
     subjects: tuple[Line, ...] = ()
     severity: Severity = Severity.ERROR
@@ -136,17 +139,12 @@ class Finding(Model):
     hint: Line | None = None
     commands: tuple[Line, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    fix: FixOffer | None = None
+    fix: Annotated[FixOffer | None, Before(_fix_by_id)] = None
     pitfall: Line | None = None
     links: tuple[Line, ...] = ()
     silenced: Silenced | None = None
-    of_live_job: bool = Field(default=False, exclude=True)
-    symptom: bool = Field(default=False, exclude=True)
-
-    @field_validator("fix", mode="before")
-    @classmethod
-    def _fix_by_id(cls, value: object) -> object:
-        return {"id": value} if isinstance(value, str) else value
+    of_live_job: bool = field(default=False, metadata={"exclude": True})
+    symptom: bool = field(default=False, metadata={"exclude": True})
 
     if TYPE_CHECKING:  # a fix may be given by its id
 
@@ -289,7 +287,7 @@ class HostSummary(Model):
 class Report(Model):
     """The whole of one run: what `npudoctor check --json` prints."""
 
-    schema_: str = Field(default="npudoctor.report/1", alias="schema")
+    schema: str = "npudoctor.report/1"
     tool_version: Line
     started_at: Line
     duration_s: float
@@ -304,8 +302,6 @@ class Report(Model):
     summary: dict[Line, int]
     results: tuple[Result, ...]
     inventory: Inventory | None = None
-
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
@@ -325,11 +321,10 @@ def apply_site_policy(result: Result, severities: Mapping[str, Severity], silenc
     if severity is None and silenced is None and not quiet:
         return result
     findings = tuple(
-        finding.model_copy(
-            update={
-                "severity": finding.severity if severity is None or finding.severity is Severity.INFO else severity,
-                "silenced": silences.get(finding.code or ""),
-            }
+        replace(
+            finding,
+            severity=finding.severity if severity is None or finding.severity is Severity.INFO else severity,
+            silenced=silences.get(finding.code or ""),
         )
         for finding in result.findings
     )
@@ -340,7 +335,7 @@ def apply_site_policy(result: Result, severities: Mapping[str, Severity], silenc
             silenced = next(finding.silenced for finding in findings if finding.silenced)
         if silenced and status_of(findings) is not Status.OK:
             status = Status.SILENCED
-    return result.model_copy(update={"findings": findings, "status": status, "silenced": silenced})
+    return replace(result, findings=findings, status=status, silenced=silenced)
 
 
 def count(results: Iterable[Result]) -> dict[str, int]:

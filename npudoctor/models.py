@@ -1,100 +1,112 @@
-"""The base of npudoctor's models, and texts that are made visible as they enter one."""
+"""`Model`: the base of the records that others read or write: the report and the configuration.
+
+A model is a record whose values are fitted to their types as it is made, because plug-ins make them too. Nothing here
+loads pydantic, which a check does without: it reads these same classes where somebody else's JSON or TOML comes in
+(`adapter`), and describes them as JSON Schema.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from npudoctor.control_characters import visible, visible_lines
+from npudoctor.data import Before, fitted
+from npudoctor.records import field, record, replace
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from pydantic import TypeAdapter
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        """A type checker sees dataclasses in the subclasses."""
+        return lambda cls: cls
 
 
-class Shown:
-    """Makes a text, or the texts in a dict, visible as it enters a model.
-
-    pydantic's BeforeValidator would read a signature for every field.
-    """
-
-    def __init__(self, shown: Callable[[Any], Any], kind: type = str) -> None:
-        self._shown, self._kind = shown, kind
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._made_visible, handler(source))
-
-    def _made_visible(self, value: Any) -> Any:
-        return self._shown(value) if isinstance(value, self._kind) else value
+T = TypeVar("T")
 
 
-Line = Annotated[str, Shown(visible)]
+def _texts(show: Any, kind: type = str) -> Before:
+    return Before(lambda value: show(value) if isinstance(value, kind) else value)
+
+
+Line = Annotated[str, _texts(visible)]
 """Text in one line, possibly from the node: control and invisible characters are escaped."""
 
-Lines = Annotated[str, Shown(visible_lines)]
+Lines = Annotated[str, _texts(visible_lines)]
 """The same in several lines."""
 
 
-class Model(BaseModel):
-    """A frozen model. An unknown field is refused when a model is made, and ignored when a report is read.
-
-    So a mistake in a check is found, and a report that a later 1.x wrote, with one field more, is read.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-    def __new__(cls, **fields: Any) -> Self:
-        """Refuse an unknown field; what is read from JSON does not come through here with any."""
-        if unknown := sorted(fields.keys() - _names_in(cls)):
-            raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}")
-        return super().__new__(cls)
+def adapter(kind: type[T]) -> TypeAdapter[T]:
+    """What reads this model from JSON and describes it: pydantic. It raises pydantic's ValidationError."""
+    made: TypeAdapter[T] = _adapter(cast("Any", kind))
+    return made
 
 
 @functools.cache
-def _names_in(model: type[Model]) -> frozenset[str]:
-    """By which names the fields of a model may be given."""
-    fields = model.model_fields.items()
-    return frozenset(name for field, info in fields for name in (field, info.alias) if name)
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
-class InventoryChip(Model):
-    """One chip: its device number (N of /dev/davinciN), name, family, PCI address and memory in MB."""
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Model:
+    """A frozen record, made with named fields. Making one raises TypeError for an unknown field or a wrong type.
 
-    subject: Line
-    device: int | None = None
-    name: Line | None = None
-    family: Line | None = None
-    bus_id: Line | None = None
-    memory_mb: int | None = None
+    So a mistake in a check is found. Readers ignore an unknown field: a report that a later 1.x wrote is read.
+    """
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        record(frozen=True, kw_only=True)(cls)
+        make: Any = cls.__init__
+
+        def fit(self: Any, **given: Any) -> None:
+            make(self, **fitted(cls, given))
+
+        cls.__init__ = fit  # type: ignore[method-assign]
+
+    # What pydantic gave the models of npudoctor 0.1; each goes with 1.0.
+
+    def model_copy(self, *, update: dict[str, Any] | None = None) -> Self:
+        """Deprecated: `dataclasses.replace`."""
+        _warn("model_copy", "dataclasses.replace")
+        return replace(self, **update or {})
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """Deprecated: `npudoctor.data.to_data`."""
+        _warn("model_dump", "npudoctor.data.to_data")
+        said: dict[str, Any] = adapter(type(self)).dump_python(self, **options)
+        return said
+
+    def model_dump_json(self, **options: Any) -> str:
+        """Deprecated: `npudoctor.data.to_json`."""
+        _warn("model_dump_json", "npudoctor.data.to_json")
+        return adapter(type(self)).dump_json(self, **options).decode()
+
+    @classmethod
+    def model_validate(cls, data: Any) -> Self:
+        """Deprecated: `npudoctor.models.adapter`."""
+        _warn("model_validate", "npudoctor.models.adapter")
+        return adapter(cls).validate_python(data)
+
+    @classmethod
+    def model_validate_json(cls, text: str | bytes) -> Self:
+        """Deprecated: `npudoctor.models.adapter`."""
+        _warn("model_validate_json", "npudoctor.models.adapter")
+        return adapter(cls).validate_json(text)
 
 
-class InventoryNpu(Model):
-    """One NPU, which is a board: its serial number, product name and firmware, and its chips."""
+class Section(Model):
+    """A part of a configuration file: a key that it does not know is refused as the file is read."""
 
-    subject: Line
-    serial_number: Line | None = None
-    board: Line | None = None
-    firmware: Line | None = None
-    chips: tuple[InventoryChip, ...] = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
-class Inventory(Model):
-    """What a node is made of; None for what the run did not learn."""
-
-    vendor: Line | None = None
-    product: Line | None = None
-    bios: Line | None = None
-    bmc: Line | None = None
-    machine: Line | None = None
-    os: Line | None = None
-    kernel: Line | None = None
-    driver: Line | None = None
-    firmware: Line | None = None
-    cann: Line | None = None
-    python: Line | None = None
-    torch: Line | None = None
-    torch_npu: Line | None = None
-    npus: tuple[InventoryNpu, ...] = ()
+def _warn(name: str, instead: str) -> None:
+    warnings.warn(f"{name} goes with npudoctor 1.0; use {instead}", DeprecationWarning, stacklevel=3)

@@ -6,7 +6,7 @@ some three hundred kinds of facts and rows that was a third of a run. All record
 checker sees a dataclass.
 
 A record is less than a dataclass, and says so: `__post_init__`, slots, InitVar, KW_ONLY, a mutable default, a field
-without a default behind one with it, and fields with `init=False`, `repr=False`, `hash=` or metadata are refused with a
+without a default behind one with it, and fields with `init=False`, `repr=False` or `hash=` are refused with a
 TypeError when the class is made. A plug-in may use the standard library's dataclass wherever npudoctor uses a record.
 """
 
@@ -113,8 +113,10 @@ def _kinds_of(cls: Any, kw_only: bool) -> dict[str, _Kind]:
         if "InitVar" in str(hint) or "KW_ONLY" in str(hint):
             raise TypeError(f"{cls.__name__}.{name}: a record has no InitVar and no KW_ONLY")
         if isinstance(said, dataclasses.Field):
-            if not (said.init and said.repr) or said.hash is not None or said.metadata:
-                raise TypeError(f"{cls.__name__}.{name}: a record's field has a default, default_factory or compare")
+            if not (said.init and said.repr) or said.hash is not None:
+                raise TypeError(
+                    f"{cls.__name__}.{name}: a record's field has a default, a default_factory, compare or metadata"
+                )
             by_name = kw_only if said.kw_only is MISSING else said.kw_only
             found[name] = _Kind(hint, said.default, said.default_factory, said.compare, by_name, said)
         else:

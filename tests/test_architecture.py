@@ -21,9 +21,10 @@ SOURCES = [path for folder in ("npudoctor", "checks", "fixes") for path in sorte
 
 LAYERS = {
     "npudoctor": set(),
-    "npudoctor.models": set(),
+    "npudoctor.pydantic_base": set(),
     "npudoctor.change_control": set(),
-    "npudoctor.findings": {"models"},
+    "npudoctor.inventory_models": set(),
+    "npudoctor.findings": {"inventory_models"},
     "npudoctor.host": {"findings", "host"},
     "npudoctor.steps": {"findings", "host", "messages", "steps"},
     "npudoctor.knowledge": {"host", "knowledge"},
@@ -52,13 +53,14 @@ LAYERS = {
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
         "chip_problems",
+        "pydantic_base",
     },
     "npudoctor.compare": {
         *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
     },
     "npudoctor.fleet": {
         *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
-        *("report", "sim", "fleet"),
+        *("report", "sim", "fleet", "pydantic_base"),
     },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
     "npudoctor.packages": {"host", "facts", "knowledge", "packages"},
@@ -114,7 +116,7 @@ def part_of(module: str) -> str:
     return ".".join(pieces[:2])
 
 
-EVERYWHERE = {"clock", "control_characters", "data", "injection", "privacy", "reasons", "records"}
+EVERYWHERE = {"clock", "control_characters", "data", "injection", "models", "privacy", "reasons", "records"}
 """Small modules that import nothing of ours but each other."""
 
 

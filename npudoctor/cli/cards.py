@@ -11,6 +11,7 @@ from npudoctor.cli.output import UsageError
 from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.findings import Finding, Report, Result, Status, count, judge
+from npudoctor.records import replace
 
 
 def numbers(text: str) -> frozenset[int]:
@@ -49,8 +50,7 @@ def only(report: Report, wanted: frozenset[int], facts: Mapping[Any, Any]) -> Re
     if devices and (absent := sorted(wanted - set(devices.values()) - missing)):
         known = ", ".join(map(str, sorted(devices.values())))
         raise UsageError(f"--cards {','.join(map(str, absent))}: not on this node, which has the devices {known}")
-    update = {"results": results, "summary": count(results), "verdict": verdict, "exit_code": code}
-    return report.model_copy(update=update)
+    return replace(report, results=results, summary=count(results), verdict=verdict, exit_code=code)
 
 
 def _devices(facts: Mapping[Any, Any]) -> dict[str, int]:
@@ -72,7 +72,7 @@ def _without_others(result: Result, wanted: frozenset[int], devices: Mapping[str
     worst = max((one.severity for one in kept), default=None)
     bad = {status.value: status for status in (Status.WARNING, Status.ERROR)}
     status = bad.get(worst.value, Status.OK) if worst else Status.OK
-    return result.model_copy(update={"findings": kept, "status": result.status if result.silenced else status})
+    return replace(result, findings=kept, status=result.status if result.silenced else status)
 
 
 def _is_about(finding: Finding, wanted: frozenset[int], devices: Mapping[str, int]) -> bool:

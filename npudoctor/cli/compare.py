@@ -130,8 +130,8 @@ def read(path: str) -> Node:
 def _of_report(path: str) -> Node:
     from pydantic import ValidationError
 
-    from npudoctor.findings import Report
     from npudoctor.host.recording import bundle_reader
+    from npudoctor.report import json as report_json
 
     try:
         text = read_bounded(path, bundle_reader.MAX_JSON_BYTES)
@@ -140,7 +140,7 @@ def _of_report(path: str) -> Node:
     if refused := bundle_reader.too_much(text):
         raise UsageError(f"refused: {path}: {refused}")
     try:
-        report = Report.model_validate_json(text)
+        report = report_json.read(text)
     except ValidationError as problem:
         where = ".".join(map(str, problem.errors()[0]["loc"]))
         raise UsageError(

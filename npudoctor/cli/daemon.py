@@ -35,6 +35,7 @@ from npudoctor.cli import node
 from npudoctor.cli.output import UsageError
 from npudoctor.daemon import state
 from npudoctor.host.live import accounts
+from npudoctor.records import replace
 
 if TYPE_CHECKING:
     from npudoctor.daemon.replies import Known
@@ -117,13 +118,20 @@ def _site(args: argparse.Namespace, known: Known | None) -> Site:
     if known is not None and known.checks:
         _must_name_what_is_there(config, known, path or "")
     settings = config.for_daemon
-    for option, name, judge in (("--listen", "listen", loopback), ("--metrics-listen", "metrics_listen", anywhere)):
-        if said := getattr(args, name):
-            try:
-                settings = settings.model_copy(update={name: judge(said)})
-            except ValueError as problem:
-                raise UsageError(f"{option} {said}: {problem}") from problem
-    config = config.model_copy(update={"tools_at_once": 1})
+    for option, said, judge in (
+        ("--listen", args.listen, loopback),
+        ("--metrics-listen", args.metrics_listen, anywhere),
+    ):
+        try:
+            judge(said or "127.0.0.1:0")
+        except ValueError as problem:
+            raise UsageError(f"{option} {said}: {problem}") from problem
+    settings = replace(
+        settings,
+        listen=args.listen or settings.listen,
+        metrics_listen=args.metrics_listen or settings.metrics_listen,
+    )
+    config = replace(config, tools_at_once=1)
     return Site(config=config, options=node.options(args, config), settings=settings)
 
 

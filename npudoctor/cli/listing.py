@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import write
+from npudoctor.data import to_data
 from npudoctor.findings import Silenced
 from npudoctor.plugins import Catalog
 from npudoctor.sdk import Check
@@ -105,5 +106,5 @@ def _entry(check: Check, catalog: Catalog, silenced: Mapping[str, Silenced]) -> 
             }
             for message in catalog.messages_of(check)
         ],
-        "silenced": quiet.model_dump(mode="json") if quiet else None,
+        "silenced": to_data(quiet),
     }

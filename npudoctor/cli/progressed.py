@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from npudoctor.findings import ProblemProgress, Report, Result
 from npudoctor.host import Host, Refused, Unavailable
+from npudoctor.records import replace
 
 if TYPE_CHECKING:
     from npudoctor.fixer.progress import Change
@@ -49,10 +50,10 @@ class Progressed:
             fix=change.fix if change else None,
             run=change.run if change else None,
         )
-        return result.model_copy(update={"progress": said})
+        return replace(result, progress=said)
 
     def report(self, report: Report) -> Report:
         """The report with the progress of each problem."""
         if not self._applied:
             return report
-        return report.model_copy(update={"results": tuple(map(self.result, report.results))})
+        return replace(report, results=tuple(map(self.result, report.results)))

@@ -26,6 +26,7 @@ from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progress import Progress
 from npudoctor.cli.progressed import Progressed
 from npudoctor.control_characters import visible, visible_lines
+from npudoctor.data import to_data
 from npudoctor.findings import Report
 from npudoctor.fixer.events import in_one_line
 from npudoctor.host import Host, Refused, Unavailable
@@ -115,7 +116,7 @@ def whole(made: case.Case, log: Mapping[str, Any] | None, files: Mapping[str, by
     said = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     if redacted:
         found = identifying_fields.Found(files)
-        found.in_prose("\n".join(identifying_fields.texts([made.report.model_dump(mode="json"), said, log])))
+        found.in_prose("\n".join(identifying_fields.texts([to_data(made.report), said, log])))
         apply = redaction.Pseudonyms(found).apply
         said, log = redaction.applied([said, log], apply)
     return case.Case(**{**said, "log": _explanation(log) if log is not None else None})

@@ -33,6 +33,7 @@ from npudoctor.cli import fixing, node, setup_install, setup_plan
 from npudoctor.cli.fix import safe
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.progressed import Progressed
+from npudoctor.data import to_data
 from npudoctor.findings import Finding, Report, Severity
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.plan import FixPlan, Request
@@ -229,9 +230,7 @@ def _document(setup: Setup, report: Report, remaining: list[tuple[str, Finding]]
             for check, finding in remaining
         ],
         "progress": [
-            {"check": result.check, **result.progress.model_dump(mode="json")}
-            for result in report.results
-            if result.progress
+            {"check": result.check, **to_data(result.progress)} for result in report.results if result.progress
         ],
     }
 

@@ -21,6 +21,7 @@ from npudoctor.config import Config
 from npudoctor.daemon.replies import Known, Lost, Refused, Reply, RunResult, Tried
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.timetable import RunKind
+from npudoctor.data import to_data
 from npudoctor.host import STANDARD_PLACES
 from npudoctor.host.live import process_tree
 
@@ -63,7 +64,7 @@ class Child:
         if self._process is None:
             self._start()
         self._config = None
-        known = self._ask({"prepare": config.model_dump(mode="json")}, LOADING_S).known
+        known = self._ask({"prepare": to_data(config)}, LOADING_S).known
         assert known is not None
         self.known, self._config = known, config
         return known

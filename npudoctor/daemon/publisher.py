@@ -9,6 +9,7 @@ from npudoctor import clock
 from npudoctor.daemon import answers, metrics, snapshot, state
 from npudoctor.daemon.history import History
 from npudoctor.daemon.snapshot import View
+from npudoctor.data import to_json
 
 ALIVE_S = 30.0
 """Seconds without an iteration after which the scheduler is not alive."""
@@ -71,7 +72,7 @@ class Board:
         report = view.newest if profile is None else view.reports.get(profile)
         if report is None:
             return None
-        return self._once(f"report {profile}", lambda _: report.model_dump_json(by_alias=True).encode())
+        return self._once(f"report {profile}", lambda _: to_json(report).encode())
 
     def cards(self) -> bytes:
         """/v1/cards."""

@@ -8,7 +8,7 @@ from npudoctor.daemon import answers
 from npudoctor.daemon.answers import Card
 from npudoctor.daemon.store import Issue
 from npudoctor.findings import Because, Report, Result, Skip, Status
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 
 
 @record(frozen=True, kw_only=True)
@@ -73,8 +73,14 @@ def results_of(reports: Mapping[str, Report], after: Mapping[str, Iterable[str]]
         result = newest[id]
         cause = next((name for name in after[id] if name in newest and _stands_before(newest[name])), None)
         if cause and result.status in (Status.OK, Status.WARNING, Status.ERROR):
-            behind = {"status": Status.SKIPPED, "skip": Skip.BLOCKED, "blocked_by": cause, "reason": f"see {cause}"}
-            newest[id] = result.model_copy(update={**behind, "findings": ()})
+            newest[id] = replace(
+                result,
+                status=Status.SKIPPED,
+                skip=Skip.BLOCKED,
+                blocked_by=cause,
+                reason=f"see {cause}",
+                findings=(),
+            )
     return tuple(newest.values())
 
 

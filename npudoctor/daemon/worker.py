@@ -29,6 +29,7 @@ from npudoctor.host import Host, MutableHost
 from npudoctor.host import Refused as FixRefused
 from npudoctor.host.live import reader
 from npudoctor.host.live.local import LocalHost
+from npudoctor.models import adapter
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Risk
@@ -151,7 +152,7 @@ def serve(
             asked = json.loads(line)
             try:
                 if "prepare" in asked:
-                    site = site_of(Config.model_validate(asked["prepare"]))
+                    site = site_of(adapter(Config).validate_python(asked["prepare"]))
                 reply = _reply(worker, site, asked)
             except Refused as problem:
                 reply = Reply(refused=str(problem))

@@ -204,7 +204,7 @@ def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Rep
     seen = replace(catalog, checks={**catalog.checks, _FACTS: asking}, broken=())
     report, facts = judged(seen, host, (*ids, _FACTS), options)
     results = tuple(result for result in report.results if result.check != _FACTS)
-    return report.model_copy(update={"results": results}), facts
+    return replace(report, results=results), facts
 
 
 def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:

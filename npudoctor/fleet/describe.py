@@ -70,7 +70,7 @@ def of_node(catalog: Catalog, host: Host, selection: Selection, *, name: str = "
         tool_version=__version__,
         name=name or host.about.hostname,
         exit_code=report.exit_code,
-        report=report.model_copy(update={"inventory": None}),  # the identity has what is compared
+        report=replace(report, inventory=None),  # the identity has what is compared
         identity=_identity(host, said),
         features=tuple((one.source, one.title, value) for one, value in compact(told).items()),
         known=tuple(sorted(known)),

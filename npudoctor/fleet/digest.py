@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from npudoctor.findings import Line, Model, Report
+from npudoctor.findings import Line, Report
+from npudoctor.pydantic_base import PydanticModel
 
 SCHEMA = "npudoctor.node/1"
 
 
-class Npu(Model):
+class Npu(PydanticModel):
     """The network port of one device; what is not known is None. `tls` is 1 where the switch is on."""
 
     address: Line | None = None
@@ -27,14 +28,14 @@ class Npu(Model):
     sdid: int | None = None
 
 
-class TableServer(Model):
+class TableServer(PydanticModel):
     """One server of the rank table of a node: devices as (device id, address, rank)."""
 
     id: Line
     devices: tuple[tuple[int | None, Line | None, int | None], ...] = ()
 
 
-class RankTable(Model):
+class RankTable(PydanticModel):
     """The rank table that a node's job would use; `digest` is the SHA-256 of what it says."""
 
     path: Line
@@ -45,7 +46,7 @@ class RankTable(Model):
     servers: tuple[TableServer, ...] = ()
 
 
-class Identity(Model):
+class Identity(PydanticModel):
     """Who answered, with which user, and what distinguishes the node from others.
 
     `visible` are the NPUs by source (pci, nodes, npu_smi): fewer in /dev than on the bus means that some are hidden
@@ -76,7 +77,7 @@ MOST = 1e18
 """No measure is as large."""
 
 
-class Measure(Model):
+class Measure(PydanticModel):
     """Numbers of one kind by subject. `condition` is idle or in service: only equal ones are compared."""
 
     unit: Line
@@ -90,7 +91,7 @@ class Measure(Model):
         return {subject: value for subject, value in values.items() if abs(value) < MOST}
 
 
-class Clock(Model):
+class Clock(PydanticModel):
     """Three readings of (seconds since 1970, seconds of the monotonic clock): at the start, after the checks, at the
     end. `synchronized` is what the time service says."""
 
@@ -99,14 +100,14 @@ class Clock(Model):
     synchronized: bool | None = None
 
 
-class Event(Model):
+class Event(PydanticModel):
     """An error in the kernel log of an NPU's driver: its text without numbers, and its time as printed."""
 
     text: Line
     time: Line | None = None
 
 
-class Digest(Model):
+class Digest(PydanticModel):
     """The answer of one node. `features` are (source, title, values); `known` the sources that are complete.
 
     Texts of features are not escaped here, for there are hundreds: what is shown of them enters a finding. `exit_code`

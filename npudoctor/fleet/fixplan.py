@@ -10,10 +10,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from npudoctor.findings import Line, Model
+from npudoctor.findings import Line
 from npudoctor.fleet.lists import held
 from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
+from npudoctor.pydantic_base import PydanticModel
 
 FOR_GROUPS: Mapping[str, str] = {
     "npu.tls-off": "links need the same TLS switch at both ends",
@@ -26,7 +27,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,60}(?:\.[a-z0-9][a-z0-9_-]{0,60}){0,3}")
 """A node says what its fixes are called; what Ansible or a shell would evaluate is no name of one."""
 
 
-class Planned(Model):
+class Planned(PydanticModel):
     """One fix for several nodes; `reason` is set where it is for the whole group, which is drained together."""
 
     id: Line

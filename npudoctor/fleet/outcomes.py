@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from npudoctor.findings import Line, Model
+from npudoctor.findings import Line
+from npudoctor.pydantic_base import PydanticModel
 
 
 class Kind(NamedTuple):
@@ -44,7 +45,7 @@ KINDS = {
 }
 
 
-class Outcome(Model):
+class Outcome(PydanticModel):
     """What became of one node. `kind` is a name of `KINDS`, `detail` the last line that says why.
 
     `started` and `received` are times of this machine, in seconds since 1970: between them the node answered.

@@ -11,7 +11,6 @@ from npudoctor import __version__, engine, plugins
 from npudoctor.findings import (
     Finding,
     Line,
-    Model,
     Report,
     Result,
     Severity,
@@ -26,6 +25,7 @@ from npudoctor.fleet.merge import Fleet, Member
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.plugins import Catalog
+from npudoctor.pydantic_base import PydanticModel
 from npudoctor.records import replace
 from npudoctor.sdk import Probe
 from npudoctor.selection import Selection
@@ -38,7 +38,7 @@ ALIKE = 0.9
 """So much of the nodes in trouble, and of those that share something, must be the same nodes."""
 
 
-class NodeRow(Model):
+class NodeRow(PydanticModel):
     """One expected node: what became of it, and its own verdict. `group` is what it is compared with."""
 
     name: Line
@@ -55,7 +55,7 @@ class NodeRow(Model):
     unlike: bool = False
 
 
-class GroupRow(Model):
+class GroupRow(PydanticModel):
     """Nodes of equal hardware, with what most of them have."""
 
     name: Line
@@ -64,7 +64,7 @@ class GroupRow(Model):
     software: dict[Line, Line] = Field(default_factory=dict)
 
 
-class Change(Model):
+class Change(PydanticModel):
     """A finding that an earlier run did not have on these nodes (`new`), or that is gone from them."""
 
     new: bool
@@ -73,7 +73,7 @@ class Change(Model):
     nodes: tuple[Line, ...]
 
 
-class FleetReport(Model):
+class FleetReport(PydanticModel):
     """The whole of one run: `npudoctor.fleet/1`. `causes` are what nodes in trouble share, the most telling first.
 
     `changes` are against the run `against`, where one was named.
@@ -112,18 +112,15 @@ def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **abou
     verdict, code = judge(results, fail_on=selection.fail_on)
     if code == 0 and (not fleet.members or len(fleet.missing) > fleet.allow_missing):
         verdict, code = Verdict.UNDETERMINED, 3
-    report = across.model_copy(
-        update={
-            "tool_version": __version__,
-            "host": across.host.model_copy(
-                update={"hostname": f"{len(fleet.members)} of {len(fleet.names)} nodes answered", "machine": None}
-            ),
-            "verdict": verdict,
-            "exit_code": code,
-            "environment": "each node",
-            "summary": count(results),
-            "results": results,
-        }
+    report = replace(
+        across,
+        tool_version=__version__,
+        host=replace(across.host, hostname=f"{len(fleet.members)} of {len(fleet.names)} nodes answered", machine=None),
+        verdict=verdict,
+        exit_code=code,
+        environment="each node",
+        summary=count(results),
+        results=results,
     )
     return FleetReport(
         expected=len(fleet.names),
@@ -158,14 +155,7 @@ def _own(members: Sequence[Member]) -> Iterator[Result]:
                 summary = first.summary
             where = f"{first.where}: " if first.where else ""
             found.append(
-                first.model_copy(
-                    update={
-                        "summary": f"{where}{summary}",
-                        "subject": targets.fold(names),
-                        "subjects": (),
-                        "params": params,
-                    }
-                )
+                replace(first, summary=f"{where}{summary}", subject=targets.fold(names), subjects=(), params=params)
             )
         yield Result(check=check, title=titles[check], status=status_of(found), findings=tuple(found))
 

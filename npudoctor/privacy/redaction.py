@@ -16,17 +16,18 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel
-
 from npudoctor.facts.cann import elf
 from npudoctor.host.recording.recorded_node import SLASH
+from npudoctor.models import Model
 from npudoctor.privacy import identifying_fields, recorded_sources
 from npudoctor.privacy.credentials import HIDDEN
 from npudoctor.privacy.identifying_fields import Found
+from npudoctor.records import replace
 
 _IPV6 = r"(?<![\w:.])(?=[0-9A-Fa-f:.]{2,45}(?![\w:]))(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]{0,15}(?![\w:])"
 _MAC = r"(?<![0-9A-Fa-f:-])[0-9A-Fa-f]{2}(?P<mark>[:-])[0-9A-Fa-f]{2}(?:(?P=mark)[0-9A-Fa-f]{2}){4,18}(?![0-9A-Fa-f:-])"
@@ -276,8 +277,8 @@ def applied(value: Any, apply: Callable[[str], str]) -> Any:
         return value
     if isinstance(value, str):
         return apply(value)
-    if isinstance(value, BaseModel):
-        return value.model_copy(update={name: applied(one, apply) for name, one in value})
+    if isinstance(value, Model):
+        return replace(value, **{one.name: applied(getattr(value, one.name), apply) for one in fields(value)})
     if isinstance(value, Mapping):
         return {key: applied(one, apply) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

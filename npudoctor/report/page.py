@@ -14,6 +14,7 @@ from itertools import accumulate, groupby, takewhile
 from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, Report, Result, Severity, Status, Verdict
+from npudoctor.records import replace
 from npudoctor.report import cause, inventory
 from npudoctor.report.look import wrapped
 from npudoctor.report.text import (
@@ -207,7 +208,7 @@ class _Page(Printer):
     def _shortest(self, evidence: Sequence[Evidence], summary: str) -> str:
         """The first piece of evidence that takes few rows, if need be without what was expected or the summary says."""
         lines = [evidence_line(one) for one in evidence]
-        lines += [evidence_line(one.model_copy(update={"expected": None})) for one in evidence if one.actual]
+        lines += [evidence_line(replace(one, expected=None)) for one in evidence if one.actual]
         lines += [one.source for one in evidence if one.actual and one.actual in summary]
         return min(lines, key=lambda one: max(MOST_ROWS, self._rows(one)))
 

@@ -9,6 +9,7 @@ from itertools import groupby
 from rich.text import Text
 
 from npudoctor.findings import Evidence, Finding, FixOffer, Report, Result, Severity, Skip, Status, Verdict
+from npudoctor.records import replace
 from npudoctor.report import cause
 from npudoctor.report.look import ASCII_GLYPHS as ASCII_GLYPHS
 from npudoctor.report.look import GLYPHS as GLYPHS
@@ -300,7 +301,7 @@ def _unfixed(report: Report) -> Report:
     """The report with the problems that are still to fix; the others wait for a login or a boot."""
     if report.verdict is Verdict.UNDETERMINED:
         return report
-    return report.model_copy(update={"results": tuple(one for one in report.results if not one.waits)})
+    return replace(report, results=tuple(one for one in report.results if not one.waits))
 
 
 def _is_broken(result: Result, least: Severity) -> bool:

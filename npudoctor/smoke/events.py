@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from npudoctor.findings import HostSummary, Line, Lines, Model, Result, Severity, Verdict
+from npudoctor.findings import HostSummary, Line, Lines, Result, Severity, Verdict
+from npudoctor.pydantic_base import PydanticModel
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 """The stages in order; the check `smoke.STAGE` judges each."""
@@ -50,7 +51,7 @@ class Absence(str, Enum):
     NOT_SELECTED = "not-selected"
 
 
-class Excluded(Model):
+class Excluded(PydanticModel):
     """An NPU that takes no part, or that took part though it is unhealthy; `reason` is a few words.
 
     `check` names the check that calls it unhealthy or missing.
@@ -62,7 +63,7 @@ class Excluded(Model):
     check: Line | None = None
 
 
-class RankPlan(Model):
+class RankPlan(PydanticModel):
     """One rank before it starts: its number, its torch device, its NPU as findings name it, its CPUs."""
 
     rank: int
@@ -72,7 +73,7 @@ class RankPlan(Model):
     cpus: Line | None = None
 
 
-class Planned(Model):
+class Planned(PydanticModel):
     """The run has been planned and starts. `notes` are clauses on what is tested and what is not.
 
     `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name. `chips`
@@ -105,7 +106,7 @@ class Planned(Model):
     simulated: bool = False
 
 
-class RankStarted(Model):
+class RankStarted(PydanticModel):
     """A rank has reported for the first time; `torch`, `torch_npu` and `device_name` are known once it has imported."""
 
     event: Literal["rank-started"] = "rank-started"
@@ -115,7 +116,7 @@ class RankStarted(Model):
     host: Line | None = None
 
 
-class RankStage(Model):
+class RankStage(PydanticModel):
     """A rank has entered a stage (`running`) or left it; `seconds` is the time in it."""
 
     event: Literal["rank-stage"] = "rank-stage"
@@ -127,7 +128,7 @@ class RankStage(Model):
     note: Line | None = None
 
 
-class Loss(Model):
+class Loss(PydanticModel):
     """One training step of one rank: its loss (None: not finite) and its duration in seconds."""
 
     event: Literal["loss"] = "loss"
@@ -138,7 +139,7 @@ class Loss(Model):
     seconds: float
 
 
-class Collective(Model):
+class Collective(PydanticModel):
     """One collective on one data type, on one rank. `outcome` skipped: not supported by the backend.
 
     `slots` names the ranks whose part of the result is wrong, if the operation shows it; `unchanged`: the buffer
@@ -157,7 +158,7 @@ class Collective(Model):
     unchanged: bool = False
 
 
-class Bandwidth(Model):
+class Bandwidth(PydanticModel):
     """All-reduce of one size: the median call in seconds, bandwidths in decimal GB/s as nccl-tests defines them."""
 
     event: Literal["bandwidth"] = "bandwidth"
@@ -170,7 +171,7 @@ class Bandwidth(Model):
     bus_gb_s: float
 
 
-class Measured(Model):
+class Measured(PydanticModel):
     """A measurement of one rank, or of the node (`rank` None), under a name listed in docs/smoke.md."""
 
     event: Literal["measured"] = "measured"
@@ -180,7 +181,7 @@ class Measured(Model):
     value: Any
 
 
-class RankFailed(Model):
+class RankFailed(PydanticModel):
     """A rank failed. `first`: it failed on its own; the others only waited for it.
 
     `since_s` is the time since its last message; `doing` its last operation; `stack` its stack; `plog_line` the last
@@ -208,7 +209,7 @@ class RankFailed(Model):
     pitfalls: tuple[Line, ...] = ()
 
 
-class Said(Model):
+class Said(PydanticModel):
     """A clause for the user: what the run waits for, what was skipped, where the logs are."""
 
     event: Literal["said"] = "said"
@@ -216,7 +217,7 @@ class Said(Model):
     text: Lines
 
 
-class Ended(Model):
+class Ended(PydanticModel):
     """All ranks have ended. `interrupted`: by the user; `timed_out`: the time limit of the whole run has passed."""
 
     event: Literal["ended"] = "ended"
@@ -226,7 +227,7 @@ class Ended(Model):
     left_behind: tuple[int, ...] = ()
 
 
-class Judged(Model):
+class Judged(PydanticModel):
     """One of the checks `smoke.*` has been judged."""
 
     event: Literal["judged"] = "judged"
@@ -234,7 +235,7 @@ class Judged(Model):
     result: Result
 
 
-class RankReport(Model):
+class RankReport(PydanticModel):
     """One rank after the run: its last stage, seconds per stage, its first and last loss."""
 
     rank: int
@@ -254,7 +255,7 @@ class RankReport(Model):
     memory_mb: float | None = None
 
 
-class SmokeReport(Model):
+class SmokeReport(PydanticModel):
     """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step.
 
     `complete` is whether every NPU was tested that should be; `unhealthy` are NPUs of the run that a check calls so.
@@ -287,7 +288,7 @@ class SmokeReport(Model):
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
-class Done(Model):
+class Done(PydanticModel):
     """The run has ended and been judged; the last event."""
 
     event: Literal["done"] = "done"

@@ -1,7 +1,6 @@
 """Every finding of a check is a message of its table: with an id of its own, and with the parameters that it takes."""
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor import engine, plugins
+from npudoctor.data import to_data
 from npudoctor.findings import Finding, Report, Silenced, Status
 from npudoctor.messages import Message, Sentence, placeholders
 from npudoctor.sdk import check
@@ -111,7 +111,7 @@ def test_parameters_are_data_that_json_holds() -> None:
     one = Message("a.b/c", summary="{count:port|ports} {ports} of {subject}")
     found = one.finding(count=2, ports=(7, 8), subject="npu:1")
     assert found.summary == "ports 7, 8 of npu:1"
-    assert json.loads(found.model_dump_json())["params"] == {"count": 2, "ports": [7, 8]}
+    assert to_data(found)["params"] == {"count": 2, "ports": [7, 8]}
     assert one.finding(count=1, ports=[9]).summary == "port 9 of host"
     with pytest.raises(KeyError):
         one.finding(count=1)

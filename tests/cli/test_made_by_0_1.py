@@ -12,10 +12,11 @@ import pytest
 from npudoctor import config, engine, plugins, sim
 from npudoctor.daemon import state
 from npudoctor.daemon.store import Store
-from npudoctor.findings import Report, Status
+from npudoctor.findings import Status
 from npudoctor.fixer import runner
 from npudoctor.fixer.runner import Ended, Outcome
 from npudoctor.host.simulated.host import SimulatedHost
+from npudoctor.report import json as report_json
 from npudoctor.selection import Selection
 from npudoctor.sim import machine, scenario
 from npudoctor.smoke import history
@@ -82,7 +83,7 @@ def broken(report: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def test_a_report_is_read() -> None:
-    report = Report.model_validate_json((MADE / "report.json").read_text(encoding="utf-8"))
+    report = report_json.read((MADE / "report.json").read_text(encoding="utf-8"))
     assert report.exit_code == 1
     assert {finding.code for result in report.results for finding in result.findings} == {None}
 

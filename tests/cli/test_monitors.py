@@ -6,6 +6,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from npudoctor.findings import Evidence, Finding, HostSummary, Report, Result, Severity, Status, Verdict, count, judge
+from npudoctor.records import replace
 from npudoctor.report import junit, nagios, npd
 from npudoctor.sim import scenarios
 
@@ -105,7 +106,7 @@ def test_a_tool_that_failed_is_unknown() -> None:
 
 def test_a_warning_is_critical_where_the_run_fails_on_warnings() -> None:
     warned = report_of(result_of(Status.WARNING, Finding(severity=Severity.WARNING, summary="warm")))
-    strict = warned.model_copy(update={"fail_on": Severity.WARNING, "exit_code": 1})
+    strict = replace(warned, fail_on=Severity.WARNING, exit_code=1)
     assert (nagios.exit_code(warned), nagios.exit_code(strict)) == (1, 2)
     assert (npd.exit_code(warned), npd.exit_code(strict)) == (0, 1)
 

@@ -15,6 +15,7 @@ from npudoctor.facts.system.machine import machine
 from npudoctor.findings import Inventory, Report, Verdict
 from npudoctor.host import Unavailable
 from npudoctor.host.live.local import LocalHost
+from npudoctor.models import adapter
 from npudoctor.report import case, markup
 from npudoctor.report.inventory import rows
 from npudoctor.testing import FakeHost
@@ -29,7 +30,7 @@ SERIAL = "1023C3"
 
 
 def test_the_report_has_the_inventory(npudoctor: Command) -> None:
-    found_report = Report.model_validate(npudoctor("check", "--json", "--simulate", "healthy-a3").json)
+    found_report = adapter(Report).validate_python(npudoctor("check", "--json", "--simulate", "healthy-a3").json)
     found = found_report.inventory
     assert found is not None
     assert (found.driver, found.cann, found.torch, found.torch_npu) == ("25.5.0", "8.5.0", "2.8.0", "2.8.0.post2")
@@ -205,7 +206,9 @@ def test_a_report_with_a_log_has_no_name_of_it(npudoctor: Command, tmp_path: Pat
 
 def test_what_a_log_names_like_a_word_of_the_report_leaves_the_report_readable(npudoctor: Command) -> None:
     document = npudoctor("check", "--simulate", "new-node", "--json").json
-    made = case.Case(report=Report.model_validate(document), timeline=("host=error", "host=ok", "host=checked"))
+    made = case.Case(
+        report=adapter(Report).validate_python(document), timeline=("host=error", "host=ok", "host=checked")
+    )
     shown = report.whole(made, None, {}, redacted=True)
     assert shown.report.verdict is Verdict.ERROR
     assert case.markdown(shown)

@@ -1,6 +1,7 @@
 """The exit-code contract as a table, and the order and shape of what a report is made of."""
 
 import ast
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from npudoctor import findings, sim
+from npudoctor.data import to_data, to_json
 from npudoctor.findings import (
     Because,
     Finding,
@@ -23,6 +25,8 @@ from npudoctor.findings import (
     judge,
     status_of,
 )
+from npudoctor.models import adapter
+from npudoctor.report import json as report_json
 from npudoctor.testing import run
 
 
@@ -92,13 +96,13 @@ def test_info_leaves_a_result_ok() -> None:
 
 
 def test_a_fix_is_named_by_its_id_alone() -> None:
-    finding = Finding.model_validate({"summary": "x", "fix": "hccl.reserve-ports"})
+    finding = adapter(Finding).validate_python({"summary": "x", "fix": "hccl.reserve-ports"})
     assert finding.fix is not None
-    assert finding.model_dump(mode="json")["fix"] == {"id": "hccl.reserve-ports", "params": {}}
+    assert to_data(finding)["fix"] == {"id": "hccl.reserve-ports", "params": {}}
 
 
 def test_what_a_live_job_explains_stays_inside() -> None:
-    assert "of_live_job" not in Finding(summary="x", of_live_job=True).model_dump()
+    assert "of_live_job" not in to_data(Finding(summary="x", of_live_job=True))
 
 
 def one_field_more(value: Any) -> Any:
@@ -110,7 +114,7 @@ def one_field_more(value: Any) -> Any:
 
 def test_a_report_of_a_later_version_is_read() -> None:
     report = run(sim.simulate("sick-cards"), "npu")
-    text = report.model_dump_json(by_alias=True)
+    text = to_json(report)
     later = one_field_more(json.loads(text))
     later["summary"].pop("of_a_later_version")  # keys of this object are words for statuses, not fields
     for result in later["results"]:
@@ -118,7 +122,7 @@ def test_a_report_of_a_later_version_is_read() -> None:
             finding["params"].pop("of_a_later_version", None)
             if finding["fix"]:
                 finding["fix"]["params"].pop("of_a_later_version", None)
-    assert Report.model_validate_json(json.dumps(later)) == Report.model_validate_json(text)
+    assert report_json.read(json.dumps(later)) == report_json.read(text)
 
 
 @pytest.mark.parametrize("model", [Finding, Result, Report])
@@ -132,4 +136,4 @@ def test_the_signature_that_a_type_checker_sees_has_the_fields_of_a_finding() ->
     source = Path(findings.__file__).read_text(encoding="utf-8")
     (found,) = (one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.ClassDef) and one.name == "Finding")
     (init,) = (one for one in ast.walk(found) if isinstance(one, ast.FunctionDef) and one.name == "__init__")
-    assert {one.arg for one in init.args.kwonlyargs} == set(Finding.model_fields)
+    assert {one.arg for one in init.args.kwonlyargs} == {one.name for one in dataclasses.fields(Finding)}

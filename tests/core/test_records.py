@@ -162,7 +162,6 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (with_fields(dataclasses.field(default=1, init=False)), {}, "Made.first: a record's field has"),
     (with_fields(dataclasses.field(default=1, repr=False)), {}, "Made.first: a record's field has"),
     (with_fields(dataclasses.field(default=1, hash=True)), {}, "Made.first: a record's field has"),
-    (with_fields(dataclasses.field(default=1, metadata={"a": 1})), {}, "Made.first: a record's field has"),
     (with_fields(second=dataclasses.InitVar[int]), {}, "Made.second: a record has no InitVar"),
     (with_fields(_=dataclasses.KW_ONLY), {}, "Made._: a record has no InitVar and no KW_ONLY"),
 ]

@@ -1,13 +1,15 @@
 """When the daemon runs: at its intervals, jittered, and less often while a tool is slow."""
 
 import random
+from typing import Any
 
 from npudoctor.daemon.timetable import SELDOM_S, Agenda, RunKind
 from npudoctor.daemon_config import DaemonSettings
+from npudoctor.records import replace
 
 
-def an_agenda(**settings: float) -> Agenda:
-    return Agenda(DaemonSettings(**{"jitter_pct": 0, **settings}), 0.0, random.Random(1))
+def an_agenda(**settings: Any) -> Agenda:
+    return Agenda(replace(DaemonSettings(jitter_pct=0), **settings), 0.0, random.Random(1))
 
 
 def test_it_begins_at_once_with_the_quick_look() -> None:

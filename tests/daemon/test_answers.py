@@ -14,6 +14,8 @@ from npudoctor.daemon.answers import Fitness
 from npudoctor.daemon.timetable import RunKind
 from npudoctor.daemon.web import OnThisMachine, api, metrics_alone
 from npudoctor.findings import Report
+from npudoctor.models import adapter
+from npudoctor.report import json as report_json
 from npudoctor.sim import scenarios
 
 from .conftest import Asker, Watch, Watched
@@ -60,7 +62,7 @@ def test_every_endpoint_keeps_its_contract_in_every_scenario(watch: Watch, scena
     ready = web.get("/readyz")
     assert answers.Ready.model_validate(ready.json()).ready is (scenario in FIT)
     assert ready.status_code == (200 if scenario in FIT else 503)
-    report = Report.model_validate(web.get("/v1/report").json())
+    report = adapter(Report).validate_python(web.get("/v1/report").json())
     assert report.profile == "standard"
     issues = answers.Issues.model_validate(web.get("/v1/issues").json()).issues
     wrong = {
@@ -241,7 +243,7 @@ def test_the_schema_of_every_answer_is_published(name: str, capsys: pytest.Captu
 def test_metrics_of_one_run_go_into_a_file_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "npudoctor.prom"
     assert main(["check", "--simulate", "sick-cards", "--json", "--metrics-file", str(path)]) == 1
-    report = Report.model_validate_json(capsys.readouterr().out)
+    report = report_json.read(capsys.readouterr().out)
     figures = samples(path.read_text(encoding="utf-8"))
     assert figures["npudoctor_check_status", (("check", "npu.health"), ("subject", "npu:2"))] == 2
     assert figures["npudoctor_card_temperature_celsius", (("card", "npu:6"),)] == 86

@@ -17,6 +17,7 @@ from npudoctor.daemon.answers import Card, Ecc, Fitness
 from npudoctor.daemon.store import Store
 from npudoctor.findings import Inventory, InventoryNpu
 from npudoctor.privacy import identifying_fields, redaction
+from npudoctor.records import replace
 from npudoctor.report import case
 from npudoctor.tui.model import cards
 from npudoctor.tui.model.series import MEASURES, Series
@@ -106,10 +107,7 @@ def test_the_inventory_keeps_its_history_by_serial_number(tmp_path: Path) -> Non
         an_inventory(("npu:0", "S-B"), ("npu:1", "S-C"), firmware="7.3", driver="25.5"),
     )
     with contextlib.closing(Store(str(tmp_path / "history.sqlite"))) as store:
-        said = [
-            [one.said for one in store.take(a_report().model_copy(update={"inventory": inventory}))]
-            for inventory in inventories
-        ]
+        said = [[one.said for one in store.take(replace(a_report(), inventory=inventory))] for inventory in inventories]
     assert said[0] == said[1] == said[3] == []
     assert said[2] == [
         "NPU with serial number S-B moved from npu:1 to npu:0",

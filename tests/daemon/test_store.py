@@ -24,6 +24,7 @@ from npudoctor.findings import (
     judge,
     status_of,
 )
+from npudoctor.records import replace
 
 
 def a_report(*findings: Finding, check: str = "npu.health", skipped: bool = False) -> Report:
@@ -87,8 +88,8 @@ def test_a_run_that_could_not_look_resolves_nothing(path: str) -> None:
 
 def test_information_is_no_issue_and_a_severity_that_changes_is_told(path: str) -> None:
     store = Store(path)
-    assert store.take(a_report(SICK.model_copy(update={"severity": Severity.INFO}))) == []
-    store.take(a_report(SICK.model_copy(update={"severity": Severity.WARNING})))
+    assert store.take(a_report(replace(SICK, severity=Severity.INFO))) == []
+    store.take(a_report(replace(SICK, severity=Severity.WARNING)))
     assert [(one.kind, one.severity) for one in store.take(a_report(SICK))] == [("changed", "error")]
 
 

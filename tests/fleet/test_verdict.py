@@ -212,7 +212,7 @@ def test_nodes_asked_by_the_quick_profile_are_not_unlike_the_others() -> None:
     names, digests, _ = sim.fleet(10, {})
     one = digests[names[0]]
     few = tuple(row for row in one.features if not row[0].startswith(("npu_smi.", "driver.")))
-    report = one.report.model_copy(update={"profile": "quick"})
+    report = replace(one.report, profile="quick")
     digests[names[0]] = one.model_copy(update={"features": few, "report": report})
     assert nodes_by_code(report_of(fleet_of(digests, names))) == {}
 

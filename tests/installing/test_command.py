@@ -15,7 +15,7 @@ from npudoctor.change_control import ChangeControl
 from npudoctor.cli import main, packages, setup, setup_install, setup_node
 from npudoctor.facts.node.running_containers import RunningContainer, RunningContainers
 from npudoctor.facts.system.pci import PciCard, PciCards
-from npudoctor.findings import Because, Finding, Report, Result, Severity, Status
+from npudoctor.findings import Because, Finding, HostSummary, Report, Result, Severity, Status, Verdict
 from npudoctor.fixer.journal import Journal
 from npudoctor.host import Completed, Refused, Unavailable, User
 from npudoctor.host.live.local import LocalHost
@@ -59,6 +59,23 @@ def test_where_nothing_is_installed_nothing_goes_on(
     assert main(["setup", option, "--state", str(tmp_path)]) == 7
     assert len(capsys.readouterr().err.splitlines()) <= 2
     assert list(tmp_path.iterdir()) == []
+
+
+def a_report(result: Result) -> Report:
+    return Report(
+        tool_version="0",
+        started_at="",
+        duration_s=0.0,
+        host=HostSummary(),
+        profile="full",
+        verdict=Verdict.OK,
+        exit_code=0,
+        role="full",
+        in_service=None,
+        environment="host",
+        summary={},
+        results=(result,),
+    )
 
 
 class Given:
@@ -115,7 +132,7 @@ class Given:
         result = Result(
             check="install.su", title="su", status=Status.WARNING if findings else Status.OK, findings=tuple(findings)
         )
-        report = Report.model_construct(results=(result,))  # type: ignore[call-arg]
+        report = a_report(result)
         return setup_install.install(argparse.Namespace(**given), self.plan, self.sums, report)
 
     def go_on(self, **how: bool) -> int:
@@ -316,7 +333,7 @@ def test_a_check_whose_tool_does_not_answer_stands_against_ready(
     result = Result(
         check="npu.ecc", title="ecc", status=Status.SKIPPED, because=Because.TIMED_OUT, reason="npu-smi did not answer"
     )
-    done = engine.Done(report=Report.model_construct(results=(result,)))  # type: ignore[call-arg]
+    done = engine.Done(report=a_report(result))
     monkeypatch.setattr(engine, "run", lambda *_, **__: [done])
     monkeypatch.setattr(setup_node, "_gathered", lambda *_: {})
     assert "npu-smi did not answer (npu.ecc)" in setup_node._wrong(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins, sim
+from npudoctor.data import to_json
 from npudoctor.findings import Report, Severity, Status
 from npudoctor.host.live.rooted import open_root
 from npudoctor.host.recording.recorded_node import open_bundle
@@ -31,7 +32,7 @@ def worse(report: Report) -> dict[str, set[str]]:
 
 
 def without_times(report: Report) -> Any:
-    data = json.loads(report.model_dump_json(by_alias=True))
+    data = json.loads(to_json(report))
     data.pop("started_at"), data.pop("duration_s")
     for result in data["results"]:
         result.pop("duration_s")

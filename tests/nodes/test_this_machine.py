@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from npudoctor.data import to_json
 from npudoctor.host.live.local import LocalHost
 from npudoctor.host.live.rooted import open_root
 from npudoctor.testing import run
@@ -61,7 +62,7 @@ def test_a_host_and_a_container_without_a_card_have_one_error_each(tmp_path: Pat
         (tmp_path / folder).mkdir(parents=True)
     if container:
         (tmp_path / ".dockerenv").touch()
-    report = json.loads(run(open_root(str(tmp_path))).model_dump_json(by_alias=True))
+    report = json.loads(to_json(run(open_root(str(tmp_path)))))
     assert errors(report) == [cause]
     assert report["exit_code"] == 1
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from npudoctor.cli import main
+from npudoctor.data import to_data
 from npudoctor.findings import Finding, FixOffer, Severity
 from npudoctor.fleet import fixplan, gather, line, lists, sim, targets, verdict
 from npudoctor.fleet.engines import Answer, Plan, processes, slurm
@@ -24,9 +25,7 @@ def answers(folder: Path, *names: str, fix: str | None = None) -> None:
     own, digests, _ = sim.fleet(1, {}, seed=0)
     data = json.loads(line._unpacked(line.packed(digests[own[0]])))
     if fix is not None:
-        offer = Finding(
-            severity=Severity.ERROR, subject="host", summary="x", hint="x", fix=FixOffer(id=fix)
-        ).model_dump(mode="json")
+        offer = to_data(Finding(severity=Severity.ERROR, subject="host", summary="x", hint="x", fix=FixOffer(id=fix)))
         data["report"]["results"].append({"check": "a.b", "title": "x", "status": "error", "findings": [offer]})
     folder.mkdir(exist_ok=True)
     for place, name in enumerate(names):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from npudoctor import engine, plugins, sim
+from npudoctor import data, engine, plugins, sim
 from npudoctor.cli import main
 from npudoctor.daemon.history import History
 from npudoctor.daemon.timetable import RunKind
@@ -263,7 +263,7 @@ def test_no_output_holds_what_a_node_says(scenario: str, inline: bool, tmp_path:
         recorder = RecordingHost(host)
         for event in engine.run(catalog, recorder, Selection(), facts=catalog.probes):
             if isinstance(event, engine.Done):
-                assert not leaks(event.report.model_dump_json())
+                assert not leaks(data.to_json(event.report))
         files = files_of(recording_policy.reduced(recorder.notes)[0])
         for name, content in files.items():
             assert not leaks(name + "\n" + content.decode("utf-8", "replace")), name

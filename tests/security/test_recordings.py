@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from npudoctor import engine, plugins, sim
+from npudoctor.data import to_json
 from npudoctor.facts.cann import elf
 from npudoctor.facts.network import hccl_whitelist, rank_table
 from npudoctor.findings import Report
@@ -48,7 +49,7 @@ def judged(host: Host, options: Options | None = None) -> Any:
 
 
 def _findings(report: Report) -> Any:
-    said = json.loads(report.model_dump_json())
+    said = json.loads(to_json(report))
     return [{key: one.get(key) for key in ("check", "status", "reason", "findings")} for one in said["results"]]
 
 

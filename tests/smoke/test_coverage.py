@@ -165,7 +165,7 @@ def test_a_sick_npu_that_is_named_is_refused() -> None:
 
 def test_a_finding_that_the_site_has_silenced_excludes_nothing() -> None:
     session = session_on("seed-910b1")
-    quiet = of("npu.ecc", "npu:1").model_copy(update={"silenced": Silenced(reason="known")})
+    quiet = replace(of("npu.ecc", "npu:1"), silenced=Silenced(reason="known"))
     assert headline(report_on(session, replace(session.look(), health=[quiet]))) == "PASS: 8 of 8 NPUs"
 
 

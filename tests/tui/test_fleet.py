@@ -19,6 +19,7 @@ from npudoctor.fleet import gather, line, sim, verdict
 from npudoctor.fleet.digest import Measure
 from npudoctor.fleet.outcomes import KINDS, Outcome
 from npudoctor.fleet.store import Run
+from npudoctor.records import replace
 from npudoctor.selection import Selection
 from npudoctor.tui.fleet_app import LABELS, FleetApp
 from npudoctor.tui.loop import Loop
@@ -49,9 +50,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         if digest := digests.get(name):
             report = digest.report
             kept = tuple(result for result in report.results if result.check in FEW)
-            about = {"results": kept, "started_at": "2026-11-22T12:00:00Z", "duration_s": 0.1}
+            report = replace(report, results=kept, started_at="2026-11-22T12:00:00Z", duration_s=0.1)
             who = digest.identity.model_copy(update={"user": "trainer"})
-            answer = digest.model_copy(update={"report": report.model_copy(update=about), "identity": who})
+            answer = digest.model_copy(update={"report": report, "identity": who})
             run.keep(Outcome(node=name, kind="answered"), line.packed(answer))
         else:
             run.keep(sim.outcome(name, place), None)

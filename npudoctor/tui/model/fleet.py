@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor.compare.features import by_number
 from npudoctor.control_characters import all_visible
-from npudoctor.records import field, record
+from npudoctor.records import field, record, replace
 from npudoctor.tui.model.diagnosis import Diagnosis, Headline, State
 from npudoctor.tui.model.node import Joint, NodeLine
 
@@ -108,8 +108,7 @@ class FleetDiagnosis(Diagnosis):
         """The results of checks across nodes that concern a node, with the findings about it alone."""
         ids = dict.fromkeys(check for check, _ in cell.findings if check.startswith("fleet."))
         return [
-            self.results[id].model_copy(update={"findings": tuple(one for check, one in cell.findings if check == id)})
-            for id in ids
+            replace(self.results[id], findings=tuple(one for check, one in cell.findings if check == id)) for id in ids
         ]
 
     def nodes_of(self, check: str) -> list[str]:
