@@ -93,15 +93,16 @@ class Written:
 @record(frozen=True)
 class _Rules:
     """How data is read: whether unknown keys are ignored, whether texts stand for numbers, and what a mapping is
-    called. `floats`: a whole number becomes one."""
+    called. `made` is for a new record: a whole number becomes a float where one is wanted, and whatever can be gone
+    through a list."""
 
     ignore_unknown: bool
     texts: bool
     mapping: str
-    floats: bool = False
+    made: bool = False
 
 
-_MADE = _Rules(ignore_unknown=False, texts=False, mapping="a mapping", floats=True)
+_MADE = _Rules(ignore_unknown=False, texts=False, mapping="a mapping", made=True)
 """How the values of a new record are fitted."""
 
 
@@ -231,20 +232,25 @@ def _fit(value: Any, hint: Any, where: str, rules: _Rules) -> Any:
             raise _wrong(where, _words(hint, rules), value)
         return choices[value]
     if origin in _MAPPINGS:
-        if not isinstance(value, dict):
+        if not isinstance(value, Mapping):
             raise _wrong(where, rules.mapping, value)
-        return {key: _fit(one, inner[1], _below(where, key), rules) for key, one in value.items()}
+        kinds = inner[0] if rules.made else Any  # a key of JSON is a text
+        return {
+            _fit(key, kinds, where, rules): _fit(one, inner[1], _below(where, key), rules) for key, one in value.items()
+        }
     if origin in _LISTS:
         return _list(value, origin, inner, where, rules)
     if rules.texts and isinstance(value, str) and hint in (int, float, bool):
         value = _of_text(value, hint)
     if not isinstance(value, (int, float) if hint is float else hint) or (isinstance(value, bool) and hint is not bool):
         raise _wrong(where, _words(hint, rules), value)
-    return float(value) if rules.floats and hint is float else value
+    return float(value) if rules.made and hint is float else value
 
 
 def _list(value: Any, origin: Any, inner: tuple[Any, ...], where: str, rules: _Rules) -> Any:
     is_fixed = origin is tuple and inner[-1] is not Ellipsis
+    if rules.made and isinstance(value, collections.abc.Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        value = tuple(value)
     if not isinstance(value, (list, tuple)) or (is_fixed and len(value) != len(inner)):
         raise _wrong(where, f"a list of {len(inner)}" if is_fixed else "a list", value)
     hints = inner if is_fixed else (inner[0],) * len(value)
@@ -313,7 +319,7 @@ def _words(hint: Any, rules: _Rules) -> str:
     return _WORDS[hint] if hint in _WORDS else str(hint.__name__)
 
 
-def _below(where: str, key: str) -> str:
+def _below(where: str, key: object) -> str:
     return f"{where}: {key}" if where else key
 
 

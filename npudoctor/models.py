@@ -59,6 +59,7 @@ class Model:
     So a mistake in a check is found. Readers ignore an unknown field: a report that a later 1.x wrote is read.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "ignore"}
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
 

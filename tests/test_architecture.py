@@ -198,7 +198,7 @@ def test_a_check_as_json_loads_neither_the_terminal_nor_the_daemon_nor_torch() -
     loaded = loaded_by(code)
     assert "npudoctor.engine" in loaded
     assert not any(name.startswith("npudoctor.fleet") for name in loaded)
-    assert not loaded & {"textual", "rich", "starlette", "uvicorn", "torch", "torch_npu", "asyncio"}
+    assert not loaded & {"pydantic", "textual", "rich", "starlette", "uvicorn", "torch", "torch_npu", "asyncio"}
 
 
 def test_the_package_list_is_what_lies_in_the_folders() -> None:
