@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from npudoctor.facts.cann.startup_files import StartupFiles
 from npudoctor.facts.node.job_variables import SettingLine, belongs_to_a_job, setters
+from npudoctor.records import replace
 from npudoctor.sdk import Evidence, Finding, FixOffer
 
 PROFILE = "env.profile"
@@ -47,7 +48,7 @@ def naming_lines(
     """A finding about variables of a job with the lines that set them, and with their removal as its fix."""
     lines = lines_that_set(startup, environment, *names)
     fix = unsetting(startup, environment, *names)
-    return finding.model_copy(update={"evidence": (*finding.evidence, *evidence_of(lines)), "fix": fix})
+    return replace(finding, evidence=(*finding.evidence, *evidence_of(lines)), fix=fix)
 
 
 def is_below(value: str, roots: Iterable[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from npudoctor.records import replace
 from npudoctor.sdk import Finding
 
 Item = TypeVar("Item")
@@ -52,8 +53,6 @@ def joined(findings: Sequence[Finding]) -> Finding:
     if len(findings) == 1:
         return first
     evidence = tuple(
-        piece.model_copy(update={"source": f"{piece.source}, {one.subject}"})
-        for one in findings[:MOST]
-        for piece in one.evidence
+        replace(piece, source=f"{piece.source}, {one.subject}") for one in findings[:MOST] for piece in one.evidence
     )
-    return first.model_copy(update={**on([one.subject for one in findings]), "evidence": evidence})
+    return replace(first, **on([one.subject for one in findings]), evidence=evidence)

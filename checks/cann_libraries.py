@@ -10,6 +10,7 @@ from npudoctor.facts.cann.toolkits import Cann
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import TorchNpuImport
+from npudoctor.records import replace
 from npudoctor.sdk import Evidence, Finding, FixOffer, check
 
 from ._causes import as_evidence
@@ -34,7 +35,7 @@ def libraries_can_be_loaded(
     """
     failure = tuple(as_evidence(imported.attempt if imported is not None else None))
     for finding in _problems(cann, libraries, settings, environment):
-        yield finding.model_copy(update={"evidence": (*finding.evidence, *failure)})
+        yield replace(finding, evidence=(*finding.evidence, *failure))
 
 
 def _problems(

@@ -21,6 +21,7 @@ from npudoctor.facts.npu_smi import NpuSmiInfo
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer, stopped_by_access
 from npudoctor.facts.python.in_sight import UNDECIDED, DevicesInSight
 from npudoctor.facts.system.platform import Platform
+from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Options, Severity, Threshold, Unavailable, check
 
 from ._packages import DRIVER, FIRMWARE, explained, for_this_node
@@ -71,10 +72,10 @@ def npu_smi_answers(
         if in_slice and answer.failure is not None and answer.failure.ret == messages.NO_USABLE_CHIP:
             numbers = [node.number for node in nodes.slices if node.number is not None] if nodes else []
             slices = messages.SLICE_NOT_USABLE.text(slices=numbers, parents=sorted({*map(parent_number, numbers)}))
-            finding = finding.model_copy(update={"detail": " ".join(filter(None, (finding.detail, slices)))})
+            finding = replace(finding, detail=" ".join(filter(None, (finding.detail, slices))))
         if info is not None and info.source == DCMI and finding.severity is Severity.ERROR:
             detail = " ".join(filter(None, (finding.detail, messages.READ_BY_LIBRARY.text())))
-            yield finding.model_copy(update={"severity": Severity.WARNING, "detail": detail})
+            yield replace(finding, severity=Severity.WARNING, detail=detail)
         else:
             yield finding
 

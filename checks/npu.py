@@ -24,6 +24,7 @@ from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.npu_smi.per_chip import HealthPages, HotMemories
 from npudoctor.facts.npu_smi.probes import NpuSmiAnswer
 from npudoctor.facts.system.pci import DEVICES, PciCards
+from npudoctor.records import replace
 from npudoctor.sdk import HEALTH, Because, Evidence, Finding, Message, Options, Severity, Threshold, Unavailable, check
 
 from ._lost import cross_check_sources, fewer_than_the_product, no_answer_at_start
@@ -128,7 +129,7 @@ def every_chip_is_healthy(
         one = _unhealthy(chip, subject, pages, family, table=info.shown_by, single_node=single_node)
         found.append(one)
     if len(found) == len(info.npus) > 1 and len({(one.severity, one.summary) for one in found}) == 1:
-        yield found[0].model_copy(update=on([one.subject for one in found]))
+        yield replace(found[0], **on([one.subject for one in found]))
     else:
         yield from found
 

@@ -16,6 +16,7 @@ from npudoctor.facts.node.holders import CardHolder, CardHolders, State
 from npudoctor.facts.node.launch import LaunchVariables, left_alone, ranks_on_this_node
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.facts.system.processes import Process, Processes
+from npudoctor.records import replace
 from npudoctor.sdk import PREFLIGHT, Evidence, Finding, Options, Unavailable, check
 
 from ._idle_memory import baseline_mb
@@ -70,8 +71,8 @@ def _on_several(
         return joined(group)
     advice = messages.FIND_OWNER if container is None else messages.FIND_OWNER_ON_HOST
     reset = reset_of(group[0].subject, cards, holders, others=[each.subject for each in group[1:]])
-    changed = {"hint": reset.after(advice.text()), "commands": (group[0].commands[1], *reset.commands)}
-    return joined(group).model_copy(update=changed)
+    commands = (group[0].commands[1], *reset.commands)
+    return replace(joined(group), hint=reset.after(advice.text()), commands=commands)
 
 
 def _held(chip: Chip, info: NpuSmiInfo, used: int, limit: int, rows: tuple[CardHolder, ...]) -> Finding:

@@ -320,7 +320,7 @@ def _words(hint: Any, rules: _Rules) -> str:
 
 
 def _below(where: str, key: object) -> str:
-    return f"{where}: {key}" if where else key
+    return f"{where}: {key}" if where else str(key)
 
 
 def _wrong(where: str, expected: str, found: Any) -> DataError:

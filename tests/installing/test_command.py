@@ -61,7 +61,7 @@ def test_where_nothing_is_installed_nothing_goes_on(
     assert list(tmp_path.iterdir()) == []
 
 
-def a_report(result: Result) -> Report:
+def a_report(*results: Result) -> Report:
     return Report(
         tool_version="0",
         started_at="",
@@ -74,7 +74,7 @@ def a_report(result: Result) -> Report:
         in_service=None,
         environment="host",
         summary={},
-        results=(result,),
+        results=results,
     )
 
 

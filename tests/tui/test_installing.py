@@ -13,7 +13,6 @@ from npudoctor import plugins
 from npudoctor.cli import parser_of, setup_install, setup_plan, setup_text
 from npudoctor.cli import tui as command
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
-from npudoctor.findings import Report
 from npudoctor.packages.node import of_facts
 from npudoctor.packages.sets import PackageSet
 from npudoctor.selection import Selection
@@ -24,7 +23,7 @@ from npudoctor.tui.screens.follow import Follow
 from npudoctor.tui.screens.leave import Leave
 from npudoctor.tui.widgets.check_list import CheckList
 from tests.installing.node import times_run
-from tests.installing.test_command import Given
+from tests.installing.test_command import Given, a_report
 
 from .driving import Driver, node_of, play_on, press, text, until
 from .test_setup import NAMES, answered, chosen, scenario
@@ -56,7 +55,7 @@ class Stand:
             only=("driver", "firmware"),
             staged=staged,
             node=of_facts({}),
-            report=Report.model_construct(results=()),  # type: ignore[call-arg]
+            report=a_report(),
             sets=(PackageSet(parts=staged.packages),),
             plan=self.given.plan,
             lacks=(),
