@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from npudoctor.data import to_data
 from npudoctor.fleet import gather, intake, line, merge
 from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.outcomes import Outcome
@@ -62,7 +63,7 @@ def _pseudonyms(answers: Sequence[tuple[Outcome, Digest | None]]) -> redaction.P
             found.host(name)
         found.user(about.user or "")
         identity = about.model_dump(mode="json")
-        told += identifying_fields.texts([identity, digest.report.model_dump(mode="json"), digest.events])
+        told += identifying_fields.texts([identity, to_data(digest.report), digest.events])
     found.in_prose("\n".join(dict.fromkeys(told)))
     found.addresses |= {name for name in nodes if identifying_fields.is_address(name)}
     names = redaction.Pseudonyms(found)

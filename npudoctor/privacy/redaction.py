@@ -21,6 +21,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel
+
 from npudoctor.facts.cann import elf
 from npudoctor.host.recording.recorded_node import SLASH
 from npudoctor.models import Model
@@ -277,6 +279,8 @@ def applied(value: Any, apply: Callable[[str], str]) -> Any:
         return value
     if isinstance(value, str):
         return apply(value)
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: applied(one, apply) for name, one in value})
     if isinstance(value, Model):
         return replace(value, **{one.name: applied(getattr(value, one.name), apply) for one in fields(value)})
     if isinstance(value, Mapping):

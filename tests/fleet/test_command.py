@@ -22,6 +22,7 @@ from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport, judged
+from npudoctor.records import replace
 from npudoctor.selection import Selection
 from tests.security.served import wait_for
 
@@ -183,7 +184,7 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     assert "hccl.reserve-ports  on n[1-2]" in text and "scope: group" in text
     digest = gather.answer_of([str(tmp_path)], "n2")
     assert digest is not None
-    cured = digest.report.model_copy(update={"results": ()})
+    cured = replace(digest.report, results=())
     (tmp_path / "n2.json.gz").write_bytes(line.packed(digest.model_copy(update={"report": cured})))
     text = said(capsys, "fix", str(tmp_path))[1]
     assert "hccl.reserve-ports  on n1\n" in text and "python.install-pair  on n[1-2]\n" in text
