@@ -15,7 +15,6 @@ exit codes: 0 applied and verified, or nothing to do, 5 some applied, 6 rolled b
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
 
 from npudoctor import plugins
@@ -102,9 +101,7 @@ def _requests(args: argparse.Namespace, catalog: Catalog, host: Host, options: O
             if unknown[0] in fixing.OF_SETUP:
                 command = "npudoctor setup --packages FOLDER --only driver,firmware --dry-run"
                 raise Refused(f"{unknown[0]} is only applied by setup, after its plan: {command}")
-            near = difflib.get_close_matches(unknown[0], catalog.fixes, n=1)
-            hint = f"did you mean {near[0]}? Known are" if near else "known are"
-            raise UsageError(f"unknown fix {unknown[0]!r}; {hint} {', '.join(catalog.fixes)}")
+            raise fixing.unknown_fix(unknown[0], catalog)
         given = fixing.settings(args.assignments)
         params = None if given is None else _shaped(catalog, args.ids[0], given)
         return [Request(id, params) for id in dict.fromkeys(args.ids)]

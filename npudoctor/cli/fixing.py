@@ -6,6 +6,7 @@ Exit codes: 0 applied and verified, or nothing to do · 5 some applied · 6 roll
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shlex
 import shutil
@@ -20,12 +21,20 @@ from npudoctor.fixer.journal import Journal
 from npudoctor.fixer.plan import FixPlan
 from npudoctor.fixer.runner import Begun, Ended, Event, Outcome, Proving, StepBegun, Undoing
 from npudoctor.host import Host, MutableHost, Refused
+from npudoctor.plugins import Catalog
 from npudoctor.sdk import Effect, Risk
 
 OF_SETUP = ("driver.install", "firmware.install")
 """What only `npudoctor setup --packages` installs, with every part and version named."""
 PARTLY, ROLLED_BACK, REFUSED = 5, 6, 7
 GOOD = (Outcome.APPLIED, Outcome.NOTHING, Outcome.UNDONE)
+
+
+def unknown_fix(name: str, catalog: Catalog) -> UsageError:
+    """The mistake of a name that is no fix of this catalogue, with the nearest that is."""
+    near = difflib.get_close_matches(name, catalog.fixes, n=1)
+    hint = f"did you mean {near[0]}? Known are" if near else "known are"
+    return UsageError(f"unknown fix {name!r}; {hint} {', '.join(catalog.fixes)}")
 
 
 def add_state(parser: argparse.ArgumentParser, *, only_read: bool = False) -> None:

@@ -301,11 +301,15 @@ def _lists(args: argparse.Namespace) -> int:
 
 
 def _fix(args: argparse.Namespace) -> int:
+    from npudoctor import plugins
+    from npudoctor.cli import fixing
     from npudoctor.fleet import fixplan, gather
 
     fleet, run = gather.stored(args.paths)
     report, _ = _judged(args, fleet, run=run.folder if run else None)
     rows = fixplan.plan(report, args.id)
+    if not rows and args.id is not None and args.id not in (catalog := plugins.load()).fixes:
+        raise fixing.unknown_fix(args.id, catalog)
     if not rows:
         text = "No finding offers a fix." if args.id is None else f"No finding offers {args.id}."
         write(f"{'' if args.form == 'text' else '# '}{text}\n")

@@ -153,6 +153,17 @@ def test_the_role_installs_an_archive_and_changes_nothing_the_second_time(playbo
         assert done.returncode == 0 and f"changed={changed} " in done.stdout, done.stdout + done.stderr
         assert (tmp_path / "p").exists() is not bool(mode)
     assert os.readlink(tmp_path / "p/current").startswith("releases/npudoctor-1.0-")
+    beside = path.with_name(f"{path.name}.sha256")
+    told["npudoctor_prefix"] = str(tmp_path / "q")
+    words[-1] = json.dumps(told)
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  other.tar.gz\n", encoding="utf-8")
+    stated = beside.read_text(encoding="utf-8").split()[0]
+    beside.unlink()
+    done = run(playbook, *words, DEPLOY / "ansible/install.yml", env=plain)
+    assert done.returncode == 2 and "its checksum is missing" in done.stdout, done.stdout
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  other.tar.gz\n{stated}  {path.name}\n", encoding="utf-8")
+    done = run(playbook, *words, DEPLOY / "ansible/install.yml", env=plain)
+    assert done.returncode == 0 and "changed=5 " in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

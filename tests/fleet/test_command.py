@@ -195,6 +195,8 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     (play,) = yaml.safe_load(said(capsys, "fix", str(tmp_path), "hccl.reserve-ports", "--as", "ansible")[1])
     assert play["hosts"] == "n1,n2" and play["tasks"][0]["command"].endswith("--dry-run")
     assert said(capsys, "fix", str(tmp_path), "npu.release")[1] == "No finding offers npu.release.\n"
+    code, _, err = said(capsys, "fix", str(tmp_path), "npu.relase")
+    assert code == 2 and "unknown fix 'npu.relase'; did you mean npu.release?" in err
     assert said(capsys, "fix", str(tmp_path), "npu.release", "--as", "shell")[1].startswith("# ")
 
 
