@@ -160,7 +160,7 @@ def read(session: Session, diagnosis: Diagnosis) -> Reading:
                 if isinstance(holding, CardHolders)
                 else (),
                 link=links.get(chip.subject),
-                firmware=firmware.get(chip.subject),
+                firmware=firmware.get(chip.subject.partition("/")[0]),  # a board has one, for all its chips
                 problems=problems(results, chip.subject),
                 checked=checked,
                 logical=numbers.get((chip.npu_id, chip.chip_id), (None, None))[0],
