@@ -196,6 +196,7 @@ def known_of(log: str, message: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     order = found[::-1] if plain == [False, True] else found
     likely = [[suspect for suspect in one.suspects if suspect.weight > GUESS] for one in order]
     suspected = next(filter(None, likely), [])
+    suspected = [one for one in suspected if 2 * one.weight >= suspected[0].weight]
     own = (one for d in found for seen in d.codes if seen.code and _tells(seen.code) for one in seen.code.pitfalls)
     pitfalls = [suspect.pitfall.id for suspect in suspected] or list(dict.fromkeys(own))
     return tuple(dict.fromkeys(spelled))[:4], tuple(pitfalls[:2])

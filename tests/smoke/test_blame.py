@@ -51,11 +51,11 @@ def say(to: socket.socket, **said: object) -> None:
     [
         ("ImportError: libhccl.so: cannot open shared object file: No such file or directory", ("P001",)),
         ("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory", ("P020",)),
-        ("ImportError: libsomebody.so.1: cannot open shared object file: No such file or directory", ()),
+        ("ImportError: libsomebody.so.1: cannot open shared object file: No such file or directory", ("P118",)),
         ("", ()),
     ],
 )
-def test_a_message_that_fits_many_failures_is_no_cause(message: str, pitfalls: tuple[str, ...]) -> None:
+def test_a_message_names_what_it_fits_best(message: str, pitfalls: tuple[str, ...]) -> None:
     assert blame.known_of("", message)[1] == pitfalls
 
 
