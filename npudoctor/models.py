@@ -59,7 +59,7 @@ class Model:
     So a mistake in a check is found. Readers ignore an unknown field: a report that a later 1.x wrote is read.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "ignore"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "ignore"}
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -106,7 +106,7 @@ class Model:
 class Section(Model):
     """A part of a configuration file: a key that it does not know is refused as the file is read."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
 
 def _warn(name: str, instead: str) -> None:
