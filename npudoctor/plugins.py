@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, MetadataPathFinder, entry_points
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -169,10 +169,10 @@ class _Source(NamedTuple):
 def _sources(files: Sequence[str], folder: str) -> Iterator[_Source]:
     """Built-ins first, so that a plug-in's duplicate is ignored."""
     points = _entry_points()
-    if not any(
-        map(_is_ours, points)
-    ):  # importlib.metadata passes over a folder that cannot be opened, and remembers it
-        importlib.invalidate_caches()
+    if not any(map(_is_ours, points)):
+        # importlib.metadata passes over a folder that cannot be opened, and remembers it as empty; before Python 3.12
+        # importlib.invalidate_caches() does not reach that.
+        MetadataPathFinder().invalidate_caches()
         os.listdir(os.path.dirname(__file__))  # raises where no more files may be opened
         points = _entry_points()
     if not any(map(_is_ours, points)):

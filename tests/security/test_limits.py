@@ -122,6 +122,26 @@ def test_a_descriptor_that_is_missing_anywhere_is_no_crash(tools: Path, seed: in
         assert not [result for result in json.loads(done.stdout)["results"] if result["status"] == "crashed"]
 
 
+WITHOUT_PACKAGES = """
+import errno, os, sys
+from npudoctor import plugins
+
+refused = []
+
+def refuse(event, arguments):
+    if event == "os.listdir" and os.path.basename(os.fspath(arguments[0] or "")) == "site-packages" and not refused:
+        refused.append(arguments[0])
+        raise OSError(errno.EMFILE, "Too many open files")
+
+sys.addaudithook(refuse)
+assert plugins.load().checks and refused
+"""
+
+
+def test_a_folder_of_packages_that_could_not_be_opened_once_is_opened_again(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_PACKAGES], cwd=tmp_path, check=True, timeout=300)
+
+
 def test_what_wraps_a_missing_descriptor_says_so() -> None:
     try:
         try:
