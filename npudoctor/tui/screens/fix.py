@@ -168,12 +168,8 @@ class FixDialog(ModalScreen[None]):
 
     def on_resize(self) -> None:
         """Give the preview all free height."""
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
         others = 8 if self.query("#word") else 6
-        room = self.size.height * 23 // 25 - others
-        self.query_one("#preview").styles.height = max(3, min(room, self.query_one("#lines").size.height))
+        self.query_one("#preview").styles.max_height = max(3, self.size.height * 23 // 25 - others)
 
     @on(Input.Changed, "#word")
     def _typed(self, event: Input.Changed) -> None:
@@ -217,7 +213,6 @@ class FixDialog(ModalScreen[None]):
         output = [Line(Kind.ABOUT, f"  {line}") for line in self._printed]
         self.query_one("#lines", Page).show(lines_of([*self._told, *output]))
         self.query_one("#preview", VerticalScroll).scroll_end(animate=False)
-        self.call_after_refresh(self._fit)
 
     def _tick(self) -> None:
         """Show how long the change has taken."""

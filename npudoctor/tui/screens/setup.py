@@ -195,15 +195,10 @@ class SetUp(ModalScreen[None]):
         self.query_one("#go", Button).disabled = not self.query_one("#licence", Checkbox).value
         self.query_one("#driver").display = drivers
         self.query_one("#licence" if ready else "#driver" if drivers else "#copy").focus()
-        self.call_after_refresh(self._fit)
 
     def on_resize(self) -> None:
         """Give the plan all free height."""
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
-        room = self.size.height * 23 // 25 - 12
-        self.query_one("#preview").styles.height = max(3, min(room, self.query_one("#lines").size.height))
+        self.query_one("#preview").styles.max_height = max(3, self.size.height * 23 // 25 - 12)
 
     @on(Button.Pressed, "#driver")
     def _ask_service(self) -> None:
