@@ -12,6 +12,7 @@ TypeError when the class is made. A plug-in may use the standard library's datac
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import operator
 from collections.abc import Callable
@@ -48,6 +49,14 @@ else:
         cls.__dataclass_fields__ = _Fields(shape)
         cls.__match_args__ = shape.positional()
         return cls
+
+
+@dataclasses.dataclass
+class _One:
+    field: Any
+
+
+(_FIELD,) = dataclasses.fields(_One)
 
 
 class _Kind(NamedTuple):
@@ -133,9 +142,10 @@ def _kinds_of(cls: Any, kw_only: bool) -> dict[str, _Kind]:
 
 
 def _as_field(name: str, kind: _Kind) -> Any:
-    one: Any = kind.field or dataclasses.field(default=kind.default)
-    one.name, one.type, one._field_type = name, kind.hint, dataclasses._FIELD  # type: ignore[attr-defined]
-    one.kw_only = kind.kw_only
+    one: Any = copy.copy(_FIELD)  # a field that dataclasses has prepared: only this is public
+    one.name, one.type, one.compare, one.kw_only = name, kind.hint, kind.compare, kind.kw_only
+    one.default, one.default_factory = kind.default, kind.factory
+    one.metadata = kind.field.metadata if kind.field else one.metadata
     return one
 
 

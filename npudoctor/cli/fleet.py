@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from npudoctor.cli import fleet_asking, fleet_install, node
 from npudoctor.cli.output import UsageError, say, write
-from npudoctor.cli.parsing import add_common
+from npudoctor.cli.parsing import OptionGroup, add_common
 from npudoctor.findings import Severity
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
@@ -49,15 +49,15 @@ ACTIONS = "check|merge|lists|fix|script|manifest|install|sim"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar=ACTIONS)
-    check = actions.add_parser("check", help="ask nodes and merge their answers", allow_abbrev=False)
+    check = actions.add_parser("check", help="ask nodes and merge their answers")
     _add_targets(check)
     _add_asking(check)
-    merge = actions.add_parser("merge", help="merge a run again, or files with answers", allow_abbrev=False)
+    merge = actions.add_parser("merge", help="merge a run again, or files with answers")
     merge.add_argument("paths", nargs="+", metavar="RUN|FILE", help="a run folder, or files and folders with answers")
     merge.add_argument(
         "--redact", metavar="DIR", help="write the run with pseudonyms into this new folder, and merge that"
     )
-    lists = actions.add_parser("lists", help="print a list for another program", allow_abbrev=False)
+    lists = actions.add_parser("lists", help="print a list for another program")
     lists.add_argument("paths", nargs=1, metavar="RUN", help="a run folder, or a folder with answers")
     lists.add_argument("list", choices=LISTS, metavar="LIST", help=f"which list: {', '.join(LISTS)}")
     for action in (check, merge, lists):
@@ -67,26 +67,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fix.add_argument("id", nargs="?", metavar="ID", help="only this fix")
     fix.add_argument("--as", dest="form", choices=("text", "shell", "ansible"), default="text", help="how to print it")
     _add_judging(fix)
-    script = actions.add_parser("script", help="print one command to run on a node by hand", allow_abbrev=False)
+    script = actions.add_parser("script", help="print one command to run on a node by hand")
     _add_timeout(script, 120.0)
     _add_remote(script)
-    manifest = actions.add_parser(
-        "manifest", help="print a Kubernetes Job that fills a drop folder", allow_abbrev=False
-    )
+    manifest = actions.add_parser("manifest", help="print a Kubernetes Job that fills a drop folder")
     manifest.add_argument("kind", choices=("k8s",), metavar="k8s", help="for Kubernetes")
-    _add_names(manifest)
+    _add_names(manifest.add_mutually_exclusive_group())
     manifest.add_argument("--image", default="npudoctor", help="image with npudoctor (default: npudoctor)")
     manifest.add_argument(
         "--claim", default="npudoctor-fleet", metavar="PVC", help="volume for the answers (default: npudoctor-fleet)"
     )
-    install = actions.add_parser("install", help="install an archive of npudoctor on the nodes", allow_abbrev=False)
+    install = actions.add_parser("install", help="install an archive of npudoctor on the nodes")
     fleet_install.configure(install)
-    group = install.add_argument_group("nodes")
-    _add_names(group).add_argument("--slurm", action="store_true", help="the nodes that Slurm has (by srun)")
-    group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
+    _add_nodes(install.add_argument_group("nodes"), "the nodes that Slurm has (by srun)")
     _add_engine(install.add_argument_group("asking"), 300.0)
     install.add_argument("--sudo", action="store_true", help="install by sudo -n")
-    sim = actions.add_parser("sim", help="write the answers of a simulated cluster", allow_abbrev=False)
+    sim = actions.add_parser("sim", help="write the answers of a simulated cluster")
     sim.add_argument("count", type=_count, metavar="N", help="number of nodes")
     sim.add_argument("folder", metavar="DIR", help="a new or empty folder")
     sim.add_argument("--faults", default="", metavar="NAME=N,...", help="faults to plant; an unknown one lists all")
@@ -98,35 +94,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("nodes")
-    which = _add_names(group)
-    which.add_argument("--slurm", action="store_true", help="the nodes that Slurm has (implies --engine slurm)")
-    group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
+    _add_nodes(group, "the nodes that Slurm has (implies --engine slurm)")
     group.add_argument("--drop", metavar="DIR", help="read answers from a folder instead of asking")
     group.add_argument("--simulate", metavar="SCENARIO", help="simulated nodes: a scenario, or a folder with NAME.toml")
 
 
-def _add_names(parser: argparse._ActionsContainer) -> argparse._MutuallyExclusiveGroup:
-    which = parser.add_mutually_exclusive_group()
+def _add_nodes(group: OptionGroup, slurm: str) -> None:
+    which = group.add_mutually_exclusive_group()
+    _add_names(which)
+    which.add_argument("--slurm", action="store_true", help=slurm)
+    group.add_argument("-p", "--partition", metavar="NAME", help="only nodes of this Slurm partition")
+
+
+def _add_names(which: OptionGroup) -> None:
     which.add_argument("-w", dest="names", metavar="NAMES", help="names such as n[0001-0128],login1 or @group")
     which.add_argument("--hostfile", metavar="FILE", help="one host a line, as mpirun has it")
     which.add_argument("--inventory", metavar="FILE", help="an Ansible inventory, INI or YAML")
     which.add_argument("--rank-table", metavar="FILE", help="the servers of a rank table")
-    return which
 
 
-def _add_engine(group: argparse._ActionsContainer, timeout_s: float) -> None:
+def _add_engine(group: OptionGroup, timeout_s: float) -> None:
     group.add_argument("--engine", choices=ENGINES, default="auto", help="how nodes are asked (default: auto)")
     group.add_argument("--fanout", type=_count, default=64, metavar="N", help="nodes asked at once (default: 64)")
     group.add_argument("--ssh-config", metavar="FILE", help="use this ssh_config instead of your own")
     _add_timeout(group, timeout_s)
 
 
-def _add_timeout(parser: argparse._ActionsContainer, timeout_s: float) -> None:
+def _add_timeout(parser: OptionGroup, timeout_s: float) -> None:
     about = f"seconds for each node (default: {timeout_s:g})"
     parser.add_argument("--timeout", type=node.seconds, default=timeout_s, metavar="S", help=about)
 
 
-def _add_remote(parser: argparse._ActionsContainer) -> None:
+def _add_remote(parser: OptionGroup) -> None:
     parser.add_argument("--profile", choices=PROFILES, help="checks to run (default: standard, in service quick)")
     parser.add_argument(
         "--remote-command", default="npudoctor", metavar="PATH", help="npudoctor on the nodes (default: npudoctor)"

@@ -20,6 +20,7 @@ from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
 
 if TYPE_CHECKING:
+    from npudoctor.cli.parsing import OptionGroup
     from npudoctor.facts.node.staged_packages import StagedPackages
 
 CHIPS_FROM = ("auto", "dcmi", "npu-smi")
@@ -85,14 +86,14 @@ def add_simulated_state(parser: argparse.ArgumentParser, *, only_read: bool = Tr
     parser.set_defaults(keeps_changes=True, only_reads_state=only_read)
 
 
-def add_config(parser: argparse._ActionsContainer) -> None:
+def add_config(parser: OptionGroup) -> None:
     """Add the option that names the site's configuration."""
     parser.add_argument(
         "--config", metavar="FILE", help="configuration file (default: npudoctor/config.toml in ~/.config or /etc)"
     )
 
 
-def add_plugin(parser: argparse._ActionsContainer) -> None:
+def add_plugin(parser: OptionGroup) -> None:
     """Add the option that names a file of checks, for every command that reads the catalogue."""
     parser.add_argument(
         "--plugin",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 from npudoctor.cli.output import UsageError
 
@@ -47,19 +47,17 @@ LEAST_BESIDE = 24
 """A description with fewer columns than this beside its command is printed below it."""
 
 
-class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Keep paragraphs and examples of a description, and wrap everything at 80 columns."""
+class OptionGroup(Protocol):
+    """A parser, or a group of its options."""
 
-    def __init__(self, prog: str) -> None:
-        import shutil
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action:
+        """Add an option, as argparse does."""
 
-        super().__init__(prog, width=min(shutil.get_terminal_size((80, 24)).columns or 80, 80) - 2)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return folded(text, width, indent)
+    def add_mutually_exclusive_group(self) -> OptionGroup:
+        """A group of options of which one may be given."""
 
 
-def folded(text: str, width: int, indent: str = "") -> str:
+def folded(text: str, width: int) -> str:
     """Wrap paragraphs at a width; in lists of commands a long description moves to its own line."""
     import textwrap
 
@@ -67,10 +65,16 @@ def folded(text: str, width: int, indent: str = "") -> str:
     for block in text.strip("\n").split("\n\n"):
         lines = block.splitlines()
         if any(line.startswith("  ") for line in lines):
-            blocks.append("\n".join(piece for line in lines for piece in _example(line, width - len(indent))))
+            blocks.append("\n".join(piece for line in lines for piece in _example(line, width)))
         else:
-            blocks.append(textwrap.fill(" ".join(lines), width - len(indent), break_on_hyphens=False))
-    return textwrap.indent("\n\n".join(blocks), indent)
+            blocks.append(textwrap.fill(" ".join(lines), width, break_on_hyphens=False))
+    return "\n\n".join(blocks)
+
+
+def _columns() -> int:
+    import shutil
+
+    return min(shutil.get_terminal_size((80, 24)).columns or 80, 80) - 2
 
 
 def _example(line: str, width: int) -> list[str]:
@@ -88,7 +92,21 @@ def _example(line: str, width: int) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line that names the help option."""
+    """An argument parser whose errors are one line that names the help option.
+
+    Its help keeps paragraphs and examples of the description, and is wrapped at 80 columns.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        def formatter(prog: str) -> argparse.HelpFormatter:
+            return argparse.RawDescriptionHelpFormatter(prog, width=_columns())
+
+        super().__init__(**how, formatter_class=formatter, allow_abbrev=False)
+
+    def format_help(self) -> str:
+        """What --help prints."""
+        self.description = folded(self.description or "", _columns())
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError; the exit code is 2."""
@@ -110,12 +128,7 @@ class Parser(argparse.ArgumentParser):
 def parser_of(name: str) -> Parser:
     """The parser of one command."""
     module = importlib.import_module(COMMANDS[name][0])
-    parser = Parser(
-        prog=f"npudoctor {name}",
-        description=module.__doc__,
-        formatter_class=HelpText,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog=f"npudoctor {name}", description=module.__doc__)
     module.configure(parser)
     add_common(parser)
     parser.set_defaults(run=module.run, give_up=getattr(module, "give_up", None))

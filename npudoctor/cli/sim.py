@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 
 from npudoctor import sim
-from npudoctor.cli import parsing
 from npudoctor.cli.output import UsageError, write
 
 _TOOLS = """Write a simulated node as a file tree below DIR, with npu-smi, hccn_tool and other tools as executables.
@@ -42,14 +41,12 @@ exit codes: 0 written, 2 usage.
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|tools|bundle")
-    actions.add_parser("list", help="list all simulated nodes", allow_abbrev=False)
+    actions.add_parser("list", help="list all simulated nodes")
     for name, help, about in (
         ("tools", "write files and executables (npu-smi, hccn_tool, …)", _TOOLS),
         ("bundle", "write a recording, for --replay", _BUNDLE),
     ):
-        action = actions.add_parser(
-            name, help=help, description=about, formatter_class=parsing.HelpText, allow_abbrev=False
-        )
+        action = actions.add_parser(name, help=help, description=about)
         action.add_argument("folder", metavar="DIR", help="a new or empty folder")
         action.add_argument("scenario", metavar="SCENARIO", help="a name from `npudoctor sim list`, or a .toml file")
 

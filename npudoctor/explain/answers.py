@@ -12,7 +12,6 @@ from enum import Enum
 
 from npudoctor import knowledge
 from npudoctor.explain.figures import OTHERS_GIB, Memory
-from npudoctor.explain.patterns import Kind
 from npudoctor.explain.scan import Sighting
 from npudoctor.records import record
 
@@ -192,8 +191,3 @@ def is_of_packages(exception: str) -> bool:
 
 def _refuses(sentence: str | None) -> bool:
     return sentence is not None and _REFUSED.search(sentence) is not None
-
-
-def is_exception(one: Sighting) -> bool:
-    """Whether a sighting is an exception in a report of a failure."""
-    return one.found.kind is Kind.EXCEPTION and not one.advice

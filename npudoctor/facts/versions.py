@@ -112,11 +112,6 @@ class CannVersion(_Train):
     __slots__ = ()
     _upper = frozenset({"rc", "t"})
 
-    @property
-    def is_test_build(self) -> bool:
-        """Whether it comes from the internal test train, for which no table holds."""
-        return any(rank == _RANK["t"] for rank, _ in self.key)
-
 
 class DriverVersion(_Train):
     """A version of the driver package: 25.5.0, 24.1.rc1.b030, 25.0.rc1.1, 22.0.3.1, 20.2.2.spc001."""
@@ -129,12 +124,6 @@ class FirmwareVersion(_Train):
 
     __slots__ = ()
     _steps = 4
-
-
-class PtaVersion(_Train):
-    """A release of torch_npu's own train: 7.3.0, 6.0.rc1, 26.1.1."""
-
-    __slots__ = ()
 
 
 class _Wheel(Version):

@@ -32,11 +32,6 @@ def path_of(key: str) -> str:
     return "/proc/sys/" + key.replace(".", "/")
 
 
-def key_of(path: str) -> str | None:
-    """The setting that a file below /proc/sys stands for; None for any other file."""
-    return path.removeprefix("/proc/sys/").replace("/", ".") if path.startswith("/proc/sys/") else None
-
-
 def accept(key: str, written: str, old: str) -> str:
     """What a setting reads after something was written to its file; raises OSError, EINVAL, where it is refused."""
     if not written:

@@ -19,7 +19,7 @@ from npudoctor.facts.node.holders import CardHolders
 from npudoctor.facts.npu_smi import Topology
 from npudoctor.findings import Result, Severity
 from npudoctor.host import User
-from npudoctor.records import field, record, replace
+from npudoctor.records import field, record
 from npudoctor.smoke import coverage
 from npudoctor.smoke.coverage import VISIBLE
 from npudoctor.smoke.events import STAGES, Absence, Excluded, Planned, RankPlan
@@ -381,8 +381,3 @@ def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str
         "collective_timeout_s": 1800,
         "cpus": {str(one.rank): cpus_of(one.cpus) for one in planned.ranks if one.cpus},
     }
-
-
-def with_notes(plan: Plan, *notes: str) -> Plan:
-    """The plan with more notes."""
-    return replace(plan, planned=plan.planned.model_copy(update={"notes": (*plan.planned.notes, *notes)}))

@@ -6,11 +6,12 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
 
@@ -69,14 +70,16 @@ class DoctorApp(Keyboard):
         self.planning = False
         self.changed_node = False
         self._once_more = False
+        self._plain = (plain.Visible(), plain.Ascii()) if plain.ascii_only() and not self.is_web else (plain.Visible(),)
         self.changed: Signal[None] = Signal(self, "diagnosis changed")
         for theme in themes.themes():
             self.register_theme(theme)
         wanted = themes.MONO if self.no_color else self.settings.theme
         self.theme = wanted if wanted in themes.NAMES else themes.DARK
-        self._filters.append(plain.Visible())
-        if plain.ascii_only() and not self.is_web:
-            self._filters.append(plain.Ascii())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, then those of control characters and, where the terminal requires it, of non-ASCII."""
+        return [*super().get_line_filters(), *self._plain]
 
     # Lifecycle
 
@@ -104,8 +107,14 @@ class DoctorApp(Keyboard):
     @property
     def in_progress(self) -> str:
         """What leaving would stop: a change, or a smoke run; empty where nothing is lost."""
-        screens = {screen for stack in self._screen_stacks.values() for screen in stack}
+        screens = (screen for mode in self.MODES for screen in self._stack_of(mode))
         return next((said for screen in screens if (said := getattr(screen, "in_progress", ""))), "")
+
+    def _stack_of(self, mode: str) -> list[Screen[Any]]:
+        try:
+            return self.get_screen_stack(mode)
+        except KeyError:  # not opened yet
+            return []
 
     # The run
 

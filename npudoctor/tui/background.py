@@ -33,6 +33,7 @@ class Background(KeyQueue):
     def __init__(self) -> None:
         super().__init__()
         self._told: deque[Callable[[], None]] = deque()
+        self._leaving = False
 
     def offers(self, action: str) -> bool:
         """Whether this session allows an action."""
@@ -46,7 +47,7 @@ class Background(KeyQueue):
         """Start calling what threads queue, and `changed` after it."""
 
         def tick() -> None:
-            if self._told and not self._exit:
+            if self._told and not self._leaving:
                 while self._told:
                     self._told.popleft()()
                 changed()
@@ -80,6 +81,7 @@ class Background(KeyQueue):
 
     def leave(self, code: int, message: str | None = None) -> None:
         """Stop everything that runs on the node, and the application."""
+        self._leaving = True
         self.session.close()
         if message is None:
             busy = (screen for screen in self.screen_stack if getattr(screen, "busy", False))

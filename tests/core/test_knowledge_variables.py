@@ -135,7 +135,7 @@ def test_what_only_a_host_can_tell_is_left_to_a_check() -> None:
         assert variable.problem("/does/not/exist") is None
         assert variable.rule and (variable.rule.kind is not Kind.ANY or variable.rule.why), f"{variable.name}: why not?"
     table = knowledge.environment().variable("RANK_TABLE_FILE")
-    assert table and table.names_paths and table.rule and table.rule.absolute and table.rule.no_link
+    assert table and table.rule and table.rule.absolute and table.rule.no_link
 
 
 def test_each_variable_has_one_judge() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from npudoctor.facts.driver.version_files import (
     parse_cann_package,
-    parse_component,
     parse_driver,
     parse_entries,
     parse_firmware,
@@ -37,18 +36,6 @@ def test_a_file_without_its_keys_is_refused() -> None:
         parse_driver("Install_Path=/usr/local/Ascend\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("Version=8.0.0\nversion_dir=8.0.0\n", "8.0.0"),
-        ("Ascend-cann-atb version : 8.0.0\nABI : 0\n", "8.0.0"),
-        ("a=b", None),
-    ],
-)
-def test_a_component_tells_its_version(text: str, version: str | None) -> None:
-    assert parse_component(text) == version
-
-
 def test_the_toolkit_decides_what_is_in_force() -> None:
     text = (
         "aoe_running_version=[1.2:7.0.0]\nruntime_running_version=[1.3:8.0.RC1]\nToolkit_Running_Version=[1.4:8.0.0]\n"
@@ -66,7 +53,7 @@ def test_a_driver_names_the_firmware_that_it_accepts() -> None:
 
 def test_a_firmware_names_the_drivers_that_it_accepts_and_their_patches() -> None:
     text = "Version=7.1.0.11.220\ncompatible_version_drv=[23.0.rc3,23.0.rc3.],[24.1.0,24.1.0]\n"
-    accepted = parse_firmware(text).accepted_drivers
+    accepted = parse_ranges(parse_firmware(text).compatible_version_drv, DriverVersion)
 
     def is_accepted(version: str) -> bool:
         return any(one.contains(DriverVersion.parse(version)) for one in accepted)

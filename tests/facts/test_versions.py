@@ -13,7 +13,6 @@ from npudoctor.facts.versions import (
     CannVersion,
     DriverVersion,
     FirmwareVersion,
-    PtaVersion,
     TorchNpuVersion,
     TorchVersion,
     Version,
@@ -28,7 +27,6 @@ ASCENDING: dict[type[Version], str] = {
         23.0.0 23.0.7 24.1.rc1 24.1.rc1.b030 24.1.RC2 24.1.rc4.b999 24.1.0 24.1.0.3 25.0.rc1 25.0.rc1.1 25.0.0 25.2.0
         25.3.RC1 25.5.0 25.6.rc1.b169 25.7.rc1.7 26.0.RC1 26.0.rc3 26.1.0""",
     FirmwareVersion: "6.4.0.5.220 7.0.0 7.1.0.7.220 7.1.0.11.220 7.3.T9.0.B057 7.3.0.1.231 9.0.0.0.205",
-    PtaVersion: "2.0.2.tr5 2.0.3.tr5 3.0.rc1 3.0.0 5.0.rc2 5.0.rc2.2 5.0.rc3 5.0.0 6.0.rc1 7.3.0 26.0.0",
     TorchNpuVersion: """1.11.0rc1 1.11.0 1.11.0.post8 1.11.0.post14 2.5.1rc1 2.5.1 2.5.1.post1.dev20250528
         2.5.1.post1.dev20250619 2.5.1.post1 2.7.1.dev20250724 2.7.1rc1 2.7.1 2.7.1.post1 2.7.1.post4 2.7.1.post10
         2.9.0.post1+git4c901a4 2.10.0rc2 2.10.0""",
@@ -66,11 +64,6 @@ def test_the_community_name_of_a_release_is_that_release() -> None:
     assert CannVersion.parse("9.1.0-beta.1") < CannVersion.parse("9.1.0")
 
 
-def test_test_builds_are_told_from_releases() -> None:
-    assert CannVersion.parse("8.0.T6").is_test_build
-    assert not CannVersion.parse("8.0.RC2.alpha001").is_test_build
-
-
 def test_the_branch_of_a_firmware_does_not_count() -> None:
     assert FirmwareVersion.parse("7.1.0.7.220") == FirmwareVersion.parse("7.1.0.7.231")
     assert FirmwareVersion.parse("7.1.0.7.231") < FirmwareVersion.parse("7.1.0.11.220")
@@ -92,8 +85,8 @@ def test_the_local_part_is_kept_and_not_compared() -> None:
         (CannVersion.parse("8.3.rc1"), "8.3.RC1", True),
         (DriverVersion.parse("25.0.rc1.1"), "25.0.X", True),
         (DriverVersion.parse("25.2.10"), "25.2.1", False),
-        (PtaVersion.parse("6.0.RC1"), "6.0.rc1", True),
-        (PtaVersion.parse("26.0.0"), "2.X", False),
+        (DriverVersion.parse("6.0.RC1"), "6.0.rc1", True),
+        (DriverVersion.parse("26.0.0"), "2.X", False),
         (TorchVersion.parse("2.14.0+cpu"), "2.14.0.*", True),
     ],
 )
@@ -178,13 +171,11 @@ def test_every_version_of_the_compatibility_table_is_understood(shared: Path) ->
         understood(TorchNpuVersion, [row["torch_npu"]])
         understood(TorchVersion, [row["torch"]])
         understood(CannVersion, row["cann"])
-        understood(PtaVersion, [(row["pta_release"] or "").split(" ")[0]])
     for row in table["cann_vs_hdk"]:
         understood(CannVersion, [row["cann"]])
         hdk = [*row.get("paired_hdk", []), *row.get("compatible_hdk", []), *row.get("incompatible_hdk", [])]
         understood(DriverVersion, [text.split(" ")[0] for text in hdk])
     for row in table["pta_release_vs_cann_backward_compat"]:
-        understood(PtaVersion, [row["pta_release"]])
         understood(CannVersion, row["cann_ok"])
     for row in table["driver_vs_firmware_examples"]:
         understood(DriverVersion, [row["driver"]])

@@ -6,7 +6,7 @@ import re
 from typing import Generic, TypeVar
 
 from npudoctor.facts.cells import lines_of, refusal, word
-from npudoctor.facts.versions import DriverVersion, FirmwareVersion, Version
+from npudoctor.facts.versions import FirmwareVersion, Version
 from npudoctor.records import record
 
 V = TypeVar("V", bound=Version)
@@ -62,11 +62,6 @@ class FirmwareFile:
     version: str | None = None
     package_version: str | None = None
     compatible_version_drv: str | None = None
-
-    @property
-    def accepted_drivers(self) -> tuple[VersionRange[DriverVersion], ...]:
-        """The drivers that the firmware accepts; empty where it does not say."""
-        return parse_ranges(self.compatible_version_drv, DriverVersion)
 
 
 @record(frozen=True, kw_only=True)
@@ -162,12 +157,6 @@ def parse_cann_package(text: str) -> CannPackage:
         arch=found.get("arch"),
         path=found.get("path"),
     )
-
-
-def parse_component(text: str) -> str | None:
-    """The version in the version.info of one component: `Version=8.0.0`, `Ascend-cann-atb version : 8.0.0`."""
-    found = parse_entries(text)
-    return next((value for key, value in found.items() if key == "version" or key.endswith(" version")), None)
 
 
 def parse_version_cfg(text: str) -> VersionCfg:

@@ -86,10 +86,6 @@ class Baselines:
     idle: tuple[IdleBaseline, ...]
     dtype_notes: tuple[str, ...]
 
-    def figures_of(self, of: str) -> tuple[Figure, ...]:
-        """The figures of a family or chip."""
-        return tuple(figure for figure in self.figures if figure.of == of)
-
 
 def load() -> Baselines:
     """Read baselines.json."""

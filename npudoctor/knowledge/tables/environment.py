@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.knowledge.values import Kind, Rule, rule
+from npudoctor.knowledge.values import Rule, rule
 from npudoctor.records import record
 
 _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
@@ -66,12 +66,6 @@ class Variable:
         if len(distinct) == 1:
             return next(iter(distinct))
         return "; ".join(f"on {family}: {problem}" for family, problem in problems.items())
-
-    @property
-    def names_paths(self) -> bool:
-        """Whether its value names paths, which only a check with a host can judge."""
-        kinds = (Kind.DIRECTORY, Kind.DIRECTORIES, Kind.FILE, Kind.SAME_PATH, Kind.CONTAINS)
-        return self.rule is not None and self.rule.kind in kinds
 
 
 @record(frozen=True, kw_only=True)

@@ -77,10 +77,6 @@ class Errors:
         """The row of a code in any usual spelling: -8005, `EI0006`, `0x80E3A203`, `HCCL 7`; None where unknown."""
         return self._by_code.get(normalised(code))
 
-    def in_text(self, text: str) -> tuple[ErrorCode, ...]:
-        """The known codes that a log or a message names, each once, in the order of the text."""
-        return tuple(dict.fromkeys(filter(None, (self.code(spelled) for _, spelled in spelled_in(text)))))
-
     def family(self, code: str) -> str | None:
         """What prints codes of this kind, known or not: `HCCL` for EI0099."""
         spelled = normalised(code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from npudoctor.knowledge import table
@@ -175,11 +174,6 @@ class Hardware:
         """The product that a device and subsystem id name; None where it is not known."""
         found = self.pci_device(device)
         return ((found.boards or {}).get(_hex(subsystem)) or found.cards) if found else None
-
-    @cached_property
-    def accelerator_ids(self) -> frozenset[str]:
-        """The PCI device ids of accelerators, as sysfs spells them."""
-        return frozenset(each.device for each in self.pci)
 
     def link_plan(self, family: str, chips: int, subsystem: str | None = None) -> LinkPlan | None:
         """The links that a node of so many chips should have; None where nothing is known of its board."""

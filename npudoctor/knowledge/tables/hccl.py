@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,10 +83,6 @@ class HccnQuery:
     otherwise: str
     families: tuple[str, ...]
 
-    def is_healthy(self, answer: str) -> bool:
-        """Whether the answer is that of a healthy NPU."""
-        return bool(re.search(self.healthy, answer))
-
 
 @record(frozen=True)
 class Launcher:
@@ -114,10 +109,6 @@ class Hccl:
     tls_checked_from_hdk: str
     tls_not_on: tuple[str, ...]
     more: Mapping[str, Any]
-
-    def hccn_query(self, query: str) -> HccnQuery | None:
-        """The question with this name, as in `-link -g`."""
-        return next((each for each in self.hccn_queries if each.query == query), None)
 
 
 _TYPED = {
