@@ -46,6 +46,16 @@ def test_a_translated_page_stands_for_the_english_one(tmp_path: Path, monkeypatc
     assert site.on_page_read_source(page("tui.md"), SimpleNamespace(theme={"language": "en"})) is None
 
 
+def test_the_search_from_a_folder_asks_no_other_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plug-in `offline` adds a script of another site unless a polyfill has the name of that script."""
+    file = SimpleNamespace(generated=lambda config, path, content: (path, content))
+    monkeypatch.setitem(sys.modules, "mkdocs.structure.files", SimpleNamespace(File=file))
+    made = dict(site.on_files([], None))
+    polyfills = re.findall(r"polyfills: \[(.*)\]", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert polyfills == ["assets/iframe-worker.js"]
+    assert "window.IFrameWorker" in made[polyfills[0]]
+
+
 def test_every_page_is_in_the_menu_once() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     named = sorted(re.findall(r"[\w-]+\.md", menu))

@@ -25,6 +25,8 @@ def on_files(files: Any, config: Any) -> Any:
     for name, page in OUTSIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=text if name.endswith(".md") else f"```text\n{text}```\n"))
+    worker = (ROOT / "tools" / "iframe-worker.js").read_text(encoding="utf-8")
+    files.append(File.generated(config, "assets/iframe-worker.js", content=worker))
     return files
 
 
