@@ -69,16 +69,25 @@ def read(raw: bytes) -> Digest:
     if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise Garbled("more values than a digest")
     try:
-        said = json.loads(text)
-        schema = said.get("schema") if isinstance(said, dict) else None
-        if schema != SCHEMA:
-            raise Garbled(f"expected schema {SCHEMA}, found {str(schema)[:60]!r}")
-        return Digest.model_validate(said)
+        digest = Digest.model_validate_json(text)
     except ValidationError as problem:
+        _expect_schema(text)
         where = ".".join(map(str, problem.errors()[0]["loc"]))
         raise Garbled(f"{where}: {problem.errors()[0]['msg']}") from None
-    except (ValueError, RecursionError) as problem:  # nested deeper than Python reads
-        raise problem if isinstance(problem, Garbled) else Garbled("not JSON") from None
+    if digest.schema_ != SCHEMA or "schema_" not in digest.model_fields_set:
+        _expect_schema(text)
+    return digest
+
+
+def _expect_schema(text: bytes) -> None:
+    """Raise Garbled for what is no JSON, or of another schema."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):  # nested deeper than Python reads
+        raise Garbled("not JSON") from None
+    schema = said.get("schema") if isinstance(said, dict) else None
+    if schema != SCHEMA:
+        raise Garbled(f"expected schema {SCHEMA}, found {str(schema)[:60]!r}")
 
 
 def _unpacked(raw: bytes) -> bytes:

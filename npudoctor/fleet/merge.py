@@ -89,19 +89,22 @@ class Reader:
 
     def __init__(self) -> None:
         self._features: dict[tuple[str, str], Feature] = {}
+        self._told: dict[tuple[tuple[str, str, Values], ...], dict[Feature, Values]] = {}
         self._kept: dict[Any, Any] = {}
 
     def member(self, name: str, digest: Digest, outcome: Outcome) -> Member:
         """The member that a digest describes, under the name by which it was asked."""
         report, identity = digest.report, digest.identity
-        told = tuple((self._feature(source, title), self._once(values)) for source, title, values in digest.features)
+        if (told := self._told.get(digest.features)) is None:
+            told = {self._feature(source, title): self._once(values) for source, title, values in digest.features}
+            self._told[digest.features] = told
         known = frozenset() if report.profile == "quick" else frozenset(digest.known)  # quick does not ask everything
         return Member(
             name=name,
             node=Node(
                 path=name,
                 hostname=identity.hostname or "",
-                features=self._kept.setdefault(told, dict(told)),
+                features=told,
                 known=self._once(known),
             ),
             product=self._once(identity.product),
@@ -188,6 +191,14 @@ def split(
         norm = ordered[0][0]
     others = tuple((value, tuple(having)) for value, having in ordered if norm is None or value != norm)
     return Split(title=title, group=group, norm=norm, known=known, others=others) if others else None
+
+
+def alike(members: Iterable[Member]) -> list[tuple[Mapping[Feature, Values], list[str]]]:
+    """The features that members have, each set of them once, with the names of those that have it."""
+    found: dict[int, tuple[Mapping[Feature, Values], list[str]]] = {}
+    for member in members:
+        found.setdefault(id(member.node.features), (member.node.features, []))[1].append(member.name)
+    return list(found.values())
 
 
 def feature_splits(fleet: Fleet, wanted: Callable[[Feature], bool]) -> Iterator[Split]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pydantic import Field
@@ -21,7 +22,7 @@ from npudoctor.findings import (
     status_of,
 )
 from npudoctor.fleet import targets
-from npudoctor.fleet.merge import Fleet, Member
+from npudoctor.fleet.merge import Fleet, Member, alike
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.plugins import Catalog
@@ -196,18 +197,17 @@ _SHOWN = ("driver version", "CANN", "package torch", "package torch-npu", "opera
 
 def _groups(fleet: Fleet) -> Iterator[GroupRow]:
     for name, members in fleet.groups.items():
-        software = {}
-        for title in _SHOWN:
-            said = [
-                ", ".join(value)
-                for member in members
-                for feature, value in member.node.features.items()
-                if feature.title == title
-            ]
-            if said:
-                usual = max(sorted(set(said)), key=said.count)
-                others = len(set(said)) - 1
-                software[title] = usual + (f" (and {others} other)" if others else "")
+        said: dict[str, Counter[str]] = {title: Counter() for title in _SHOWN}
+        for features, having in alike(members):
+            for feature, value in features.items():
+                if feature.title in said:
+                    said[feature.title][", ".join(value)] += len(having)
+        software = {
+            title: max(sorted(values), key=values.__getitem__)
+            + (f" (and {len(values) - 1} other)" if len(values) > 1 else "")
+            for title, values in said.items()
+            if values
+        }
         yield GroupRow(
             name=name, nodes=len(members), names=targets.fold(one.name for one in members), software=software
         )
@@ -273,7 +273,8 @@ def _shared(fleet: Fleet) -> list[tuple[str, set[str]]]:
         for npu in member.identity.npus.values():
             if npu.switch:
                 switches.setdefault(f"Switch {npu.switch}", set()).add(member.name)
-        for feature, value in member.node.features.items():
+    for features, having in alike(fleet.members):
+        for feature, value in features.items():
             if feature.title in (*_SHOWN, "kernel", "BIOS version", "server model"):
-                software.setdefault(f"{feature.title} {', '.join(value)}", set()).add(member.name)
+                software.setdefault(f"{feature.title} {', '.join(value)}", set()).update(having)
     return [*switches.items(), *prefixes.items(), *software.items()]

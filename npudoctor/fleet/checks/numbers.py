@@ -74,10 +74,13 @@ def outliers(fleet: Fleet) -> Iterator[Finding]:
             for subject, value in one.values.items()
         ]
         for (measure, _, unit, subject), same in by(rows, lambda row: row[0]).items():
+            if len(same) < FEWEST:
+                continue
             values = [value for _, _, value in same]
             middle = median(values)
-            for _, member, value in same if len(same) >= FEWEST else ():
-                if unusual(value, values, FLOORS.get(measure, USUAL_FLOOR)):
+            least = unusual_from(values, middle, FLOORS.get(measure, USUAL_FLOOR))
+            for _, member, value in same:
+                if abs(value - middle) >= least and value != middle:
                     yield on(
                         say.OUTLIER,
                         [member.name],
@@ -90,14 +93,10 @@ def outliers(fleet: Fleet) -> Iterator[Finding]:
                     )
 
 
-def unusual(value: float, values: Sequence[float], floor: tuple[float, float]) -> bool:
-    """Whether a value is an outlier among these: by its modified z-score, and beyond the floor."""
-    middle = median(values)
-    apart = abs(value - middle)
-    if apart < max(floor[0], floor[1] * abs(middle)) or not apart:
-        return False
+def unusual_from(values: Sequence[float], middle: float, floor: tuple[float, float]) -> float:
+    """How far from their median values are outliers: by the modified z-score, and beyond the floor."""
     spread = median(abs(one - middle) for one in values)
-    return spread == 0 or 0.6745 * apart / spread >= UNUSUAL
+    return max(floor[0], floor[1] * abs(middle), spread * UNUSUAL / 0.6745)
 
 
 @check("fleet.errors-together")
