@@ -1,4 +1,4 @@
-"""`Model`: the base of the records that others read or write: the report and the configuration.
+"""`Model`: the base of the records that others read or write: reports, answers, events, fleet files, configuration.
 
 A model is a record whose values are fitted to their types as it is made, because plug-ins make them too. Nothing here
 loads pydantic, which a check does without: it reads these same classes where somebody else's JSON or TOML comes in

@@ -181,6 +181,8 @@ def _complete(self: Any, shape: _Shape, named: dict[str, Any]) -> None:
 
 
 def _compared(self: Any) -> tuple[Any, ...]:
+    if self.__shape__.names is None:  # the first of its kind was made by pydantic, without __init__
+        self.__shape__.get_ready()
     return tuple([getattr(self, name) for name in self.__shape__.compared])
 
 

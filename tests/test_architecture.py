@@ -21,7 +21,6 @@ SOURCES = [path for folder in ("npudoctor", "checks", "fixes") for path in sorte
 
 LAYERS = {
     "npudoctor": set(),
-    "npudoctor.pydantic_base": set(),
     "npudoctor.change_control": set(),
     "npudoctor.inventory_models": set(),
     "npudoctor.findings": {"inventory_models"},
@@ -53,14 +52,13 @@ LAYERS = {
     "npudoctor.smoke": {
         *("findings", "host", "sdk", "facts", "knowledge", "explain", "plugins", "selection", "engine", "smoke"),
         "chip_problems",
-        "pydantic_base",
     },
     "npudoctor.compare": {
         *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
     },
     "npudoctor.fleet": {
         *("findings", "messages", "host", "sdk", "facts", "knowledge", "plugins", "selection", "engine", "compare"),
-        *("report", "sim", "fleet", "pydantic_base"),
+        *("report", "sim", "fleet"),
     },
     "npudoctor.privacy": {"findings", "host", "sdk", "facts", "knowledge", "plugins", "privacy"},
     "npudoctor.packages": {"host", "facts", "knowledge", "packages"},

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from npudoctor.cli import fleet_asking, fleet_install, node
 from npudoctor.cli.output import UsageError, say, write
 from npudoctor.cli.parsing import OptionGroup, add_common
+from npudoctor.data import to_json
 from npudoctor.findings import Severity
 from npudoctor.records import replace
 from npudoctor.sdk import PROFILES, Options
@@ -224,7 +225,9 @@ def _merge(args: argparse.Namespace) -> int:
     return _show(args, fleet, run=run)
 
 
-def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tuple[FleetReport, Fleet]:
+def _judged(
+    args: argparse.Namespace, fleet: Fleet, run: Run | None, asked_by: str | None = None
+) -> tuple[FleetReport, Fleet]:
     from npudoctor import plugins
     from npudoctor.fleet import gather, verdict
 
@@ -249,22 +252,22 @@ def _judged(args: argparse.Namespace, fleet: Fleet, **about: str | None) -> tupl
     from npudoctor.selection import UnknownName
 
     try:
-        return verdict.judged(fleet, selection, args.plugin, **about), fleet
+        return verdict.judged(fleet, selection, args.plugin, run=run.folder if run else None, asked_by=asked_by), fleet
     except UnknownName as problem:
         raise UsageError(str(problem)) from problem
 
 
 def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, engine: str | None = None) -> int:
-    report, _ = _judged(args, fleet, run=run.folder if run else None, engine=engine)
+    report, _ = _judged(args, fleet, run, engine)
     if args.against:
         from npudoctor.fleet import gather, verdict
 
         found = tuple(verdict.changes(report, gather.report_of(args.against)))
-        report = report.model_copy(update={"against": args.against, "changes": found})
+        report = replace(report, against=args.against, changes=found)
     if run is not None:
         from npudoctor.fleet import html
 
-        run.write("fleet.json", report.model_dump_json(by_alias=True, indent=1) + "\n")
+        run.write("fleet.json", to_json(report, indent=1) + "\n")
         run.write("report.html", html.render(report))
     write(rendered(report, args), colored=args.format == "text")
     return report.exit_code
@@ -277,7 +280,7 @@ def rendered(report: FleetReport, args: argparse.Namespace) -> str:
 
         return html.render(report)
     if args.format == "json":
-        return report.model_dump_json(by_alias=True, indent=2) + "\n"
+        return to_json(report, indent=2) + "\n"
     if args.format == "text":
         from npudoctor.fleet import page
         from npudoctor.report import text
@@ -292,7 +295,7 @@ def _lists(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather, lists
 
     fleet, run = gather.stored(args.paths)
-    report, fleet = _judged(args, fleet, run=run.folder if run else None)
+    report, fleet = _judged(args, fleet, run)
     write(lists.render(args.list, report, fleet))
     for text in lists.left_out(report):
         say(text)
@@ -305,7 +308,7 @@ def _fix(args: argparse.Namespace) -> int:
     from npudoctor.fleet import fixplan, gather
 
     fleet, run = gather.stored(args.paths)
-    report, _ = _judged(args, fleet, run=run.folder if run else None)
+    report, _ = _judged(args, fleet, run)
     rows = fixplan.plan(report, args.id)
     if not rows and args.id is not None and args.id not in (catalog := plugins.load()).fixes:
         raise fixing.unknown_fix(args.id, catalog)

@@ -12,13 +12,13 @@ exit codes: those of `npudoctor check`; the line contains the code, too.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 
 from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import UsageError, write, write_json
+from npudoctor.data import to_data
 from npudoctor.sdk import PROFILES
 from npudoctor.selection import Selection
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.to:
         _drop(args.to, found.name, line.packed(found))
     else:
-        write_json(json.loads(found.model_dump_json(by_alias=True)))
+        write_json(to_data(found))
     return found.exit_code
 
 

@@ -6,6 +6,7 @@ import argparse
 from json import dumps
 
 from npudoctor.cli.output import write
+from npudoctor.models import adapter
 
 REPORTS = ("check", "smoke")
 ANSWERS = ("live", "ready", "issues", "history", "cards", "problem")
@@ -22,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report == "smoke":
         from npudoctor.smoke.events import SmokeReport
 
-        write(dumps(SmokeReport.model_json_schema(by_alias=True, mode="serialization"), indent=2) + "\n")
+        write(dumps(adapter(SmokeReport).json_schema(mode="serialization"), indent=2) + "\n")
     elif args.report in ANSWERS:
         from npudoctor.daemon import answers
 

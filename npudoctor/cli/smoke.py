@@ -22,6 +22,7 @@ from npudoctor import plugins
 from npudoctor.cli import node
 from npudoctor.cli.output import INTERRUPTED, UsageError, say, write
 from npudoctor.control_characters import visible, visible_json
+from npudoctor.data import to_json
 from npudoctor.findings import Severity
 from npudoctor.smoke.events import STAGES, Done, Event, SmokeReport, line
 from npudoctor.smoke.request import DTYPES, LAUNCHERS, SIZES, STRATEGIES, Misused, Refused, Request
@@ -216,7 +217,7 @@ def _progress(event: Event) -> str | None:
 
 def _print(report: SmokeReport, args: argparse.Namespace) -> None:
     if args.format == "json":
-        write(visible_json(report.model_dump_json(by_alias=True, indent=2)) + "\n")
+        write(visible_json(to_json(report, indent=2)) + "\n")
     elif args.format == "text":
         from npudoctor.report import smoke, text
 

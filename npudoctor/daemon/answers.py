@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, ClassVar
 
 from npudoctor.daemon import store
 from npudoctor.findings import Line, Severity
+from npudoctor.models import Model, adapter
 
 
 def iso(at: float) -> str:
@@ -29,16 +28,16 @@ class Fitness(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Answer(BaseModel):
-    """A frozen model that refuses fields that it does not know."""
+class Answer(Model):
+    """An answer: both ends are of one version, so that a field that it does not know is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
 
 class Live(Answer):
     """/livez: whether the daemon is alive. `turned_s_ago` is the age of the scheduler's last iteration in seconds."""
 
-    schema_: str = Field(default="npudoctor.live/1", alias="schema")
+    schema: str = "npudoctor.live/1"
     alive: bool
     turned_s_ago: float
 
@@ -49,7 +48,7 @@ class Ready(Answer):
     `troubles` are problems of the daemon itself: a history that cannot be written, a run that hangs.
     """
 
-    schema_: str = Field(default="npudoctor.ready/1", alias="schema")
+    schema: str = "npudoctor.ready/1"
     ready: bool
     reason: Line | None = None
     looked_at: Line | None = None
@@ -82,7 +81,7 @@ class Issues(Answer):
     `undetermined` says why checks have no result: an empty list does not mean a healthy node then.
     """
 
-    schema_: str = Field(default="npudoctor.issues/1", alias="schema")
+    schema: str = "npudoctor.issues/1"
     looked_at: Line | None
     undetermined: tuple[Line, ...]
     issues: tuple[Issue, ...]
@@ -103,7 +102,7 @@ class Change(Answer):
 class Changes(Answer):
     """/v1/history: the latest changes, newest first. `next_before` is the next `?before=`, None at the end."""
 
-    schema_: str = Field(default="npudoctor.history/1", alias="schema")
+    schema: str = "npudoctor.history/1"
     changes: tuple[Change, ...]
     next_before: int | None = None
 
@@ -150,7 +149,7 @@ class Cards(Answer):
     `undetermined` says why npu-smi gave no result; listed chips are then known from other sources.
     """
 
-    schema_: str = Field(default="npudoctor.cards/1", alias="schema")
+    schema: str = "npudoctor.cards/1"
     seen_at: Line | None
     counted_at: Line | None
     in_service: bool | None
@@ -161,7 +160,7 @@ class Cards(Answer):
 class Problem(Answer):
     """The answer to a request that failed: a clause."""
 
-    schema_: str = Field(default="npudoctor.problem/1", alias="schema")
+    schema: str = "npudoctor.problem/1"
     error: Line
 
 
@@ -208,4 +207,4 @@ SCHEMAS: dict[str, type[Answer]] = {
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema of one answer."""
     said = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:npudoctor:{name}:1"}
-    return {**said, **SCHEMAS[name].model_json_schema(by_alias=True, mode="serialization")}
+    return {**said, **adapter(SCHEMAS[name]).json_schema(mode="serialization")}

@@ -76,7 +76,7 @@ def counted(facts: Facts) -> dict[str, Counted]:
 def _ecc(page: npu_smi.Ecc | None) -> tuple[Ecc, ...]:
     found = []
     for memory in ("hbm", "ddr") if page else ():
-        counts = {name: getattr(page, f"{memory}_{name}") for name in Ecc.model_fields if name != "memory"}
+        counts = {name: getattr(page, f"{memory}_{name}") for name in Ecc.__dataclass_fields__ if name != "memory"}
         if any(count is not None for count in counts.values()):
             found.append(Ecc(memory=memory, **counts))
     return tuple(found)

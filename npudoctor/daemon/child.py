@@ -24,6 +24,7 @@ from npudoctor.daemon.timetable import RunKind
 from npudoctor.data import to_data
 from npudoctor.host import STANDARD_PLACES
 from npudoctor.host.live import process_tree
+from npudoctor.models import adapter
 
 LOADING_S = 30.0
 """Seconds for the process to load all plug-ins and to open the node."""
@@ -140,7 +141,7 @@ class Child:
                 if not piece:
                     raise Lost(f"the check process {_how_it_ended(process)}")
                 text += piece
-            reply = Reply.model_validate_json(text)
+            reply = adapter(Reply).validate_json(text)
         except (OSError, ValueError) as problem:
             self._kill()
             raise Lost(f"the check process sent an invalid answer: {problem}") from problem

@@ -8,6 +8,7 @@ from npudoctor.daemon.answers import Card, Fitness
 from npudoctor.daemon.replies import Counted
 from npudoctor.daemon.state import CardState
 from npudoctor.findings import Report, Result, Severity
+from npudoctor.records import replace
 from npudoctor.sdk import HEALTH
 
 
@@ -69,6 +70,5 @@ def without_node(cards: Iterable[Card]) -> str | None:
 def with_counts(cards: Iterable[Card], counted: Mapping[str, Counted]) -> tuple[Card, ...]:
     """The chips with the readings of their per-chip pages."""
     return tuple(
-        card.model_copy(update={"link": one.link, "ecc": one.ecc}) if (one := counted.get(card.subject)) else card
-        for card in cards
+        replace(card, link=one.link, ecc=one.ecc) if (one := counted.get(card.subject)) else card for card in cards
     )

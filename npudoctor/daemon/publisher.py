@@ -91,7 +91,7 @@ class Board:
         found = self.history.changes(limit=limit, before=before)
         more = found[-1].id if len(found) == limit else None
         said = answers.Changes(changes=tuple(answers.change(one) for one in found), next_before=more)
-        return said.model_dump_json(by_alias=True).encode()
+        return to_json(said).encode()
 
 
 def _cards(view: View) -> bytes:
@@ -102,7 +102,7 @@ def _cards(view: View) -> bytes:
         undetermined="no result yet: the first run has not ended" if view.looked_at is None else view.undetermined,
         cards=view.cards,
     )
-    return said.model_dump_json(by_alias=True).encode()
+    return to_json(said).encode()
 
 
 def _issues(view: View, issues: list[answers.Issue]) -> bytes:
@@ -116,4 +116,4 @@ def _issues(view: View, issues: list[answers.Issue]) -> bytes:
         undetermined=unknown,
         issues=tuple(issues),
     )
-    return said.model_dump_json(by_alias=True).encode()
+    return to_json(said).encode()

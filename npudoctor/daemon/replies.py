@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pydantic import Field
-
 from npudoctor.daemon.answers import Answer, Card, Ecc
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.timetable import RunKind
 from npudoctor.findings import Report
+from npudoctor.records import field
 
 
 class Threshold(Answer):
@@ -57,8 +56,8 @@ class RunResult(Answer):
     report: Report | None = None
     cards: tuple[Card, ...] | None = None
     counted: dict[str, Counted] | None = None
-    versions: dict[str, str] = Field(default_factory=dict)
-    left: dict[str, int] = Field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
     seconds: float
     timed_out: bool
 

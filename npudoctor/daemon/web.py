@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from npudoctor.daemon import answers, metrics
 from npudoctor.daemon.publisher import Board
+from npudoctor.data import to_json
 from npudoctor.sdk import PROFILES
 
 Scope = MutableMapping[str, Any]
@@ -64,12 +65,12 @@ class _Pages:
     async def livez(self, _: Request) -> Response:
         """200 while the scheduler is alive."""
         said = self.board.live()
-        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.alive else 503)
+        return _json(to_json(said).encode(), 200 if said.alive else 503)
 
     async def readyz(self, _: Request) -> Response:
         """200 while the NPUs of this node are known to be healthy."""
         said = self.board.ready()
-        return _json(said.model_dump_json(by_alias=True).encode(), 200 if said.ready else 503)
+        return _json(to_json(said).encode(), 200 if said.ready else 503)
 
     async def report(self, request: Request) -> Response:
         """The newest report."""
@@ -128,7 +129,7 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 
 def _problem(error: str, status: int, **headers: str) -> Response:
-    response = _json(answers.Problem(error=error).model_dump_json(by_alias=True).encode(), status)
+    response = _json(to_json(answers.Problem(error=error)).encode(), status)
     response.headers.update(headers)
     return response
 

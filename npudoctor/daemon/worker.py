@@ -23,6 +23,7 @@ from npudoctor.daemon.replies import CheckNames, Known, Refused, Reply, RunResul
 from npudoctor.daemon.run_checks import leftovers, run_checks
 from npudoctor.daemon.site import Site
 from npudoctor.daemon.timetable import RunKind
+from npudoctor.data import to_json
 from npudoctor.fixer import plan, runner
 from npudoctor.fixer.runner import Outcome
 from npudoctor.host import Host, MutableHost
@@ -55,16 +56,17 @@ class Worker:
     def run(self, kind: RunKind, site: Site, left: Mapping[str, int] | None = None) -> RunResult:
         """Run checks; a tool of which a process is `left` is not started again."""
         host = self._host = self._opened(site, kind)
+        hung: dict[str, int] = {}
         reader.KEPT.wanted = site.settings.quick_s < reader.RENEWED_S
         if isinstance(host, LocalHost):
-            left = {**(left or {}), **leftovers()}
-            for tool, pid in left.items():
+            hung = {**(left or {}), **leftovers()}
+            for tool, pid in hung.items():
                 host.pass_over(tool, f"its earlier call, process {pid}, hangs and cannot be killed")
         try:
             seen = run_checks(self.catalog, host, kind, site.options, site.config, deadline_s=site.settings.timeout_s)
         finally:
             host.close()
-        return seen.model_copy(update={"left": left if isinstance(host, LocalHost) else {}})
+        return replace(seen, left=hung)
 
     def fix(self, id: str, site: Site, journal: str | None) -> Tried | None:
         """Apply one fix if it is safe; None where there was nothing to do."""
@@ -159,7 +161,7 @@ def serve(
             except Exception as problem:
                 traceback.print_exc()
                 reply = Reply(failed=f"{type(problem).__name__}: {problem}")
-            out.write(reply.model_dump_json(by_alias=True) + "\n")
+            out.write(to_json(reply) + "\n")
             out.flush()
             give_back()
 

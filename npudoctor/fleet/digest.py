@@ -5,15 +5,17 @@ Fields may be added in 1.x, never renamed or removed; readers ignore fields that
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Annotated
 
+from npudoctor.data import After
 from npudoctor.findings import Line, Report
-from npudoctor.pydantic_base import PydanticModel
+from npudoctor.models import Model
+from npudoctor.records import field
 
 SCHEMA = "npudoctor.node/1"
 
 
-class Npu(PydanticModel):
+class Npu(Model):
     """The network port of one device; what is not known is None. `tls` is 1 where the switch is on."""
 
     address: Line | None = None
@@ -28,14 +30,14 @@ class Npu(PydanticModel):
     sdid: int | None = None
 
 
-class TableServer(PydanticModel):
+class TableServer(Model):
     """One server of the rank table of a node: devices as (device id, address, rank)."""
 
     id: Line
     devices: tuple[tuple[int | None, Line | None, int | None], ...] = ()
 
 
-class RankTable(PydanticModel):
+class RankTable(Model):
     """The rank table that a node's job would use; `digest` is the SHA-256 of what it says."""
 
     path: Line
@@ -46,7 +48,7 @@ class RankTable(PydanticModel):
     servers: tuple[TableServer, ...] = ()
 
 
-class Identity(PydanticModel):
+class Identity(Model):
     """Who answered, with which user, and what distinguishes the node from others.
 
     `visible` are the NPUs by source (pci, nodes, npu_smi): fewer in /dev than on the bus means that some are hidden
@@ -64,12 +66,12 @@ class Identity(PydanticModel):
     hold: Line | None = None
     hold_ignored: Line | None = None
     product: Line = "no NPU"
-    visible: dict[Line, int] = Field(default_factory=dict)
+    visible: dict[Line, int] = field(default_factory=dict)
     addresses: tuple[Line, ...] = ()
-    variables: dict[Line, Line] = Field(default_factory=dict)
+    variables: dict[Line, Line] = field(default_factory=dict)
     nofile: int | None = None
-    npus: dict[int, Npu] = Field(default_factory=dict)
-    super_pod: dict[Line, int] = Field(default_factory=dict)
+    npus: dict[int, Npu] = field(default_factory=dict)
+    super_pod: dict[Line, int] = field(default_factory=dict)
     rank_table: RankTable | None = None
 
 
@@ -77,21 +79,20 @@ MOST = 1e18
 """No measure is as large."""
 
 
-class Measure(PydanticModel):
+def _possible(values: dict[str, float]) -> dict[str, float]:
+    """What is not finite, or larger than any measure, is left out: sums and differences stay numbers."""
+    return {subject: value for subject, value in values.items() if abs(value) < MOST}
+
+
+class Measure(Model):
     """Numbers of one kind by subject. `condition` is idle or in service: only equal ones are compared."""
 
     unit: Line
     condition: Line = "unknown"
-    values: dict[Line, float] = Field(default_factory=dict)
-
-    @field_validator("values")
-    @classmethod
-    def _possible(cls, values: dict[str, float]) -> dict[str, float]:
-        """What is not finite, or larger than any measure, is left out: sums and differences stay numbers."""
-        return {subject: value for subject, value in values.items() if abs(value) < MOST}
+    values: Annotated[dict[Line, float], After(_possible)] = field(default_factory=dict)
 
 
-class Clock(PydanticModel):
+class Clock(Model):
     """Three readings of (seconds since 1970, seconds of the monotonic clock): at the start, after the checks, at the
     end. `synchronized` is what the time service says."""
 
@@ -100,21 +101,21 @@ class Clock(PydanticModel):
     synchronized: bool | None = None
 
 
-class Event(PydanticModel):
+class Event(Model):
     """An error in the kernel log of an NPU's driver: its text without numbers, and its time as printed."""
 
     text: Line
     time: Line | None = None
 
 
-class Digest(PydanticModel):
+class Digest(Model):
     """The answer of one node. `features` are (source, title, values); `known` the sources that are complete.
 
     Texts of features are not escaped here, for there are hundreds: what is shown of them enters a finding. `exit_code`
     is that of the check, because an engine may replace the one of the process.
     """
 
-    schema_: str = Field(default=SCHEMA, alias="schema")
+    schema: str = SCHEMA
     tool_version: Line
     name: Line
     exit_code: int
@@ -122,6 +123,6 @@ class Digest(PydanticModel):
     identity: Identity
     features: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     known: tuple[Line, ...] = ()
-    measures: dict[Line, Measure] = Field(default_factory=dict)
-    clock: Clock = Field(default_factory=Clock)
+    measures: dict[Line, Measure] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
     events: tuple[Event, ...] = ()

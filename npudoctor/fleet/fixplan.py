@@ -14,7 +14,8 @@ from npudoctor.findings import Line
 from npudoctor.fleet.lists import held
 from npudoctor.fleet.targets import fold, is_name
 from npudoctor.fleet.verdict import FleetReport
-from npudoctor.pydantic_base import PydanticModel
+from npudoctor.models import Model
+from npudoctor.records import replace
 
 FOR_GROUPS: Mapping[str, str] = {
     "npu.tls-off": "links need the same TLS switch at both ends",
@@ -27,7 +28,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,60}(?:\.[a-z0-9][a-z0-9_-]{0,60}){0,3}")
 """A node says what its fixes are called; what Ansible or a shell would evaluate is no name of one."""
 
 
-class Planned(PydanticModel):
+class Planned(Model):
     """One fix for several nodes; `reason` is set where it is for the whole group, which is drained together."""
 
     id: Line
@@ -63,7 +64,7 @@ def _for_whole_groups(one: Planned, groups: Mapping[str, str], on_hold: set[str]
         return one
     concerned = {groups[name] for name in one.nodes if name in groups}
     everyone = tuple(name for name, group in groups.items() if group in concerned and is_name(name))
-    return one.model_copy(update={"nodes": tuple(name for name in everyone if name not in on_hold) or one.nodes})
+    return replace(one, nodes=tuple(name for name in everyone if name not in on_hold) or one.nodes)
 
 
 def render(rows: list[Planned], form: str) -> str:

@@ -18,6 +18,7 @@ from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport
 from npudoctor.host.live.safe_files import Unreadable, read_as
 from npudoctor.host.live.trust import writer_within
+from npudoctor.models import adapter
 from npudoctor.records import replace
 
 if sys.version_info >= (3, 11):
@@ -46,7 +47,7 @@ def ask(run: Run, plan: Plan, engine: Engine, *, progress: Callable[[int, int], 
         outcome, content = intake.take(answer)
         if outcome.kind == "sudo":
             line_to_add = f"{getpass.getuser()} ALL=(root) NOPASSWD: {' '.join((*plan.command, *plan.own))}"
-            outcome = outcome.model_copy(update={"detail": f"{outcome.detail}; the line to add: {line_to_add}"})
+            outcome = replace(outcome, detail=f"{outcome.detail}; the line to add: {line_to_add}")
         run.keep(outcome, content)
         waiting.pop(answer.node, None)
         progress(len(left) - len(waiting), len(left))
@@ -71,7 +72,7 @@ def of_run(run: Run) -> Fleet:
                 continue
             members.append(reader.member(name, line.read(content), outcome))
             if not outcome.answered:  # it came after the run had given it up
-                outcomes[name] = outcome.model_copy(update={"kind": "late"})
+                outcomes[name] = replace(outcome, kind="late")
         except line.Garbled as problem:
             outcomes[name] = Outcome(node=name, kind="garbled", detail=str(problem))
     kept = {name: outcomes[name] for name in names}
@@ -89,7 +90,7 @@ def of_files(paths: Sequence[str], expected: Iterable[str] = ()) -> Fleet:
             outcomes.setdefault(found.node, found)
             continue
         name = merge.name_for(digest, members, names)
-        outcomes[name] = found.model_copy(update={"node": name})
+        outcomes[name] = replace(found, node=name)
         members[name] = reader.member(name, digest, outcomes[name])
     if expected and names:
         unexpected = [name for name in outcomes if name not in set(names)]
@@ -158,7 +159,7 @@ def report_of(folder: str) -> FleetReport:
     """The verdict that an earlier run has stored; raises BadInput."""
     path = os.path.join(folder, "fleet.json")
     try:
-        return FleetReport.model_validate_json(read_as(path, MOST_REPORT))
+        return adapter(FleetReport).validate_json(read_as(path, MOST_REPORT))
     except Unreadable as problem:
         raise BadInput(str(problem)) from None
     except ValueError:

@@ -17,6 +17,7 @@ import zlib
 from pydantic import ValidationError
 
 from npudoctor.fleet.digest import SCHEMA, Digest
+from npudoctor.models import adapter
 
 MARK = "NPUDOCTOR1"
 MOST_BYTES = 2 << 20
@@ -35,7 +36,7 @@ class Garbled(ValueError):
 
 def packed(digest: Digest) -> bytes:
     """The digest as compressed JSON; equal digests give equal bytes."""
-    text = digest.model_dump_json(by_alias=True, exclude_defaults=True, exclude={"schema_"})
+    text = adapter(Digest).dump_json(digest, exclude_defaults=True, exclude={"schema"}).decode()
     return gzip.compress(f'{{"schema":"{SCHEMA}",{text[1:]}'.encode(), 9, mtime=0)
 
 
@@ -69,12 +70,12 @@ def read(raw: bytes) -> Digest:
     if sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise Garbled("more values than a digest")
     try:
-        digest = Digest.model_validate_json(text)
+        digest = adapter(Digest).validate_json(text)
     except ValidationError as problem:
         _expect_schema(text)
         where = ".".join(map(str, problem.errors()[0]["loc"]))
         raise Garbled(f"{where}: {problem.errors()[0]['msg']}") from None
-    if digest.schema_ != SCHEMA or "schema_" not in digest.model_fields_set:
+    if digest.schema != SCHEMA or SCHEMA.encode() not in text:
         _expect_schema(text)
     return digest
 

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from npudoctor.findings import Line
-from npudoctor.pydantic_base import PydanticModel
+from npudoctor.models import Model
 
 
 class Kind(NamedTuple):
@@ -45,7 +45,7 @@ KINDS = {
 }
 
 
-class Outcome(PydanticModel):
+class Outcome(Model):
     """What became of one node. `kind` is a name of `KINDS`, `detail` the last line that says why.
 
     `started` and `received` are times of this machine, in seconds since 1970: between them the node answered.

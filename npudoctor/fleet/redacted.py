@@ -12,6 +12,7 @@ from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
 from npudoctor.privacy import identifying_fields, redaction
 from npudoctor.privacy.identifying_fields import Found
+from npudoctor.records import replace
 
 
 def copy(paths: Sequence[str], folder: str) -> Run:
@@ -43,8 +44,8 @@ def _answers(paths: Sequence[str]) -> Iterator[tuple[Outcome, Digest | None]]:
         digest = digests.get(name)
         if digest is not None and digest.identity.hold:  # who holds it is a name without a form
             _, _, path = digest.identity.hold.rpartition(" (")
-            identity = digest.identity.model_copy(update={"hold": f"no reason given ({path}"})
-            digest = digest.model_copy(update={"identity": identity})
+            identity = replace(digest.identity, hold=f"no reason given ({path}")
+            digest = replace(digest, identity=identity)
         yield fleet.outcomes[name], digest
 
 
@@ -62,7 +63,7 @@ def _pseudonyms(answers: Sequence[tuple[Outcome, Digest | None]]) -> redaction.P
         for name in (digest.name, about.hostname or "", *(npu.switch or "" for npu in about.npus.values())):
             found.host(name)
         found.user(about.user or "")
-        identity = about.model_dump(mode="json")
+        identity = to_data(about)
         told += identifying_fields.texts([identity, to_data(digest.report), digest.events])
     found.in_prose("\n".join(dict.fromkeys(told)))
     found.addresses |= {name for name in nodes if identifying_fields.is_address(name)}

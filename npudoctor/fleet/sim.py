@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from npudoctor import plugins, sim
+from npudoctor.data import to_data
 from npudoctor.fleet import describe
 from npudoctor.fleet.digest import Digest, RankTable, TableServer
 from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
+from npudoctor.models import adapter
 from npudoctor.selection import Selection
 
 SCENARIO = "seed-910b1"
@@ -37,7 +39,7 @@ def _base(scenario: str) -> dict[str, Any]:
         digest = describe.of_node(plugins.load(), host, Selection(), name="base")
     finally:
         host.close()
-    said = digest.model_dump(mode="json", by_alias=True)
+    said: dict[str, Any] = to_data(digest)
     said["features"] += [["host.profile", title, value] for title, value in _HOST.items()]
     return said
 
@@ -70,7 +72,7 @@ def fleet(
                 del said[name]
             else:
                 plant(said[name], place, said[planted[fault][0]])
-    return names, {name: Digest.model_validate(one) for name, one in said.items()}, planted
+    return names, {name: adapter(Digest).validate_python(one) for name, one in said.items()}, planted
 
 
 def identity_of(base: dict[str, Any], number: int, name: str) -> dict[str, Any]:
@@ -193,7 +195,7 @@ def _table(said: dict[str, Any], place: int, _first: dict[str, Any]) -> None:
         digest="1" if place else "0",
         servers=(TableServer(id=said["name"], devices=((0, address, 0), (1, "29.0.0.1", 0))),),
     )
-    said["identity"]["rank_table"] = table.model_dump(mode="json")
+    said["identity"]["rank_table"] = to_data(table)
 
 
 def _link_down(said: dict[str, Any], _place: int, _first: dict[str, Any]) -> None:

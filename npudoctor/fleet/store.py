@@ -21,6 +21,7 @@ from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.targets import BadTargets, checked
 from npudoctor.host.live import safe_files
 from npudoctor.host.live.safe_files import Unreadable
+from npudoctor.models import adapter
 
 MOST_OUTCOMES = 64 << 20
 """The most bytes of outcomes.jsonl that are read."""
@@ -67,7 +68,9 @@ class Run:
         if content is not None:
             with safe_files.written(self.path("nodes", f"{file_name(outcome.node)}.json.gz")) as file:
                 file.write(content)
-        safe_files.append(self.path("outcomes.jsonl"), outcome.model_dump_json(exclude_defaults=True) + "\n")
+        safe_files.append(
+            self.path("outcomes.jsonl"), adapter(Outcome).dump_json(outcome, exclude_defaults=True).decode() + "\n"
+        )
 
     def outcomes(self) -> dict[str, Outcome]:
         """The last outcome of each node; a line that was not completed is ignored."""
@@ -75,7 +78,7 @@ class Run:
         with contextlib.suppress(Unreadable):
             for line in safe_files.read_bounded(self.path("outcomes.jsonl"), MOST_OUTCOMES).splitlines():
                 with contextlib.suppress(ValueError):
-                    outcome = Outcome.model_validate(json.loads(line))
+                    outcome = adapter(Outcome).validate_json(line)
                     found[outcome.node] = outcome
         return found
 

@@ -6,8 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from pydantic import Field
-
 from npudoctor import __version__, engine, plugins
 from npudoctor.findings import (
     Finding,
@@ -25,9 +23,9 @@ from npudoctor.fleet import targets
 from npudoctor.fleet.merge import Fleet, Member, alike
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.host.recording.canned import FakeHost
+from npudoctor.models import Model
 from npudoctor.plugins import Catalog
-from npudoctor.pydantic_base import PydanticModel
-from npudoctor.records import replace
+from npudoctor.records import field, replace
 from npudoctor.sdk import Probe
 from npudoctor.selection import Selection
 
@@ -39,7 +37,7 @@ ALIKE = 0.9
 """So much of the nodes in trouble, and of those that share something, must be the same nodes."""
 
 
-class NodeRow(PydanticModel):
+class NodeRow(Model):
     """One expected node: what became of it, and its own verdict. `group` is what it is compared with."""
 
     name: Line
@@ -56,16 +54,16 @@ class NodeRow(PydanticModel):
     unlike: bool = False
 
 
-class GroupRow(PydanticModel):
+class GroupRow(Model):
     """Nodes of equal hardware, with what most of them have."""
 
     name: Line
     nodes: int
     names: Line
-    software: dict[Line, Line] = Field(default_factory=dict)
+    software: dict[Line, Line] = field(default_factory=dict)
 
 
-class Change(PydanticModel):
+class Change(Model):
     """A finding that an earlier run did not have on these nodes (`new`), or that is gone from them."""
 
     new: bool
@@ -74,13 +72,13 @@ class Change(PydanticModel):
     nodes: tuple[Line, ...]
 
 
-class FleetReport(PydanticModel):
+class FleetReport(Model):
     """The whole of one run: `npudoctor.fleet/1`. `causes` are what nodes in trouble share, the most telling first.
 
     `changes` are against the run `against`, where one was named.
     """
 
-    schema_: str = Field(default="npudoctor.fleet/1", alias="schema")
+    schema: str = "npudoctor.fleet/1"
     run: Line | None = None
     engine: Line | None = None
     expected: int
@@ -103,7 +101,14 @@ def catalog_of(fleet: Fleet, files: Sequence[str] = ()) -> Catalog:
     return replace(found, probes={**found.probes, Fleet: probe})
 
 
-def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **about: str | None) -> FleetReport:
+def judged(
+    fleet: Fleet,
+    selection: Selection,
+    files: Sequence[str] = (),
+    *,
+    run: str | None = None,
+    asked_by: str | None = None,
+) -> FleetReport:
     """Run the checks across nodes, and fold the nodes' own findings into the same report."""
     for event in engine.run(catalog_of(fleet, files), FakeHost(), selection, workers=1):
         if isinstance(event, engine.Done):
@@ -132,7 +137,8 @@ def judged(fleet: Fleet, selection: Selection, files: Sequence[str] = (), **abou
         groups=tuple(_groups(fleet)),
         nodes=tuple(_rows(fleet, across)),
         report=report,
-        **about,
+        run=run,
+        engine=asked_by,
     )
 
 
@@ -176,18 +182,17 @@ def _rows(fleet: Fleet, across: Report) -> Iterator[NodeRow]:
         outcome = fleet.outcomes.get(name) or Outcome(node=name, kind="silent")
         row = NodeRow(name=name, outcome=outcome.kind, detail=outcome.detail)
         if member is not None:
-            row = row.model_copy(
-                update={
-                    "verdict": member.verdict,
-                    "exit_code": member.exit_code,
-                    "group": member.group,
-                    "profile": member.profile,
-                    "in_service": member.in_service,
-                    "user": member.identity.user,
-                    "environment": member.environment,
-                    "findings": len(member.findings),
-                    "unlike": name in unlike,
-                }
+            row = replace(
+                row,
+                verdict=member.verdict,
+                exit_code=member.exit_code,
+                group=member.group,
+                profile=member.profile,
+                in_service=member.in_service,
+                user=member.identity.user,
+                environment=member.environment,
+                findings=len(member.findings),
+                unlike=name in unlike,
             )
         yield row
 

@@ -21,8 +21,6 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel
-
 from npudoctor.facts.cann import elf
 from npudoctor.host.recording.recorded_node import SLASH
 from npudoctor.models import Model
@@ -274,13 +272,11 @@ def _same_form(value: str, number: int) -> str:
 
 
 def applied(value: Any, apply: Callable[[str], str]) -> Any:
-    """A record, a model or what it consists of, with every text replaced; enumerations stay."""
+    """A model or what it consists of, with every text replaced; enumerations stay."""
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
         return apply(value)
-    if isinstance(value, BaseModel):
-        return value.model_copy(update={name: applied(one, apply) for name, one in value})
     if isinstance(value, Model):
         return replace(value, **{one.name: applied(getattr(value, one.name), apply) for one in fields(value)})
     if isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from npudoctor import chip_problems
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.holders import CardHolders
 from npudoctor.findings import Result, Severity
-from npudoctor.records import record
+from npudoctor.records import record, replace
 from npudoctor.smoke.events import Absence, Excluded, Planned
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
@@ -87,12 +87,8 @@ def completed(planned: Planned, chips: Chips | None, health: Sequence[Result], h
         for number, chip in enumerate(chips.chips)
         if chip.subject not in taken
     ]
-    return planned.model_copy(
-        update={
-            "chips": tuple(chip.subject for chip in chips.chips),
-            "excluded": (*excluded, *missing(chips, health)),
-        }
-    )
+    everything = tuple(chip.subject for chip in chips.chips)
+    return replace(planned, chips=everything, excluded=(*excluded, *missing(chips, health)))
 
 
 @record(frozen=True)

@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+import functools
 from enum import Enum
-from typing import Annotated, Any, Literal
-
-from pydantic import ConfigDict, Field, TypeAdapter
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from npudoctor.findings import HostSummary, Line, Lines, Result, Severity, Verdict
-from npudoctor.pydantic_base import PydanticModel
+from npudoctor.models import Model
+from npudoctor.records import field
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 STAGES = ("launch", "rendezvous", "collectives", "bandwidth", "training", "in-sync", "parity", "scaling", "memory-seen")
 """The stages in order; the check `smoke.STAGE` judges each."""
@@ -51,7 +54,7 @@ class Absence(str, Enum):
     NOT_SELECTED = "not-selected"
 
 
-class Excluded(PydanticModel):
+class Excluded(Model):
     """An NPU that takes no part, or that took part though it is unhealthy; `reason` is a few words.
 
     `check` names the check that calls it unhealthy or missing.
@@ -63,7 +66,7 @@ class Excluded(PydanticModel):
     check: Line | None = None
 
 
-class RankPlan(PydanticModel):
+class RankPlan(Model):
     """One rank before it starts: its number, its torch device, its NPU as findings name it, its CPUs."""
 
     rank: int
@@ -73,7 +76,7 @@ class RankPlan(PydanticModel):
     cpus: Line | None = None
 
 
-class Planned(PydanticModel):
+class Planned(Model):
     """The run has been planned and starts. `notes` are clauses on what is tested and what is not.
 
     `deadlines_s` holds the seconds that each stage may take. `family` is the chip family, `product` its name. `chips`
@@ -106,7 +109,7 @@ class Planned(PydanticModel):
     simulated: bool = False
 
 
-class RankStarted(PydanticModel):
+class RankStarted(Model):
     """A rank has reported for the first time; `torch`, `torch_npu` and `device_name` are known once it has imported."""
 
     event: Literal["rank-started"] = "rank-started"
@@ -116,7 +119,7 @@ class RankStarted(PydanticModel):
     host: Line | None = None
 
 
-class RankStage(PydanticModel):
+class RankStage(Model):
     """A rank has entered a stage (`running`) or left it; `seconds` is the time in it."""
 
     event: Literal["rank-stage"] = "rank-stage"
@@ -128,7 +131,7 @@ class RankStage(PydanticModel):
     note: Line | None = None
 
 
-class Loss(PydanticModel):
+class Loss(Model):
     """One training step of one rank: its loss (None: not finite) and its duration in seconds."""
 
     event: Literal["loss"] = "loss"
@@ -139,7 +142,7 @@ class Loss(PydanticModel):
     seconds: float
 
 
-class Collective(PydanticModel):
+class Collective(Model):
     """One collective on one data type, on one rank. `outcome` skipped: not supported by the backend.
 
     `slots` names the ranks whose part of the result is wrong, if the operation shows it; `unchanged`: the buffer
@@ -158,7 +161,7 @@ class Collective(PydanticModel):
     unchanged: bool = False
 
 
-class Bandwidth(PydanticModel):
+class Bandwidth(Model):
     """All-reduce of one size: the median call in seconds, bandwidths in decimal GB/s as nccl-tests defines them."""
 
     event: Literal["bandwidth"] = "bandwidth"
@@ -171,7 +174,7 @@ class Bandwidth(PydanticModel):
     bus_gb_s: float
 
 
-class Measured(PydanticModel):
+class Measured(Model):
     """A measurement of one rank, or of the node (`rank` None), under a name listed in docs/smoke.md."""
 
     event: Literal["measured"] = "measured"
@@ -181,7 +184,7 @@ class Measured(PydanticModel):
     value: Any
 
 
-class RankFailed(PydanticModel):
+class RankFailed(Model):
     """A rank failed. `first`: it failed on its own; the others only waited for it.
 
     `since_s` is the time since its last message; `doing` its last operation; `stack` its stack; `plog_line` the last
@@ -209,7 +212,7 @@ class RankFailed(PydanticModel):
     pitfalls: tuple[Line, ...] = ()
 
 
-class Said(PydanticModel):
+class Said(Model):
     """A clause for the user: what the run waits for, what was skipped, where the logs are."""
 
     event: Literal["said"] = "said"
@@ -217,7 +220,7 @@ class Said(PydanticModel):
     text: Lines
 
 
-class Ended(PydanticModel):
+class Ended(Model):
     """All ranks have ended. `interrupted`: by the user; `timed_out`: the time limit of the whole run has passed."""
 
     event: Literal["ended"] = "ended"
@@ -227,7 +230,7 @@ class Ended(PydanticModel):
     left_behind: tuple[int, ...] = ()
 
 
-class Judged(PydanticModel):
+class Judged(Model):
     """One of the checks `smoke.*` has been judged."""
 
     event: Literal["judged"] = "judged"
@@ -235,7 +238,7 @@ class Judged(PydanticModel):
     result: Result
 
 
-class RankReport(PydanticModel):
+class RankReport(Model):
     """One rank after the run: its last stage, seconds per stage, its first and last loss."""
 
     rank: int
@@ -243,7 +246,7 @@ class RankReport(PydanticModel):
     card: Line | None = None
     pid: int | None = None
     cpus: Line | None = None
-    stages_s: dict[str, float] = Field(default_factory=dict)
+    stages_s: dict[str, float] = field(default_factory=dict)
     reached: Line | None = None
     failed: Line | None = None
     first: bool = False
@@ -255,13 +258,13 @@ class RankReport(PydanticModel):
     memory_mb: float | None = None
 
 
-class SmokeReport(PydanticModel):
+class SmokeReport(Model):
     """The whole of one smoke run: what `npudoctor smoke --json` prints. `loss` is the mean over the ranks, by step.
 
     `complete` is whether every NPU was tested that should be; `unhealthy` are NPUs of the run that a check calls so.
     """
 
-    schema_: str = Field(default="npudoctor.smoke/1", alias="schema")
+    schema: str = "npudoctor.smoke/1"
     tool_version: Line
     started_at: Line
     duration_s: float
@@ -285,10 +288,8 @@ class SmokeReport(PydanticModel):
     logs: Line | None = None
     results: tuple[Result, ...] = ()
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
 
-
-class Done(PydanticModel):
+class Done(Model):
     """The run has ended and been judged; the last event."""
 
     event: Literal["done"] = "done"
@@ -314,12 +315,16 @@ Event = (
 
 def line(event: Event) -> str:
     """An event as one line of JSON."""
-    return event.model_dump_json(by_alias=True, exclude_none=True) + "\n"
+    return _any().dump_json(event, exclude_none=True).decode() + "\n"
 
 
 def read(text: str) -> Event:
     """The event of one line; raises pydantic's ValidationError."""
-    return _ANY.validate_json(text)
+    return _any().validate_json(text)
 
 
-_ANY: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+@functools.cache
+def _any() -> TypeAdapter[Event]:
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[Event, Field(discriminator="event")])

@@ -20,6 +20,7 @@ from npudoctor.host import Unavailable
 from npudoctor.host.hands_off import reason
 from npudoctor.host.live.identity import open_to_read
 from npudoctor.host.live.trust import foreign_writer, writer_within
+from npudoctor.records import replace
 from npudoctor.smoke import blame, launch
 from npudoctor.smoke.events import Cause, Ended, Event, Measured, RankFailed, Said
 from npudoctor.smoke.plan import WORKER, Misused, Plan, Refused
@@ -332,14 +333,14 @@ class _Run:
         if event.cause not in (Cause.NO_START, Cause.EXIT) or self._plan.request.launcher == "direct":
             return event
         log = log_tail(self._folder, "launcher.log")
-        return event.model_copy(update={"last_line": event.last_line or blame.last_line(log)})
+        return replace(event, last_line=event.last_line or blame.last_line(log))
 
     def _wrong_worlds(self, wrong: list[int]) -> Iterator[Event]:
         for rank in wrong:
             state, world = self._watch.ranks[rank], self._plan.planned.world_size
             event = blame.describe(self._plan, state, first=True, at_s=self._watch.now(), folder=self._folder)
             message = f"WORLD_SIZE mismatch: started with {state.world}, expected {world}"
-            yield event.model_copy(update={"cause": Cause.WORLD_SIZE, "stage": "rendezvous", "message": message})
+            yield replace(event, cause=Cause.WORLD_SIZE, stage="rendezvous", message=message)
         yield from self._waiting(wrong)
 
     def _hangs(self, over: blame.Late) -> Iterator[Event]:

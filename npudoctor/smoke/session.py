@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from npudoctor import __version__, chip_problems, clock, engine, knowledge
+from npudoctor.data import to_data
 from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import Sockets
 from npudoctor.facts.node import smoke as facts
@@ -142,7 +143,7 @@ class Session:
     ) -> Generator[Event, None, SmokeReport]:
         """Judge a finished run; its report."""
         ended = next(event for event in seen if isinstance(event, Ended))
-        outcome = facts.of_events(event.model_dump(mode="json") for event in seen)
+        outcome = facts.of_events(to_data(event) for event in seen)
         results = self.judged(outcome)
         for result in results:
             yield Judged(at_s=ended.at_s, result=result)
@@ -326,7 +327,7 @@ def _explained(failed: RankFailed) -> RankFailed:
     if not failed.message or failed.codes or failed.pitfalls:
         return failed
     codes, pitfalls = _known_of(failed.message)
-    return failed.model_copy(update={"codes": codes, "pitfalls": pitfalls})
+    return replace(failed, codes=codes, pitfalls=pitfalls)
 
 
 @functools.lru_cache(maxsize=16)

@@ -23,7 +23,7 @@ from npudoctor.findings import (
     Status,
     Verdict,
 )
-from npudoctor.models import adapter
+from npudoctor.models import Model, adapter
 
 SILENCED = Silenced(reason="known", until=datetime.date(2031, 12, 31))
 FINDING = Finding(
@@ -65,6 +65,14 @@ def test_a_report_is_read_as_it_was_written() -> None:
     assert to_json(told) == to_json(REPORT)
     assert told.results[0].findings[0].severity is Severity.WARNING
     assert adapter(Report).validate_python(to_data(REPORT)) == told
+
+
+def test_what_pydantic_made_can_be_compared_before_anything_else_was_made() -> None:
+    class Fresh(Model):
+        number: int
+
+    one, other = (adapter(Fresh).validate_json('{"number": 1}') for _ in range(2))
+    assert one == other and hash(one) == hash(other)
 
 
 def test_a_report_that_somebody_wrote_has_no_control_characters() -> None:

@@ -24,7 +24,7 @@ from npudoctor.tui.model.series import MEASURES, Series
 from tests.daemon.test_store import a_report
 
 
-def a_card(subject: str, temperature: float | None, *, errors: int | None = None) -> Card:
+def a_card(subject: str, temperature: int | None, *, errors: int | None = None) -> Card:
     return Card(
         subject=subject,
         npu_id=0,
@@ -48,9 +48,9 @@ def a_card(subject: str, temperature: float | None, *, errors: int | None = None
 def test_readings_are_kept_for_a_day_and_what_is_unknown_stays_so(tmp_path: Path) -> None:
     now = clock.timestamp()
     with contextlib.closing(Store(str(tmp_path / "history.sqlite"))) as store:
-        store.sample([a_card("npu:0", 11.0)], at=now - kept.KEPT_S - 60)
-        store.sample([a_card("npu:0", 40.0), a_card("npu:1", None, errors=3)], at=now - 60)
-        store.sample([a_card("npu:0", 50.0)], at=now)
+        store.sample([a_card("npu:0", 11)], at=now - kept.KEPT_S - 60)
+        store.sample([a_card("npu:0", 40), a_card("npu:1", None, errors=3)], at=now - 60)
+        store.sample([a_card("npu:0", 50)], at=now)
     found = list(stored.readings(str(tmp_path), since=0, most=100))
     assert [(chip, values) for _, chip, values in found] == [
         ("npu:0", (None, 25.0, 40.0, 90.5, None)),
@@ -64,15 +64,15 @@ def test_readings_are_kept_for_a_day_and_what_is_unknown_stays_so(tmp_path: Path
 def test_readings_of_the_future_go_where_the_clock_was_set_back(tmp_path: Path) -> None:
     now = clock.timestamp()
     with contextlib.closing(Store(str(tmp_path / "history.sqlite"))) as store:
-        store.sample([a_card("npu:0", 11.0)], at=now + 9000)
-        store.sample([a_card("npu:0", 12.0)], at=now)
+        store.sample([a_card("npu:0", 11)], at=now + 9000)
+        store.sample([a_card("npu:0", 12)], at=now)
     assert [values[2] for _, _, values in stored.readings(str(tmp_path), since=0, most=100)] == [12.0]
 
 
 def test_the_report_shows_the_least_and_the_most_of_the_day(tmp_path: Path) -> None:
     now = clock.timestamp()
     with contextlib.closing(Store(str(tmp_path / "history.sqlite"))) as store:
-        for number, heat in enumerate((40.0, 71.0, 38.0)):
+        for number, heat in enumerate((40, 71, 38)):
             store.sample([a_card("npu:0", heat), a_card("npu:1", None)], at=now - 3 + number)
     rows = command.series(str(tmp_path))
     assert rows[1:] == [
@@ -127,8 +127,8 @@ def test_the_npus_screen_begins_with_the_readings_of_the_daemon(
 ) -> None:
     now = clock.timestamp()
     with contextlib.closing(Store(str(tmp_path / "history.sqlite"))) as store:
-        store.sample([a_card("npu:0", 40.0)], at=now - 120)
-        store.sample([a_card("npu:0", 44.0)], at=now - 60)
+        store.sample([a_card("npu:0", 40)], at=now - 120)
+        store.sample([a_card("npu:0", 44)], at=now - 60)
     monkeypatch.setattr(stored, "FOLDER", str(tmp_path))
     series = Series()
     series.begin_with(cards.kept(_session("live")))

@@ -26,6 +26,7 @@ from npudoctor.daemon.site import Places, Site
 from npudoctor.daemon.timetable import Agenda, RunKind
 from npudoctor.daemon.worker import Worker
 from npudoctor.daemon_config import DaemonSettings
+from npudoctor.data import to_json
 from npudoctor.host.live import process_tree
 from npudoctor.records import replace
 
@@ -418,7 +419,7 @@ def _in_file(folder: Path) -> list[dict[str, str]]:
     if not (folder / "history.sqlite").exists():
         return []
     store = Store(str(folder / "history.sqlite"))
-    found = [json.loads(answers.change(one).model_dump_json()) for one in store.history(limit=100_000)]
+    found = [json.loads(to_json(answers.change(one))) for one in store.history(limit=100_000)]
     store.close()
     return found
 

@@ -22,6 +22,7 @@ from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
 from npudoctor.fleet.verdict import FleetReport, judged
+from npudoctor.models import adapter
 from npudoctor.records import replace
 from npudoctor.selection import Selection
 from tests.security.served import wait_for
@@ -70,7 +71,7 @@ def test_a_page_names_what_is_wrong_and_the_next_step(cluster: str, capsys: pyte
 
 def test_json_junit_and_markdown_hold_the_same_findings(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, text, _ = said(capsys, "merge", cluster, "--json")
-    report = FleetReport.model_validate_json(text)
+    report = adapter(FleetReport).validate_json(text)
     assert (code, report.exit_code, report.answered, report.expected) == (1, 1, 38, 40)
     failing = {result.check for result in report.report.results if result.status.value == "error"}
     assert failing == {"fleet.versions", "fleet.card-addresses", "npu.health"}
@@ -185,7 +186,7 @@ def test_fixes_are_planned_by_node_and_none_is_applied(tmp_path: Path, capsys: p
     digest = gather.answer_of([str(tmp_path)], "n2")
     assert digest is not None
     cured = replace(digest.report, results=())
-    (tmp_path / "n2.json.gz").write_bytes(line.packed(digest.model_copy(update={"report": cured})))
+    (tmp_path / "n2.json.gz").write_bytes(line.packed(replace(digest, report=cured)))
     text = said(capsys, "fix", str(tmp_path))[1]
     assert "hccl.reserve-ports  on n1\n" in text and "python.install-pair  on n[1-2]\n" in text
     main(["node", "--simulate", "new-node", "--name", "n2", "--to", str(tmp_path)])
@@ -226,7 +227,7 @@ def test_the_site_s_configuration_holds_across_nodes(
     )
     config.chmod(0o644)
     code, text, err = said(capsys, *words)
-    report = FleetReport.model_validate_json(text)
+    report = adapter(FleetReport).validate_json(text)
     status = {result.check: result.status.value for result in report.report.results}
     assert (code, err) == (3, "")  # two nodes did not answer
     assert status["fleet.card-addresses"] == status["npu.health"] == "silenced"
@@ -254,7 +255,7 @@ def test_copies_of_a_simulated_node_have_addresses_of_their_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("check", "-w", "n[1-3]", "--simulate", "healthy-a3", "--profile", "quick", "--run", str(tmp_path / "run"))
-    report = FleetReport.model_validate_json(said(capsys, *words, "--json")[1])
+    report = adapter(FleetReport).validate_json(said(capsys, *words, "--json")[1])
     codes = {finding.code for result in report.report.results for finding in result.open_findings}
     assert not {
         code for code in codes if code and code.startswith(("fleet.answered/", "fleet.card-", "fleet.super-pod"))
@@ -268,12 +269,12 @@ def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
     sick = next(one for one in fleet.members if one.unhealthy)
     digest = gather.answer_of([cluster], sick.name)
     assert digest is not None
-    identity = digest.identity.model_copy(update={"hold": "alice: cables (/etc/npudoctor/hold)"})
-    changed = line.packed(digest.model_copy(update={"identity": identity}))
+    identity = replace(digest.identity, hold="alice: cables (/etc/npudoctor/hold)")
+    changed = line.packed(replace(digest, identity=identity))
     Run(cluster).keep(Outcome(node=sick.name, kind="answered"), changed)
     assert "1 node on hold: alice: cables" in " ".join(said(capsys, "merge", cluster, "--verbose")[1].split())
-    ignored = digest.identity.model_copy(update={"hold_ignored": "/run/npudoctor/hold does not count as a hold"})
-    other = digest.model_copy(update={"identity": ignored})
+    ignored = replace(digest.identity, hold_ignored="/run/npudoctor/hold does not count as a hold")
+    other = replace(digest, identity=ignored)
     assert verdict_of(other)[0] == "1 node is not on hold: /run/npudoctor/hold does not count as a hold"
     for kind in ("slurm-drain", "k8s-taints"):
         assert sick.name not in said(capsys, "lists", cluster, kind)[1]
@@ -283,19 +284,17 @@ def test_a_node_on_hold_is_named_and_left_out_of_what_changes_nodes(
 def test_a_run_with_pseudonyms_tells_the_same_and_names_no_node(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = FleetReport.model_validate_json(said(capsys, "merge", cluster, "--json")[1])
+    before = adapter(FleetReport).validate_json(said(capsys, "merge", cluster, "--json")[1])
     fleet, _ = gather.stored([cluster])
     first = fleet.members[0]
     digest = gather.answer_of([cluster], first.name)
     assert digest is not None and first.identity.machine_id
-    held = digest.identity.model_copy(update={"hold": "alice: cables (/etc/npudoctor/hold)", "user": "mallory"})
-    Run(cluster).keep(
-        Outcome(node=first.name, kind="answered"), line.packed(digest.model_copy(update={"identity": held}))
-    )
+    held = replace(digest.identity, hold="alice: cables (/etc/npudoctor/hold)", user="mallory")
+    Run(cluster).keep(Outcome(node=first.name, kind="answered"), line.packed(replace(digest, identity=held)))
     Run(cluster).keep(Outcome(node=fleet.names[-1], kind="scheduler", detail="down: x (by bobby, since 1)"), None)
     folder = tmp_path / "redacted"
     code, text, err = said(capsys, "merge", cluster, "--redact", str(folder), "--json")
-    after = FleetReport.model_validate_json(text)
+    after = adapter(FleetReport).validate_json(text)
     assert "read it before sending" in err and code == before.exit_code
     names = [row.name for row in after.nodes]
     assert names == [f"host-{number:02}" for number in range(1, 41)]
@@ -383,7 +382,7 @@ def test_a_folder_without_answers_is_not_a_number_of_nodes(tmp_path: Path, capsy
 
 def test_the_demo_has_the_formats_of_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--fleet", "--json"]) == 1
-    assert FleetReport.model_validate_json(capsys.readouterr().out).expected == 64
+    assert adapter(FleetReport).validate_json(capsys.readouterr().out).expected == 64
     assert main(["demo", "--fleet", "--profile", "quick"]) == 2
     assert "leave out --profile" in capsys.readouterr().err
     assert main(["explain", "fleet.versions"]) == 0

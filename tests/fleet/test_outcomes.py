@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor.data import to_json
 from npudoctor.fleet import gather, intake, line, sim
 from npudoctor.fleet.engines import Answer, Plan, processes, slurm
 from npudoctor.fleet.outcomes import KINDS, without_digest
@@ -173,7 +174,7 @@ def test_the_remote_command_is_ended_on_the_remote_side() -> None:
 def test_a_drop_folder_takes_every_form_of_an_answer(tmp_path: Path) -> None:
     names, digests, _ = sim.fleet(4, {}, scenario="bare-host")
     (tmp_path / "a.json.gz").write_bytes(line.packed(digests[names[0]]))
-    (tmp_path / "b.json").write_text(digests[names[1]].model_dump_json(by_alias=True), encoding="utf-8")
+    (tmp_path / "b.json").write_text(to_json(digests[names[1]]), encoding="utf-8")
     text = f"banner\n{line.line_of(digests[names[2]])}\n{line.line_of(digests[names[3]])}\n"
     (tmp_path / "c.txt").write_text(text, encoding="utf-8")
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")

@@ -67,7 +67,7 @@ def nodes_by_code(report: FleetReport, least: Severity = Severity.WARNING) -> di
 
 
 def changed(digest: Digest, **identity: Any) -> Digest:
-    return digest.model_copy(update={"identity": digest.identity.model_copy(update=identity)})
+    return replace(digest, identity=replace(digest.identity, **identity))
 
 
 def test_every_fault_of_the_simulation_has_its_finding() -> None:
@@ -110,7 +110,7 @@ def test_two_products_are_two_norms_and_no_drift() -> None:
     renamed = {f"a{name}": changed(few[name], boot_id=f"a{name}", machine_id=f"a{name}") for name in names}
     for place, (name, digest) in enumerate(renamed.items()):
         npus = {
-            device: npu.model_copy(update={"sdid": place * 100 + device, "switch": f"a3-{npu.switch}"})
+            device: replace(npu, sdid=place * 100 + device, switch=f"a3-{npu.switch}")
             for device, npu in digest.identity.npus.items()
         }
         renamed[name] = changed(digest, npus=npus, super_pod={"super_pod_id": 0, "server_index": place})
@@ -143,10 +143,10 @@ def test_a_rolling_upgrade_is_one_line_and_its_half_done_nodes_are_named() -> No
     half = next(name for name in names if name not in planted["drift"] + planted["cann"])
     old = digests[half]
     features = tuple((s, t, ("24.1.0",) if t == "driver version" else v) for s, t, v in old.features)
-    digests[half] = old.model_copy(update={"features": features})
+    digests[half] = replace(old, features=features)
     odd = next(name for name in reversed(names) if name not in [*planted["drift"], *planted["cann"], half])
     features = tuple((s, t, ("9.9",) if t.startswith("driver ") else v) for s, t, v in digests[odd].features)
-    digests[odd] = digests[odd].model_copy(update={"features": features})
+    digests[odd] = replace(digests[odd], features=features)
     report = report_of(replace(fleet_of(digests, names), baseline={"": wanted}))
     found = nodes_by_code(report)
     assert found["fleet.versions/half-upgraded"] == {half}
@@ -201,8 +201,8 @@ def test_a_clock_that_is_off_is_found_within_the_bounds_of_the_question(offset: 
     names, digests, _ = sim.fleet(6, {})
     for place, name in enumerate(names):
         wall = 1000.0 + (offset if place == 2 else 0)
-        clock = digests[name].clock.model_copy(update={"readings": ((wall + 1, 1.0), (wall + 3, 3.0))})
-        digests[name] = digests[name].model_copy(update={"clock": clock})
+        clock = replace(digests[name].clock, readings=((wall + 1, 1.0), (wall + 3, 3.0)))
+        digests[name] = replace(digests[name], clock=clock)
     found = nodes_by_code(report_of(fleet_of(digests, names, times=(1000.5, 1003.5))))
     assert {one.partition("/")[2] for one in found} == ({code} if code else set())
     assert not code or names[2] in found[f"fleet.clocks/{code}"]
@@ -213,7 +213,7 @@ def test_nodes_asked_by_the_quick_profile_are_not_unlike_the_others() -> None:
     one = digests[names[0]]
     few = tuple(row for row in one.features if not row[0].startswith(("npu_smi.", "driver.")))
     report = replace(one.report, profile="quick")
-    digests[names[0]] = one.model_copy(update={"features": few, "report": report})
+    digests[names[0]] = replace(one, features=few, report=report)
     assert nodes_by_code(report_of(fleet_of(digests, names))) == {}
 
 
@@ -223,7 +223,7 @@ def test_one_error_on_many_nodes_is_one_finding() -> None:
     names, digests, _ = sim.fleet(10, {})
     for name in names[:4]:
         event = Event(text="devdrv: hccs link N error", time="Nov 21 01:00:00")
-        digests[name] = digests[name].model_copy(update={"events": (event,)})
+        digests[name] = replace(digests[name], events=(event,))
     found = nodes_by_code(report_of(fleet_of(digests, names)))
     assert found == {"fleet.errors-together/same-error": set(names[:4])}
 
@@ -232,7 +232,7 @@ def test_sdids_and_server_indices_are_unique_in_a_super_pod() -> None:
     names, digests, _ = sim.fleet(4, {}, scenario="healthy-a3")
     for place, name in enumerate(names):
         npus = {
-            device: npu.model_copy(update={"sdid": 7 if place < 2 and device == 0 else place * 100 + device + 10})
+            device: replace(npu, sdid=7 if place < 2 and device == 0 else place * 100 + device + 10)
             for device, npu in digests[name].identity.npus.items()
         }
         digests[name] = changed(digests[name], npus=npus, super_pod={"super_pod_id": 1, "server_index": place // 2 * 2})
@@ -245,7 +245,7 @@ def test_a_small_connection_queue_is_a_finding_on_the_master_alone() -> None:
     names, digests, _ = sim.fleet(20, {})
     for place, name in enumerate(names):
         row = ("host.profile", "somaxconn", ("128",))
-        one = digests[name].model_copy(update={"features": (*digests[name].features, row)})
+        one = replace(digests[name], features=(*digests[name].features, row))
         digests[name] = changed(one, variables={"MASTER_ADDR": digests[names[5]].identity.addresses[0]})
         assert place < 20
     found = nodes_by_code(report_of(fleet_of(digests, names)))

@@ -22,6 +22,7 @@ from npudoctor import engine, plugins, sim
 from npudoctor.cli import main
 from npudoctor.control_characters import all_visible, visible, visible_json, visible_lines, visible_screen
 from npudoctor.daemon.history import History
+from npudoctor.data import to_json
 from npudoctor.host.live import local
 from npudoctor.host.recording import recorded_node
 from npudoctor.report.text import render
@@ -214,7 +215,7 @@ def test_no_answer_metric_or_log_line_of_the_daemon_shows_one(node: Path, tmp_pa
         watched.run()
         board = watched.board
         bodies = [board.report(None), board.issues(all_of_them=True), board.changes(100, None), board.cards()]
-        bodies += [board.live().model_dump_json().encode(), board.ready().model_dump_json().encode()]
+        bodies += [to_json(board.live()).encode(), to_json(board.ready()).encode()]
         for body in bodies:
             assert body is not None
             assert_clean(body.decode())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
+from npudoctor.data import to_data
 from npudoctor.facts.node import smoke as facts
 from npudoctor.findings import Result
 from npudoctor.records import record
@@ -57,7 +58,7 @@ class Ran:
 def run_plan(made: plan.Plan, keep: Path) -> Ran:
     """Run a plan to its end and have it judged."""
     events = list(runner.run(made))
-    outcome = facts.of_events(event.model_dump(mode="json") for event in events)
+    outcome = facts.of_events(to_data(event) for event in events)
     session = Session(catalog=plugins.load(), host=FakeHost(), request=made.request, options=Options())
     results = {result.check: result for result in session.judged(outcome)}
     pids = [event.pid for event in events if event.event == "rank-started"]

@@ -8,13 +8,15 @@ import pytest
 
 from npudoctor import plugins, sim
 from npudoctor.cli import main
+from npudoctor.data import to_json
 from npudoctor.findings import Finding, Result, Severity, Silenced, Status
 from npudoctor.host.simulated.host import SimulatedHost
+from npudoctor.models import adapter
 from npudoctor.records import replace
 from npudoctor.report.smoke import headline
 from npudoctor.sdk import Options
 from npudoctor.smoke import coverage, plan
-from npudoctor.smoke.events import Ended, Event, Planned, RankFailed, RankStage, SmokeReport
+from npudoctor.smoke.events import Cause, Ended, Event, Outcome, Planned, RankFailed, RankStage, SmokeReport
 from npudoctor.smoke.plan import Known, Misused, Refused, Request
 from npudoctor.smoke.session import Session
 
@@ -39,11 +41,13 @@ def report_on(session: Session, known: Known, *after: Result, failed: int | None
     for one in planned.ranks:
         stages = list(planned.deadlines_s)
         passed = stages if failed is None else stages[: stages.index("training")]
-        seen += [RankStage(at_s=1.0, rank=one.rank, stage=stage, outcome="ok", seconds=1.0) for stage in passed]
+        seen += [RankStage(at_s=1.0, rank=one.rank, stage=stage, outcome=Outcome.OK, seconds=1.0) for stage in passed]
     if failed is not None:
         card = planned.ranks[failed].card
         seen.append(
-            RankFailed(at_s=2, rank=failed, stage="training", cause="signal", first=True, card=card, signal="SIGKILL")
+            RankFailed(
+                at_s=2, rank=failed, stage="training", cause=Cause.SIGNAL, first=True, card=card, signal="SIGKILL"
+            )
         )
     seen.append(Ended(at_s=9.0))
     judging = session._judging("", seen, coverage.unhealthy(planned, known.health, after))
@@ -199,8 +203,8 @@ def test_a_recorded_run_of_a_sick_npu_does_not_pass() -> None:
     session = session_on("sick-cards")
     known = session.look()
     old = plan.make(Request(cards=(0, 1, 3, 5), force=True), known).planned
-    old = old.model_copy(update={"chips": (), "excluded": (), "chosen_by": None})
-    read = coverage.completed(Planned.model_validate_json(old.model_dump_json()), known.cards, known.health, None)
+    old = replace(old, chips=(), excluded=(), chosen_by=None)
+    read = coverage.completed(adapter(Planned).validate_json(to_json(old)), known.cards, known.health, None)
     assert [one.npu for one in read.excluded] == ["npu:2", "npu:4", "npu:6", "npu:7"]
     assert [one.npu for one in coverage.unhealthy(read, known.health)] == ["npu:5"]
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from npudoctor import plugins
+from npudoctor.data import to_data
 from npudoctor.facts.node import smoke as facts
 from npudoctor.findings import Result
+from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.smoke import history, session
 from npudoctor.smoke.events import Bandwidth, Planned, RankPlan
@@ -67,8 +69,8 @@ def test_a_file_that_is_damaged_or_may_not_be_written_costs_nothing(tmp_path: Pa
 @pytest.mark.parametrize(("now", "status"), [(50.0, "warning"), (90.0, "ok")])
 def test_less_than_usual_is_a_warning(now: float, status: str) -> None:
     events = [
-        planned("npu:0", "npu:1").model_dump(mode="json"),
-        row(now).model_dump(mode="json"),
+        to_data(planned("npu:0", "npu:1")),
+        to_data(row(now)),
         {"event": "measured", "name": "earlier-bus-gb-s", "value": 100.0},
         *({"event": "rank-stage", "rank": rank, "stage": "bandwidth", "outcome": "ok"} for rank in (0, 1)),
         {"event": "ended"},
@@ -84,7 +86,7 @@ def judged(events: list[dict[str, Any]]) -> dict[str, Result]:
 def seen_on(card: str, pid: int, during_mb: float) -> list[dict[str, Any]]:
     cards = {"npu:0": (3000.0, []), "npu:1": (3000.0, []), card: (during_mb, [pid])}
     return [
-        planned("npu:0").model_copy(update={"deadlines_s": {"memory-seen": 30.0}}).model_dump(mode="json"),
+        to_data(replace(planned("npu:0"), deadlines_s={"memory-seen": 30.0})),
         {"event": "rank-started", "rank": 0, "pid": 4711},
         *(
             {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from npudoctor.models import adapter
 from npudoctor.smoke.events import SmokeReport
 
 pytestmark = pytest.mark.torch
@@ -89,7 +90,7 @@ def both(python: Path, fault: str, ranks: int, *deadlines: str) -> list[SmokeRep
         )
         for number in (0, 1)
     ]
-    return [SmokeReport.model_validate_json(node.communicate(timeout=300)[0]) for node in nodes]
+    return [adapter(SmokeReport).validate_json(node.communicate(timeout=300)[0]) for node in nodes]
 
 
 WAITS = ("in-sync=60", "parity=60", "scaling=60")
@@ -142,6 +143,6 @@ def test_a_node_whose_peer_never_comes_blames_no_rank(torch_python: Path) -> Non
     done = subprocess.run(
         [*command, *shape, "--ranks", "2", "--deadline", "launch=8"], stdout=subprocess.PIPE, check=False
     )
-    report = SmokeReport.model_validate_json(done.stdout)
+    report = adapter(SmokeReport).validate_json(done.stdout)
     assert not any(one.first for one in report.failures)
     assert [found.code for result in report.results for found in result.findings] == ["smoke.launch/nodes-not-met"]

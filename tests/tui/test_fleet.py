@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from npudoctor import engine
 from npudoctor.cli import main
 from npudoctor.compare.features import by_number
+from npudoctor.data import to_json
 from npudoctor.fleet import gather, line, sim, verdict
 from npudoctor.fleet.digest import Measure
 from npudoctor.fleet.outcomes import KINDS, Outcome
@@ -51,8 +52,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             report = digest.report
             kept = tuple(result for result in report.results if result.check in FEW)
             report = replace(report, results=kept, started_at="2026-11-22T12:00:00Z", duration_s=0.1)
-            who = digest.identity.model_copy(update={"user": "trainer"})
-            answer = digest.model_copy(update={"report": report, "identity": who})
+            who = replace(digest.identity, user="trainer")
+            answer = replace(digest, report=report, identity=who)
             run.keep(Outcome(node=name, kind="answered"), line.packed(answer))
         else:
             run.keep(sim.outcome(name, place), None)
@@ -65,7 +66,7 @@ def run(answers: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     report = engine._Run._report
     monkeypatch.setattr(engine._Run, "_report", lambda run, at, _: report(run, at, 0.1))
     found = verdict.judged(gather.of_run(Run(str(answers))), Selection(names=ACROSS))
-    Run(str(answers)).write("fleet.json", found.model_dump_json(by_alias=True))
+    Run(str(answers)).write("fleet.json", to_json(found))
     return str(answers)
 
 

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 
+from npudoctor.data import to_data
 from npudoctor.fleet import line, sim
 from npudoctor.fleet.digest import Identity
 from npudoctor.fleet.engines import Answer, Plan, processes
+from npudoctor.models import adapter
 from npudoctor.records import replace
 
 ITSELF = ("-c", "import sys; sys.path[:1] = []; from npudoctor.cli import console; console()")
@@ -54,6 +56,6 @@ def _copy(answer: Answer) -> Answer:
         return answer
     digest = line.read(content)
     number = int.from_bytes(hashlib.sha256(answer.node.encode()).digest()[:3], "big") % MOST_COPIES
-    own = {**sim.identity_of(digest.identity.model_dump(), number, answer.node), "rank_table": None}
-    told = digest.model_copy(update={"identity": Identity.model_validate(own)})
+    own = {**sim.identity_of(to_data(digest.identity), number, answer.node), "rank_table": None}
+    told = replace(digest, identity=adapter(Identity).validate_python(own))
     return replace(answer, stdout=f"{line.line_of(told)}\n")
