@@ -97,8 +97,10 @@ def main(argv: Sequence[str] | None = None, *, limit: limits.Limit = limits.unhe
 def _refuse(words: Sequence[str], problem: str, code: int) -> int:
     """Print why there is no answer, in one line or in a monitor's format; return the exit code."""
     line = visible(problem)
-    say(f"npudoctor: {line}")
-    return _as_protocol(words, line) or code
+    answer = _as_protocol(words, line)
+    if answer is None:
+        say(f"npudoctor: {line}")
+    return code if answer is None else answer
 
 
 def _as_protocol(words: Sequence[str], problem: str) -> int | None:

@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--set requires exactly one fix")
     if sum(map(bool, (args.ids, args.all_safe, args.recover))) > 1:
         raise UsageError("expected one of: fix ids, --all-safe, --recover")
+    if args.yes and not (args.ids or args.all_safe or args.recover):
+        raise UsageError("--yes requires the fix to apply, or --all-safe; nothing was changed")
     if args.form and not (args.ids or args.all_safe):
         raise UsageError("--as requires the fix to print")
     options = node.options(args, config)

@@ -214,8 +214,10 @@ def _account(kept: Notes, left_out: recording_policy.LeftOut, target: str, *, ve
     if verbose:
         lines += _named("commands", kept.commands) + _named("files", kept.files) + _named("missing", kept.missing)
     lines.append("Left out:")
-    lines.append(f"  {left_out.variables} variables that npudoctor's catalogue does not name")
-    lines.append(f"  {left_out.command_lines} command lines of other users' processes")
+    if left_out.variables:
+        lines.append(f"  {left_out.variables} variables that npudoctor's catalogue does not name")
+    if left_out.command_lines:
+        lines.append(f"  {left_out.command_lines} command lines of other users' processes")
     lines.append("  process arguments, except scripts, modules and numeric launcher options")
     lines += [f"  file {path} (unknown purpose)" for path in left_out.files]
     lines += [f"  command `{key.split(' ')[0]} …` (unknown purpose)" for key in left_out.commands]

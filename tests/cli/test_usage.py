@@ -91,6 +91,7 @@ BAD = {
     ("check", "--jsno"): "did you mean --json?",
     ("report", "--json"): "unrecognized arguments: --json; see npudoctor report --help",
     ("fix", "hccl.reserve-port", "--simulate", "new-node"): "did you mean hccl.reserve-ports?",
+    ("fix", "--yes", "--simulate", "new-node"): "--yes requires the fix to apply, or --all-safe",
 }
 
 
@@ -103,6 +104,14 @@ def test_bad_input_is_one_line_and_exit_2(npudoctor: Command, argv: tuple[str, .
     assert ran.err.count("\n") == 1, ran.err
     assert "Traceback" not in ran.err
     assert "[Errno" not in ran.err
+
+
+@pytest.mark.parametrize("options", [("--bogus",), ("--timeout", "soon"), ("--config", "/no/such/file")])
+def test_a_healthcheck_says_once_what_is_wrong_with_its_options(npudoctor: Command, options: tuple[str, ...]) -> None:
+    ran = npudoctor("healthcheck", *options)
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.startswith("unhealthy: ")
+    assert ran.out.count("\n") == 1
 
 
 def test_a_bundle_of_a_newer_schema_is_refused(npudoctor: Command, tmp_path: Path) -> None:
