@@ -95,7 +95,6 @@ def _outputs(commands: Mapping[str, Completed]) -> Iterator[Row]:
 
 def _output(kind: str, answers: Sequence[tuple[str, Completed]]) -> Row:
     refused, bad = 0, []
-    failure = npu_smi.parse_failure if kind.startswith("npu-smi") else hccn.parse_failure
     for key, done in answers:
         if done.timed_out:
             bad.append(f"`{key}` timed out")
@@ -103,7 +102,7 @@ def _output(kind: str, answers: Sequence[tuple[str, Completed]]) -> Row:
         try:
             KINDS[kind](done.stdout)
         except ParseError as problem:
-            if failure(done.stdout + done.stderr) is not None:
+            if is_refusal(kind, done.stdout + done.stderr):
                 refused += 1
             else:
                 bad.append(f"`{key}`: {problem}")
@@ -117,6 +116,12 @@ def _output(kind: str, answers: Sequence[tuple[str, Completed]]) -> Row:
         status=DIFFERS if bad else NOT_RUN if refused == len(answers) else PASSED,
         actual="; ".join(said),
     )
+
+
+def is_refusal(kind: str, said: str) -> bool:
+    """Whether the tool says that it has no answer to this question."""
+    failure = npu_smi.parse_failure if kind.startswith("npu-smi") else hccn.parse_failure
+    return failure(said) is not None
 
 
 def _fact(facts: Mapping[Probe, Any], kind: type) -> Any:

@@ -204,7 +204,7 @@ def test_what_a_node_says_cannot_break_the_table_of_the_page() -> None:
 def test_an_archive_is_taken_in_as_samples_that_their_parsers_read(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    take_in.main([str(archive), "sim", "--into", str(tmp_path)])
+    assert take_in.main([str(archive), "sim", "--into", str(tmp_path)]) == 0, "what the tools refused is no failure"
     written = sorted(path.parent.name for path in tmp_path.glob("*/sim.txt"))
     passed = {id.removeprefix("parse.") for id, row in rows_of(archive).items() if row["status"] == "passed"}
     assert set(written) == passed & set(KINDS)

@@ -198,12 +198,10 @@ def test_the_daemon_of_the_image_answers_to_its_own_health_check(docker: Docker,
     name = docker("run", "-d", *often, *bound(cards), image, "daemon").stdout.strip()
     try:
         assert _until(docker, name, "healthy") == "healthy", docker("logs", name).stderr
-        assert "checked by the daemon" in docker("exec", name, "npudoctor", "healthcheck").stdout
-        began = time.monotonic()
-        docker("stop", "--time", "20", name)
-        assert time.monotonic() - began < 19, "it ends when it is told to"
+        assert _succeeds(docker, name, "npudoctor", "healthcheck", "--require", "daemon"), docker("logs", name).stderr
+        docker("stop", "--time", "60", name)
         [said] = json.loads(docker("inspect", name).stdout)
-        assert said["State"]["ExitCode"] == 0
+        assert said["State"]["ExitCode"] == 0, "it ends when it is told to, and is not killed"
     finally:
         docker("rm", "-f", name)
 

@@ -2,7 +2,7 @@
 
 For each kind of output it writes data/KIND/NAME.txt, the first output of that kind, and data/KIND/NAME.json, what the
 parser says of it: compare every value with the text by hand before the commit, because the tests believe this file.
-An output that no parser reads is listed and not written. Existing files stay.
+An output that no parser reads is listed and not written; what the tool refused is neither. Existing files stay.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from npudoctor.cli.validation_rows import kind_of
+from npudoctor.cli.validation_rows import is_refusal, kind_of
 from npudoctor.facts.parsers import KINDS
 from npudoctor.host import ParseError
 from npudoctor.host.recording.recorded_node import SLASH
@@ -37,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         try:
             said = without_nulls(KINDS[kind](text))
         except ParseError as problem:
-            unread.append(f"not read: {key}: {problem}")
+            if text.strip() and not is_refusal(kind, text):
+                unread.append(f"not read: {key}: {problem}")
             continue
         taken.add(kind)
         path = args.into / kind / f"{args.name}.txt"
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         path.write_text(text, encoding="utf-8")
         path.with_suffix(".json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         print(f"{path}: compare {path.with_suffix('.json').name} with it")
-    print("\n".join(unread))
+    print(*unread, sep="\n", end="\n" if unread else "")
     return 1 if unread else 0
 
 

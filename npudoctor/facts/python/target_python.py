@@ -260,12 +260,13 @@ def _is_own(host: Host, python: str) -> bool:
 @probe
 def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
     """From a script of the standard library that the target Python runs; nothing heavy is imported there."""
+    newer = f"Python {OLDEST[0]}.{OLDEST[1]} or newer"
     done = host.run_in_target("environment", python.path, timeout=TARGET_TIMEOUT_S)
     if done.timed_out:
         raise Unavailable(f"{python.path} timed out after {TARGET_TIMEOUT_S:g} s", because=Because.TIMED_OUT)
     if "SyntaxError" in done.stderr and not done.stdout.strip():
         raise Unavailable(
-            f"{python.path} is older than Python 3.6; name a newer one with --python", because=Because.FAILED
+            f"{python.path} is older than Python 3.6; name one of {newer} with --python", because=Because.FAILED
         )
     try:
         found = parse_environment(done.stdout)
@@ -274,7 +275,7 @@ def python_environment(host: Host, python: TargetPython) -> PythonEnvironment:
         raise Unavailable(f"{python.path} is not a working Python: {last[:160]}", because=Because.FAILED) from None
     if found.release < (3, 6):
         raise Unavailable(
-            f"{python.path} is Python {found.version}; name a newer one with --python", because=Because.FAILED
+            f"{python.path} is Python {found.version}; name one of {newer} with --python", because=Because.FAILED
         )
     user = host.target_user(python.path)
     return found if user.uid == host.user.uid else replace(found, run_as=user.name)
