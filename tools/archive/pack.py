@@ -47,7 +47,8 @@ fi
 case $base in /*) ;; *) give_up "NPUDOCTOR_HOME must be an absolute path; found $base" ;; esac
 base=$(readlink -m -- "$base")
 case $base in
-    /tmp|/tmp/*|/var/tmp|/var/tmp/*|/dev/shm|/dev/shm/*) give_up "every user can write $base; set NPUDOCTOR_HOME" ;;
+    /tmp|/tmp/*|/var/tmp|/var/tmp/*|/dev/shm|/dev/shm/*)
+        give_up "every user can write a folder above $base; set NPUDOCTOR_HOME" ;;
 esac
 mkdir -p -- "$base" 2>/dev/null || give_up "cannot write $base; set NPUDOCTOR_HOME to a folder of your own"
 chmod 700 -- "$base" 2>/dev/null || :
