@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from npudoctor.cli.setup_plan import Prepared
     from npudoctor.config import Config
     from npudoctor.host import Host
+    from npudoctor.tui.app import DoctorApp
     from npudoctor.tui.model.session import Node
 
 
@@ -95,13 +96,21 @@ def _open(args: argparse.Namespace | None) -> int:
     if args is not None and args.no_color:
         os.environ["NO_COLOR"] = "1"
     from npudoctor.tui.app import DoctorApp
-    from npudoctor.tui.loop import Loop
 
     read_only = None
     if args is not None and args.read_only:
         read_only = f"read-only: started {'without --allow-changes' if _in_browser() else 'with --read-only'}"
-    app = DoctorApp(lambda: _node(args), read_only, getattr(args, "screen", None))
-    return int(app.run(loop=Loop()) or app.return_code or 0)
+    return _run(DoctorApp(lambda: _node(args), read_only, getattr(args, "screen", None)))
+
+
+def _run(app: DoctorApp) -> int:
+    from npudoctor.cli.output import say
+    from npudoctor.tui.loop import Loop
+
+    code = int(app.run(loop=Loop()) or app.return_code or 0)
+    if app.internal_error:
+        say(app.internal_error)
+    return code
 
 
 def _open_fleet(args: argparse.Namespace) -> int:
@@ -124,10 +133,8 @@ def _open_fleet(args: argparse.Namespace) -> int:
     if args.no_color:
         os.environ["NO_COLOR"] = "1"
     from npudoctor.tui.fleet_app import FleetApp
-    from npudoctor.tui.loop import Loop
 
-    app = FleetApp([args.fleet], args.plugin)
-    return int(app.run(loop=Loop()) or app.return_code or 0)
+    return _run(FleetApp([args.fleet], args.plugin))
 
 
 def _node(args: argparse.Namespace | None) -> Node:

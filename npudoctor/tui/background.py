@@ -34,6 +34,7 @@ class Background(KeyQueue):
         super().__init__()
         self._told: deque[Callable[[], None]] = deque()
         self._leaving = False
+        self.internal_error = ""
 
     def offers(self, action: str) -> bool:
         """Whether this session allows an action."""
@@ -77,7 +78,7 @@ class Background(KeyQueue):
         except ReadOnly as why:
             self.tell(partial(self.notify, str(why), severity="warning"))
         except Exception as problem:
-            self.tell(self._handle_exception, problem)
+            self.tell(_raise, problem)
 
     def leave(self, code: int, message: str | None = None) -> None:
         """Stop everything that runs on the node, and the application."""
@@ -92,16 +93,25 @@ class Background(KeyQueue):
             anyway.start()
         self.exit(code, return_code=code, message=message)
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Leave the terminal clean: print one line, and where the traceback is."""
-        if self.is_headless:
-            super()._handle_exception(error)
+    def bell(self) -> None:
+        """Ring; or, where Textual rings because of an exception, leave with one line that says where the traceback is.
+
+        Textual rings for each exception that ends an application, and then prints it with all local variables.
+        """
+        error = sys.exc_info()[1]
+        if error is None or self.is_headless:
+            super().bell()
             return
         from npudoctor.tui.model import crash_log
 
         where = self.session.read_only or crash_log.write("".join(traceback.format_exception(error)))
-        self._exception = self._exception or error
-        self.leave(4, f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}")
+        self.internal_error = f"npudoctor: internal error: {type(error).__name__}: {str(error)[:200]}; {where}"
+        self.error_console.quiet = True
+        self.leave(4, self.internal_error)
+
+
+def _raise(problem: Exception) -> None:
+    raise problem
 
 
 def _hung_up(descriptor: int) -> bool:

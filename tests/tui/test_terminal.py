@@ -144,12 +144,13 @@ def test_what_cannot_be_opened_is_one_line(terminal: Terminal) -> None:
     assert "Traceback" not in seen and "│" not in seen
 
 
-def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["node.line", "session.Session.run"], ids=["on the screen", "in a thread"])
+def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tmp_path: Path, where: str) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
-        "import npudoctor.tui.model.node as node\n"
+        "from npudoctor.tui.model import node, session\n"
         "def boom(*_): raise RuntimeError('of all things')\n"
-        "node.line = boom\n"
+        f"{where} = boom\n"
         "from npudoctor.cli import main\n"
         "raise SystemExit(main(['tui', '--simulate', 'healthy-a3']))\n",
         encoding="utf-8",
@@ -157,6 +158,7 @@ def test_an_internal_error_is_one_line_that_names_the_log(terminal: Terminal, tm
     terminal.run(str(script), XDG_STATE_HOME=str(tmp_path))
     seen = terminal.shows("ended with 4")
     assert "npudoctor: internal error: RuntimeError: of all things" in seen and "Traceback" not in seen
+    assert "errors shown" not in seen
     assert "of all things" in (tmp_path / "npudoctor" / "tui.log").read_text(encoding="utf-8")
 
 
