@@ -30,14 +30,9 @@ AGAIN_FANOUT = 8
 
 
 class _Client(SshClient):  # type: ignore[misc]
-    """An ssh whose output ends at a bound, and whose input may be a file."""
+    """An ssh whose output ends at a bound. ClusterShell has none, and gives no line before it has ended."""
 
     taken = 0
-
-    def _build_cmd(self) -> Any:
-        argv, environ = super()._build_cmd()
-        feed = self.worker.eh.feed
-        return ["sh", "-c", 'exec "$@" <"$0"', feed, *argv] if feed else argv, environ
 
     def _read(self, sname: str, size: int = 65536) -> Any:
         piece = super()._read(sname, size)
@@ -56,8 +51,8 @@ class _Worker(WorkerSsh):  # type: ignore[misc]
 class _Listener(EventHandler):  # type: ignore[misc]
     """Collects what one node prints, and hands it on when the node has ended."""
 
-    def __init__(self, node: str, answers: queue.Queue[Answer | None], feed: str | None) -> None:
-        self.node, self.answers, self.feed = node, answers, feed
+    def __init__(self, node: str, answers: queue.Queue[Answer | None]) -> None:
+        self.node, self.answers = node, answers
         self.started = 0.0
         self.code: int | None = None
         self.overflow = False
@@ -114,10 +109,12 @@ def _pass(plan: Plan, names: Sequence[str]) -> Iterator[Answer]:
             task.set_info("fanout", plan.fanout)
             if plan.ssh_config:
                 task.set_info("ssh_options", shlex.join(["-F", plan.ssh_config]))
+            if plan.feed:
+                task.set_info("ssh_path", shlex.join(["sh", "-c", 'exec "$@" <"$0"', plan.feed, "ssh"]))
             for stream in ("stdout_msgtree", "stderr_msgtree"):
                 task.set_default(stream, False)
             for name in names:
-                listener = _Listener(name, answers, plan.feed)
+                listener = _Listener(name, answers)
                 limit = plan.timeout_s + CONNECTING_S
                 worker = _Worker(name, handler=listener, timeout=limit, command=plan.line, stderr=True, stdin=False)
                 task.schedule(worker)
