@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from npudoctor import __version__, clock, engine
 from npudoctor.compare import features
 from npudoctor.compare.features import Feature, Values
+from npudoctor.facts.hccn.port import parse_pfc
 from npudoctor.facts.node.context import Service
+from npudoctor.facts.npu_smi.pages import parse_tool_version
 from npudoctor.facts.npu_smi.readings import SuperPod, parse_superpod
 from npudoctor.fleet import profile
 from npudoctor.fleet.digest import Clock, Digest, Event, Identity, Measure, Npu, RankTable, TableServer
@@ -22,6 +26,8 @@ from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Options
 from npudoctor.selection import Selection
+
+T = TypeVar("T")
 
 LONGEST_VALUE = 160
 """A longer value is only compared, by its checksum."""
@@ -60,8 +66,10 @@ def of_node(catalog: Catalog, host: Host, selection: Selection, *, name: str = "
     report = done.report
     facts = {probe.name: fact for probe, fact in done.facts.items()}
     compared = {probe.name: fact for probe, fact in done.facts.items() if not probe.of_the_moment}
+    compared.pop("system.machine", None)  # the profile has what of it can be read
     told, known = features.of_facts(compared)
-    for title, values in (*profile.of_host(host), *_proxies(host)):
+    asked = () if selection.options.profile == "quick" else _mcus(host, facts.get("node.chips"))
+    for title, values in (*profile.of_host(host), *_proxies(host), *asked):
         told[features.feature_of("host.profile", title)] = values
     said = _Facts(facts)
     condition = "unknown" if report.in_service is None else "in service" if report.in_service else "idle"
@@ -71,7 +79,7 @@ def of_node(catalog: Catalog, host: Host, selection: Selection, *, name: str = "
         name=name or host.about.hostname,
         exit_code=report.exit_code,
         report=replace(report, inventory=None),  # the identity has what is compared
-        identity=_identity(host, said),
+        identity=_identity(host, said, selection.options),
         features=tuple((one.source, one.title, value) for one, value in compact(told).items()),
         known=tuple(sorted(known)),
         measures=_measures(said, condition),
@@ -142,7 +150,7 @@ def _proxies(host: Host) -> Iterable[tuple[str, Values]]:
     yield "variable no_proxy", (_checksum(sorted(environ.get("no_proxy", "").split(","))),)
 
 
-def _identity(host: Host, said: _Facts) -> Identity:
+def _identity(host: Host, said: _Facts, options: Options) -> Identity:
     presence, chips, interfaces = said["node.card_presence"], said["node.chips"], said["network.interfaces"]
     environment, limits = said["node.job_environment"] or {}, said["system.limits"]
     visible = {} if presence is None else {name: getattr(presence, name) for name in ("pci", "nodes", "npu_smi")}
@@ -170,13 +178,13 @@ def _identity(host: Host, said: _Facts) -> Identity:
         ),
         variables={name: environment[name] for name in _VARIABLES if environment.get(name)},
         nofile=None if nofile is None else nofile.soft,
-        npus=_npus(said, {device: page.sdid for device, page in pod.items()}),
+        npus=_npus(said, {device: page.sdid for device, page in pod.items()}, _flow_control(host, said, options)),
         super_pod=_place_in_pod(pod),
         rank_table=_rank_table(said["network.rank_table_file"]),
     )
 
 
-def _npus(said: _Facts, sdids: Mapping[int, int | None]) -> dict[int, Npu]:
+def _npus(said: _Facts, sdids: Mapping[int, int | None], flow_control: Mapping[int, str]) -> dict[int, Npu]:
     """The ports by device, from every page that answered."""
     found: dict[int, dict[str, Any]] = {}
 
@@ -202,23 +210,49 @@ def _npus(said: _Facts, sdids: Mapping[int, int | None]) -> dict[int, Npu]:
         put(device, switch=one.system_name or one.chassis_id_mac, port=one.port_ifname)
     for device, sdid in sdids.items():
         put(device, sdid=sdid)
+    for device, priorities in flow_control.items():
+        put(device, pfc=priorities)
     return {device: Npu(**values) for device, values in sorted(found.items())}
+
+
+def _flow_control(host: Host, said: _Facts, options: Options) -> dict[int, str]:
+    """The priorities of `hccn_tool -pfc -g` by device; a link that is down has no answer, and quick does not ask."""
+    devices = said["hccn.network_devices"]
+    asked = list(devices.subjects) if devices and options.profile != "quick" else []
+    answers = _answers(host, {device: ("hccn_tool", "-i", str(device), "-pfc", "-g") for device in asked}, parse_pfc)
+    return {device: ", ".join(map(str, found)) or "off" for device, found in answers.items()}
+
+
+def _mcus(host: Host, chips: Any) -> Iterable[tuple[str, Values]]:
+    """The versions of the boards' MCUs as a feature, where npu-smi tells them."""
+    numbers = sorted({chip.npu_id for chip in getattr(chips, "chips", ()) if chip.npu_id is not None})
+    asked = {number: ("npu-smi", "upgrade", "-b", "mcu", "-i", str(number)) for number in numbers}
+    found = Counter(one.version for one in _answers(host, asked, parse_tool_version).values())
+    if found:
+        yield "MCU version", tuple(f"{number} × {version}" for version, number in sorted(found.items()))
+
+
+def _answers(host: Host, asked: Mapping[int, tuple[str, ...]], parse: Callable[[str], T]) -> dict[int, T]:
+    """What the commands of several devices print, as it is read; without those that give no answer."""
+    found: dict[int, T] = {}
+    for device, answer in zip(asked, ask_each(host, list(asked.values())), strict=True):
+        with contextlib.suppress(ParseError):
+            if not isinstance(answer, Unavailable) and not answer.timed_out:
+                found[device] = parse(answer.stdout)
+    return found
 
 
 def _super_pod(host: Host, chips: Any) -> dict[int, SuperPod]:
     """`npu-smi info -t spod-info` of every chip by its device; only an A3 answers it."""
     asked = [chip for chip in (chips.chips if chips else ()) if chip.family == "A3" and chip.npu_id is not None]
-    argv = [
-        ("npu-smi", "info", "-t", "spod-info", "-i", str(chip.npu_id), "-c", str(chip.chip_id or 0)) for chip in asked
-    ]
-    found = {}
-    for place, (chip, answer) in enumerate(zip(asked, ask_each(host, argv), strict=True)):
-        try:
-            if not isinstance(answer, Unavailable):
-                found[place if chip.device is None else chip.device] = parse_superpod(answer.stdout)
-        except ParseError:
-            continue
-    return found
+    argv = {
+        place if chip.device is None else chip.device: (
+            *("npu-smi", "info", "-t", "spod-info"),
+            *("-i", str(chip.npu_id), "-c", str(chip.chip_id or 0)),
+        )
+        for place, chip in enumerate(asked)
+    }
+    return _answers(host, argv, parse_superpod)
 
 
 def _place_in_pod(pages: Mapping[int, SuperPod]) -> dict[str, int]:

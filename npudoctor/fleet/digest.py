@@ -16,7 +16,9 @@ SCHEMA = "npudoctor.node/1"
 
 
 class Npu(Model):
-    """The network port of one device; what is not known is None. `tls` is 1 where the switch is on."""
+    """The network port of one device; what is not known is None. `tls` is 1 where the switch is on, `pfc` are the
+    priorities with flow control.
+    """
 
     address: Line | None = None
     netmask: Line | None = None
@@ -24,6 +26,7 @@ class Npu(Model):
     link: Line | None = None
     tls: int | None = None
     fec: Line | None = None
+    pfc: Line | None = None
     speed_mbps: int | None = None
     switch: Line | None = None
     port: Line | None = None

@@ -48,7 +48,8 @@ KINDS = {
 class Outcome(Model):
     """What became of one node. `kind` is a name of `KINDS`, `detail` the last line that says why.
 
-    `started` and `received` are times of this machine, in seconds since 1970: between them the node answered.
+    `started` and `received` are times of this machine, in seconds since 1970: between them the node answered. `owner`
+    is the user whose file the answer was read from, where that is neither root nor this user.
     """
 
     node: Line
@@ -56,6 +57,7 @@ class Outcome(Model):
     detail: Line | None = None
     started: float | None = None
     received: float | None = None
+    owner: Line | None = None
 
     @property
     def answered(self) -> bool:

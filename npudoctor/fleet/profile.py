@@ -5,12 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from npudoctor.facts.system.machine import BMC
 from npudoctor.host import Host, Unavailable
 
 FILES = {
     "kernel command line": "/proc/cmdline",
     "SMT": "/sys/devices/system/cpu/smt/control",
     "BIOS version": "/sys/class/dmi/id/bios_version",
+    "BMC version": BMC,
     "server model": "/sys/class/dmi/id/product_name",
     "somaxconn": "/proc/sys/net/core/somaxconn",
     "tcp_max_syn_backlog": "/proc/sys/net/ipv4/tcp_max_syn_backlog",

@@ -30,6 +30,7 @@ from npudoctor.sdk import Probe
 from npudoctor.selection import Selection
 
 CHECKS = "npudoctor.fleet.checks"
+FIXES = "npudoctor.fixes"
 PLUGINS = "npudoctor.fleet"
 """The entry points of plug-ins with checks across nodes."""
 FEWEST_FOR_A_CAUSE = 3
@@ -98,7 +99,8 @@ def catalog_of(fleet: Fleet, files: Sequence[str] = ()) -> Catalog:
     found = plugins.load_kind(PLUGINS, CHECKS, files)
     probe = Probe(lambda: fleet, Fleet)
     probe.function.__annotations__["return"] = Fleet
-    return replace(found, probes={**found.probes, Fleet: probe})
+    fixes = plugins.load_kind("", FIXES).fixes  # what the checks may offer: it is applied on the nodes
+    return replace(found, fixes={**found.fixes, **fixes}, probes={**found.probes, Fleet: probe})
 
 
 def judged(

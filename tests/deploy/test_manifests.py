@@ -175,7 +175,10 @@ def test_a_job_gathers_one_answer_of_each_node(capsys: pytest.CaptureFixture[str
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     assert set(mounts) == {one["name"] for one in spec["volumes"]}
     daemon = kinds("kubernetes/daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
-    node = {one["name"]: one["hostPath"] for one in daemon["volumes"] if "hostPath" in one}
+    sidecar = documents("kubernetes/node-condition.yaml")[0]["spec"]["template"]["spec"]
+    volumes = [*daemon["volumes"], *sidecar["volumes"]]
+    node = {one["name"]: one["hostPath"] for one in volumes if "hostPath" in one}
+    assert {"run", "etc"} <= set(mounts)  # hands-off and hold of the node
     for name, place in ((one["name"], one.get("hostPath")) for one in spec["volumes"]):
         assert place is None or place == node[name]
     for words in (["--image", "a b"], ["--claim", "-x"], ["--image", "x\ny: z"]):
@@ -319,7 +322,13 @@ def test_the_label_of_a_node_on_hold_is_left_as_it_is(cluster: Cluster, tmp_path
     told = {"KUBERNETES_API": here, "READY": f"{here}/readyz", "ACCOUNT": str(tmp_path), "NODE_NAME": "n1", "ONCE": "1"}
     for line, patches in (("alice: cables, until 9999-12-31", 1), ("alice: cables, until 2020-01-01", 2)):
         hold.write_text(f"{line}\n", encoding="utf-8")
+        hold.chmod(0o644)
         cluster.patches.clear()
         environment = {**told, "NPUDOCTOR_HOLD": str(hold), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(["sh", str(script)], env=environment, capture_output=True, encoding="utf-8", check=False)
         assert (done.returncode, len(cluster.patches)) == (0, patches), done.stderr
+    hold.write_text("mallory\n", encoding="utf-8")
+    hold.chmod(0o664)
+    cluster.patches.clear()
+    done = subprocess.run(["sh", str(script)], env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert len(cluster.patches) == 2 and "does not count as a hold" in done.stderr

@@ -343,6 +343,18 @@ def test_root_reads_no_answer_that_another_user_could_have_written(
             assert (code, out) == (2, "") and "is refused as root" in err
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_a_plain_user_is_told_whose_answers_are_not_his(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, owner in (("n1", 0), ("n2", 24242), ("n3", 24343)):
+        main(["node", "--simulate", "bare-host", "--name", name, "--to", str(tmp_path)])
+        os.chown(tmp_path / f"{name}.json.gz", owner, owner)
+    monkeypatch.setattr(os, "geteuid", lambda: 24242)
+    page = said(capsys, "check", "--drop", str(tmp_path), "--format", "markdown")[1]
+    assert "1 answer from files of another user: uid 24343" in page and "24242" not in page
+
+
 def test_a_run_that_is_resumed_has_the_engine_and_options_of_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,7 +100,7 @@ def node_command(rig: Rig) -> Path:
     cases = "".join(f"{address}) {what};;\n" for address, what in faults.items())
     command = rig.folder / "npudoctor"
     command.write_text(
-        '#!/bin/sh\nset -- "$@"\naddress=$(echo "$SSH_CONNECTION" | cut -d\' \' -f3)\n'
+        '#!/bin/sh\nset -- "$@"\naddress=$(echo "${SSH_CONNECTION:-a b 127.1.0.1}" | cut -d\' \' -f3)\n'
         f"case $address in\n127.1.2.*) exec cat '{rig.folder}/line';;\n{cases}esac\n"
         'name=${SLURMD_NODENAME:-$(printf n%04d "${address##*.}")}\n'
         f"exec '{sys.executable}' -c 'from npudoctor.cli import console; console()' \"$@\" "
@@ -127,6 +127,7 @@ def configuration(rig: Rig) -> Path:
     hosts |= {f"m{number:03}": f"127.1.2.{number - 1}" for number in range(1, 257)}
     special = ["Host closed", "  HostName 127.1.0.99", "  Port 2223", "Host changed", "  HostName 127.1.0.98"]
     special += [f'  UserKnownHostsFile "{rig.folder}/wrong"']
+    special += ["Host behind", "  HostName 127.1.0.2", "  ProxyJump n0001", "Host plain", "  HostName 127.1.3.1"]
     for name, address in hosts.items():
         special += [f"Host {name}", f"  HostName {address}"]
     file = rig.folder / "ssh_config"
@@ -150,7 +151,9 @@ def sshd(rig: Rig) -> Iterator[Path]:
     shutil.copy(folder / "user.pub", folder / "authorized")
     (folder / "sshd_config").write_text(
         f"Port 2222\nListenAddress 0.0.0.0\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
-        f"UsePAM no\nStrictModes no\nMaxStartups 1000\nPermitRootLogin yes\nPidFile {folder}/sshd.pid\n",
+        f"UsePAM no\nStrictModes no\nMaxStartups 1000\nPermitRootLogin yes\nPidFile {folder}/sshd.pid\n"
+        "Match LocalAddress 127.1.3.0/24\n  ForceCommand setpriv --reuid 65534 --regid 65534 --clear-groups "
+        '/bin/sh -c "$SSH_ORIGINAL_COMMAND"\n',
         encoding="utf-8",
     )
     Path("/run/sshd").mkdir(exist_ok=True)
@@ -248,6 +251,25 @@ def test_every_failure_over_ssh_is_an_outcome_and_leaves_no_process(rig: Rig, ss
     }
     assert code == 3
     wait_for(lambda: not running(f"86400.{os.getpid()}"))
+
+
+def test_a_node_behind_a_bastion_answers(rig: Rig, sshd: Path, node_command: Path) -> None:
+    words = ("-w", "behind", "--ssh-config", str(sshd), "--remote-command", str(node_command))
+    _, report = rig.fleet("check", *words, "--timeout", "300")
+    assert outcomes(report) == {"behind": "answered"}
+
+
+def test_sudo_is_asked_on_the_node_and_its_refusal_names_the_line_to_add(
+    rig: Rig, sshd: Path, node_command: Path
+) -> None:
+    require("sudo", "setpriv")
+    words = ("-w", "n0001,plain", "--ssh-config", str(sshd), "--remote-command", str(node_command))
+    _, report = rig.fleet("check", *words, "--sudo", "--timeout", "300")
+    assert outcomes(report) == {"n0001": "answered", "plain": "sudo"}
+    rows = {row["name"]: row for row in report["nodes"]}
+    assert rows["n0001"]["user"] == "root"
+    assert "sudo: a password is required" in rows["plain"]["detail"]
+    assert f"ALL=(root) NOPASSWD: {node_command} node --line --timeout 295" in rows["plain"]["detail"]
 
 
 def running(word: str) -> list[str]:

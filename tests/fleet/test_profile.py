@@ -1,12 +1,17 @@
-"""The profile of a host: bonds, VLANs, virtual functions and shared storage."""
+"""The profile of a host: bonds, VLANs, virtual functions, shared storage; and of its NPUs: flow control and MCU."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from npudoctor.fleet import profile
-from npudoctor.host import Unavailable
+from npudoctor import plugins, sim
+from npudoctor.facts.hccn.port import parse_pfc
+from npudoctor.fleet import describe, profile
+from npudoctor.host import Completed, Host, ParseError, Unavailable
+from npudoctor.sdk import Options
+from npudoctor.selection import Selection
 
 BOND = """\
 Ethernet Channel Bonding Driver: v5.10.0
@@ -102,3 +107,50 @@ def test_what_a_host_lacks_is_compared_and_what_is_unreadable_is_not() -> None:
 @pytest.mark.parametrize("mounts", ["", "x", "a b", "\n\n", "a /b nfs", "filer:/x /y nfs4"])
 def test_any_table_of_mounts_is_read(mounts: str) -> None:
     assert all(line.startswith("/") for line in profile.shared_storage(mounts))
+
+
+@pytest.mark.parametrize(
+    ("page", "priorities"),
+    [
+        ("PFC configuration:\npriority   0 1 2 3 4 5 6 7\nenabled    0 0 0 0 1 0 0 0\n", (4,)),
+        ("PFC configuration:\r\npriority   0 1 2 3 4 5 6 7\r\nenabled    1 0 0 1 0 0 0 1\r\n", (0, 3, 7)),
+        ("bitmap 0,0,0,0,0,0,0,0\n", ()),
+    ],
+)
+def test_the_priorities_with_flow_control_are_read(page: str, priorities: tuple[int, ...]) -> None:
+    assert parse_pfc(page) == priorities
+
+
+@pytest.mark.parametrize("page", ["", "Link status is down\n", "enabled 0 0 0\n", "enabled 0 0 0 0 1 0 0 0 1\n"])
+def test_another_page_is_no_flow_control(page: str) -> None:
+    with pytest.raises(ParseError):
+        parse_pfc(page)
+
+
+class Telling:
+    """A simulated node that tells flow control and MCU, too."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.host, name)
+
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:
+        pages = {"-pfc": "enabled    0 0 0 0 1 0 0 0\n", "upgrade": "        Version                  : 23.3.13\n"}
+        page = next((text for word, text in pages.items() if word in argv), None)
+        return self.host.run(argv, **options) if page is None else Completed(returncode=0, stdout=page, seconds=0.1)
+
+
+@pytest.mark.parametrize(("name", "pfc", "mcu"), [("standard", "4", ("8 × 23.3.13",)), ("quick", None, None)])
+def test_a_node_tells_flow_control_and_mcu_unless_it_is_checked_by_quick(
+    name: Any, pfc: str | None, mcu: tuple[str, ...] | None
+) -> None:
+    host = sim.simulate("seed-910b1")
+    try:
+        options = Options(profile=name)
+        digest = describe.of_node(plugins.load(), Telling(host), Selection(options=options))
+    finally:
+        host.close()
+    assert {npu.pfc for npu in digest.identity.npus.values()} <= {pfc}
+    assert next((value for _, title, value in digest.features if title == "MCU version"), None) == mcu

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from npudoctor.findings import Severity
-from npudoctor.fleet import gather, sim
+from npudoctor.fleet import fixplan, gather, sim
 from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
@@ -153,6 +153,28 @@ def test_a_rolling_upgrade_is_one_line_and_its_half_done_nodes_are_named() -> No
     assert found["fleet.versions/not-in-baseline"] == {odd}
     assert found["fleet.versions/differs"] == set(planted["cann"])
     assert nodes_by_code(report, Severity.INFO)["fleet.versions/upgrade"] == set(planted["drift"])
+
+
+def test_the_bmc_the_mcu_and_flow_control_are_compared_where_they_are_known() -> None:
+    names, digests, _ = sim.fleet(9, {})
+    for place, name in enumerate(names[1:]):  # the first node says nothing of them
+        one = digests[name]
+        mcu = ("8 × 23.3.13",) if place != 1 else ("7 × 23.3.13", "1 × 23.2.4")
+        rows = (("host.profile", "BMC version", ("3.1" if place else "3.0",)), ("host.profile", "MCU version", mcu))
+        npus = {device: replace(npu, pfc="4" if place != 2 else "off") for device, npu in one.identity.npus.items()}
+        digests[name] = changed(replace(one, features=(*one.features, *rows)), npus=npus)
+    report = report_of(fleet_of(digests, names))
+    assert nodes_by_code(report) == {
+        "fleet.system/differs": {names[1], names[2]},
+        "fleet.link-settings/differs": {names[3]},
+    }
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_tls_switch_that_differs_offers_its_fix_for_the_whole_group(number: int) -> None:
+    names, digests, _ = sim.fleet(8, {"tls": number})
+    (row,) = fixplan.plan(report_of(fleet_of(digests, names)), "npu.tls-off")
+    assert (row.nodes, row.reason) == (tuple(names), "links need the same TLS switch at both ends")
 
 
 def test_a_switch_is_named_as_the_cause_across_nodes() -> None:

@@ -17,11 +17,18 @@ patch() { # path, kind of patch, body
         --data "$3" "$api$1"
 }
 
-# Whether root holds the node (who, why, until): then its label is left as it is.
+# Whether root holds the node (/etc/npudoctor/hold: who, why, until): then its label is left as it is.
 held() {
-    [ -f "${NPUDOCTOR_HOLD:=/run/npudoctor/hold}" ] || return 1
-    until=$(head -n 1 "$NPUDOCTOR_HOLD" | sed -nE 's/.*until ([0-9]{4})-([0-9]{2})-([0-9]{2}) *$/\1\2\3/p')
-    [ -z "$until" ] || [ "$(date +%Y%m%d)" -le "$until" ]
+    for file in ${NPUDOCTOR_HOLD:-/etc/npudoctor/hold /run/npudoctor/hold}; do
+        [ -f "$file" ] || continue
+        if [ -z "$(find "$file" -prune \( -user 0 -o -user "$(id -u)" \) ! -perm -020 ! -perm -002)" ]; then
+            echo "npudoctor: $file does not count as a hold: another user than root could have written it" >&2
+            continue
+        fi
+        until=$(head -n 1 "$file" | sed -nE 's/.*until ([0-9]{4})-([0-9]{2})-([0-9]{2}) *$/\1\2\3/p')
+        if [ -z "$until" ] || [ "$(date +%Y%m%d)" -le "$until" ]; then return 0; fi
+    done
+    return 1
 }
 
 while :; do

@@ -72,6 +72,16 @@ def parse_optical(text: str) -> Optical:
     )
 
 
+def parse_pfc(text: str) -> tuple[int, ...]:
+    """Read `hccn_tool -pfc -g`: the priorities with flow control, from a row of flags or from a bitmap."""
+    flags = re.search(
+        r"^[ \t]*(?:enabled|(?:pfc )?bitmap)\b[ \t:]*((?:[01][ \t,]*){8})$", text.replace("\r", ""), re.M | re.I
+    )
+    if flags is None:
+        raise not_an_answer("pfc", text)
+    return tuple(place for place, flag in enumerate(re.findall("[01]", flags[1])) if flag == "1")
+
+
 _PRESENT = {"present": True, "not present": False}
 
 

@@ -23,6 +23,9 @@ def answered(fleet: Fleet) -> Iterator[Finding]:
     out = [one for one in fleet.outcomes.values() if one.kind == "scheduler"]
     for why, outcomes in by(out, lambda one: one.detail or "no reason").items():
         yield on(say.OUT, [one.node for one in outcomes], why=why)
+    for owner, outcomes in by(fleet.outcomes.values(), lambda one: one.owner).items():
+        if owner:
+            yield on(say.OTHER_USER, [one.node for one in outcomes], owner=owner)
     for key, members in by(fleet.members, lambda one: one.identity.boot_id).items():
         if key and len(members) > 1:
             names = [one.name for one in members]

@@ -44,6 +44,13 @@ HOLD_IGNORED = Message(
     summary="{count} {count:node is|nodes are} not on hold: {why}",
     severity=W,
 )
+OTHER_USER = Message(
+    "fleet.answered/other-user",
+    summary="{count} {count:answer|answers} from files of another user: {owner}",
+    detail="That user can write anything into them.",
+    hint="Gather the answers in a folder that only you can change.",
+    severity=W,
+)
 UNDETERMINED = Message(
     "fleet.answered/undetermined",
     summary="Could not determine {check} on {count} {count:node|nodes}: {why}",

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_interface
 
-from npudoctor.findings import Finding, Severity
+from npudoctor.findings import Finding, FixOffer, Severity
 from npudoctor.fleet.checks import messages as say
 from npudoctor.fleet.checks._shared import by, differing, names, on, peers, repeated, shown
 from npudoctor.fleet.digest import Npu
 from npudoctor.fleet.merge import Fleet, Member, split
 from npudoctor.messages import Message
+from npudoctor.records import replace
 from npudoctor.sdk import check
 
 FEW_WRONG = 0.1
@@ -37,9 +38,10 @@ def tls(fleet: Fleet) -> Iterator[Finding]:
     if found is None:
         return
     if found.norm is None:
-        yield from differing(say.TLS, say.TLS_TIE, [found])
+        yield from (replace(one, fix=FixOffer(id="npu.tls-off")) for one in differing(say.TLS, say.TLS_TIE, [found]))
     for value, having in found.others if found.norm is not None else ():
-        yield on(say.TLS, names(having), value=" and ".join(value), norm=" and ".join(found.norm), peers=peers(found))
+        said = {"value": " and ".join(value), "norm": " and ".join(found.norm), "peers": peers(found)}
+        yield on(say.TLS, names(having), fix="npu.tls-off", **said)
 
 
 @check("fleet.card-addresses")
@@ -158,11 +160,12 @@ def _usual(values: Sequence[object]) -> object:
 
 @check("fleet.link-settings")
 def link_settings(fleet: Fleet) -> Iterator[Finding]:
-    """Speed, FEC and state of the NPU links on all nodes"""
+    """Speed, FEC, PFC and state of the NPU links on all nodes"""
     for group, members in fleet.groups.items():
         settings: tuple[tuple[str, Callable[[Npu], object]], ...] = (
             ("link speed in Mbit/s", lambda npu: npu.speed_mbps),
             ("FEC", lambda npu: npu.fec),
+            ("PFC", lambda npu: npu.pfc),
         )
         found = [
             one
