@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from npudoctor.records import record
 
@@ -90,8 +90,7 @@ class Written:
         return {**schema, "serialization": how}
 
 
-@record(frozen=True)
-class _Rules:
+class _Rules(NamedTuple):
     """How data is read: whether unknown keys are ignored, whether texts stand for numbers, and what a mapping is
     called. `made` is for a new record: a whole number becomes a float where one is wanted, and whatever can be gone
     through a list."""
@@ -104,6 +103,25 @@ class _Rules:
 
 _MADE = _Rules(ignore_unknown=False, texts=False, mapping="a mapping", made=True)
 """How the values of a new record are fitted."""
+
+
+class _Misfit(Exception):
+    """A value that does not fit; `place` is where it is below the value that is read: `: key[0]`."""
+
+    def __init__(self, what: str, place: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.place = place
+
+    def below(self, place: str) -> _Misfit:
+        """The same, seen from what holds the value."""
+        self.place = place + self.place
+        return self
+
+    def text(self, where: str = "") -> str:
+        """One line: the place, then what was expected and found."""
+        place = (where + self.place).removeprefix(": ")
+        return f"{place}: {self.what}" if place else self.what
 
 
 def read(
@@ -120,21 +138,24 @@ def read(
     `ignore_unknown` is for files that a later version may have written. With `texts` a text may stand for a number or
     for true and false, as on a command line. `mapping` is what a mapping is called: a table in TOML.
     """
-    made: T = _fit(data, kind, where, _Rules(ignore_unknown, texts, mapping))
+    try:
+        made: T = _reader(cast("Any", kind), _Rules(ignore_unknown, texts, mapping))(data)
+    except _Misfit as problem:
+        raise DataError(problem.text(where)) from None
     return made
 
 
 def fitted(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a new record as their types want them; raises TypeError for an unknown field or a wrong type."""
-    fields = _fields(kind)
+    readers = _readers(kind, _MADE)
     made = {}
     for name, value in given.items():
-        if name not in fields:
+        if name not in readers:
             raise TypeError(f"{kind.__name__} has no field {name!r}")
         try:
-            made[name] = _fit(value, fields[name][0], name, _MADE)
-        except DataError as problem:
-            raise TypeError(f"{kind.__name__}.{problem}") from None
+            made[name] = readers[name](value)
+        except _Misfit as problem:
+            raise TypeError(f"{kind.__name__}.{problem.text(name)}") from None
     return made
 
 
@@ -151,10 +172,10 @@ def to_data(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, (list, tuple)):
         return [to_data(one) for one in value]
-    if isinstance(value, collections.abc.Mapping):
+    if isinstance(value, Mapping):
         return {str(to_data(key)): to_data(one) for key, one in value.items()}
-    if dataclasses.is_dataclass(value):
-        kind: Any = type(value)
+    kind: Any = type(value)
+    if dataclasses.is_dataclass(kind):
         return {name: to_data(write(getattr(value, name))) for name, write in _written(kind)}
     if isinstance(value, collections.abc.Set):
         return sorted(map(to_data, value), key=str)
@@ -169,9 +190,12 @@ def to_json(value: Any, indent: int | None = None) -> str:
 @functools.cache
 def _written(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """The fields that are written, each with what changes it."""
-    hints = get_type_hints(kind, include_extras=True)
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError:  # a type that only a type checker imports: none of `Written`
+        hints = {}
     return tuple(
-        (one.name, next((part.change for part in get_args(hints[one.name]) if isinstance(part, Written)), _same))
+        (one.name, next((part.change for part in get_args(hints.get(one.name)) if isinstance(part, Written)), _same))
         for one in dataclasses.fields(kind)
         if not one.metadata.get("exclude")
     )
@@ -181,117 +205,190 @@ def _same(value: Any) -> Any:
     return value
 
 
+# What reads a value of a type is made once for each type: a file has thousands of values of few types.
+
+_Reader = Callable[[Any], Any]
+
+
 @functools.cache
-def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """The type of each field, and whether it must be given."""
+def _reader(hint: Any, rules: _Rules) -> _Reader:
+    """What makes a value of this type, or raises _Misfit."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return _same
+    if origin is Annotated:
+        return _annotated(inner[0], inner[1:], rules)
+    if origin in (Union, UnionType):
+        return _either(inner, rules)
+    if dataclasses.is_dataclass(hint):
+        return _record(hint, rules)
+    if origin in _MAPPINGS:
+        return _mapping(inner, rules)
+    if origin in _LISTS:
+        return _list(origin, inner, rules)
+    if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return _choice(hint, rules)
+    return _plain(hint, rules)
+
+
+@functools.cache
+def _readers(kind: Any, rules: _Rules) -> dict[str, _Reader]:
+    """What reads each field of a record."""
     hints = get_type_hints(kind, include_extras=True)
-    return {
-        one.name: (hints[one.name], one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING)
+    return {one.name: _reader(hints[one.name], rules) for one in dataclasses.fields(kind)}
+
+
+def _record(kind: Any, rules: _Rules) -> _Reader:
+    needed = [
+        one.name
         for one in dataclasses.fields(kind)
-    }
+        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+    ]
+
+    def read_record(data: Any) -> Any:
+        if isinstance(data, kind):
+            return data
+        if not isinstance(data, dict):
+            raise _wrong(rules.mapping, data)
+        readers = _readers(kind, rules)
+        if (
+            not rules.ignore_unknown
+            and (unknown := next((key for key in data if key not in readers), None)) is not None
+        ):
+            raise _Misfit(_unknown(unknown, readers), f": {unknown}")
+        made = {}
+        for key, value in data.items():
+            if key in readers:
+                try:
+                    made[key] = readers[key](value)
+                except _Misfit as problem:
+                    raise problem.below(f": {key}") from None
+        if missing := next((name for name in needed if name not in made), None):
+            raise _Misfit("this key is missing", f": {missing}")
+        return kind(**made)
+
+    return read_record
 
 
-def _record(data: Any, kind: Any, where: str, rules: _Rules) -> Any:
-    if isinstance(data, kind):
-        return data
-    if not isinstance(data, dict):
-        raise _wrong(where, rules.mapping, data)
-    fields = _fields(kind)
-    for key in data:
-        if key not in fields and not rules.ignore_unknown:
-            raise DataError(_unknown(_below(where, key), key, fields))
-    known = {key: value for key, value in data.items() if key in fields}
-    made = {key: _fit(value, fields[key][0], _below(where, key), rules) for key, value in known.items()}
-    if missing := next((name for name, (_, is_needed) in fields.items() if is_needed and name not in made), None):
-        raise DataError(f"{_below(where, missing)}: this key is missing")
-    return kind(**made)
-
-
-def _unknown(where: str, key: str, fields: Mapping[str, Any]) -> str:
+def _unknown(key: str, fields: Mapping[str, Any]) -> str:
     import difflib  # here, because data that fits never needs it
 
     near = difflib.get_close_matches(key, fields, 1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    return f"{where}: no such key{meant} (expected {'one of ' + ', '.join(sorted(fields)) if fields else 'none'})"
+    return f"no such key{meant} (expected {'one of ' + ', '.join(sorted(fields)) if fields else 'none'})"
 
 
-def _fit(value: Any, hint: Any, where: str, rules: _Rules) -> Any:
-    """A value as its type wants it."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin is Annotated:
-        return _annotated(value, inner[0], inner[1:], where, rules)
-    if origin in (Union, UnionType):
-        return _either(value, inner, where, rules)
-    if dataclasses.is_dataclass(hint):
-        return _record(value, hint, where, rules)
-    if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
-        choices = {one: one for one in inner} if origin is Literal else {one.value: one for one in hint}
+def _plain(hint: Any, rules: _Rules) -> _Reader:
+    accepted = (int, float) if hint is float else hint
+    is_of_text = rules.texts and hint in (int, float, bool)
+
+    def read_plain(value: Any) -> Any:
+        if type(value) is hint:
+            return value
+        if is_of_text and isinstance(value, str):
+            value = _of_text(value, hint)
+        if not isinstance(value, accepted) or (isinstance(value, bool) and hint is not bool):
+            raise _wrong(_words(hint, rules), value)
+        return float(value) if rules.made and hint is float else value
+
+    return read_plain
+
+
+def _choice(hint: Any, rules: _Rules) -> _Reader:
+    choices = {one: one for one in get_args(hint)} or {one.value: one for one in hint}
+
+    def read_choice(value: Any) -> Any:
         if isinstance(value, (bool, list, dict)) or value not in choices:
-            raise _wrong(where, _words(hint, rules), value)
+            raise _wrong(_words(hint, rules), value)
         return choices[value]
-    if origin in _MAPPINGS:
+
+    return read_choice
+
+
+def _mapping(inner: tuple[Any, ...], rules: _Rules) -> _Reader:
+    read_key = _reader(inner[0] if rules.made else Any, rules)  # a key of JSON is a text
+    read_value = _reader(inner[1], rules)
+
+    def read_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _wrong(where, rules.mapping, value)
-        kinds = inner[0] if rules.made else Any  # a key of JSON is a text
-        return {
-            _fit(key, kinds, where, rules): _fit(one, inner[1], _below(where, key), rules) for key, one in value.items()
-        }
-    if origin in _LISTS:
-        return _list(value, origin, inner, where, rules)
-    if rules.texts and isinstance(value, str) and hint in (int, float, bool):
-        value = _of_text(value, hint)
-    if not isinstance(value, (int, float) if hint is float else hint) or (isinstance(value, bool) and hint is not bool):
-        raise _wrong(where, _words(hint, rules), value)
-    return float(value) if rules.made and hint is float else value
-
-
-def _list(value: Any, origin: Any, inner: tuple[Any, ...], where: str, rules: _Rules) -> Any:
-    is_fixed = origin is tuple and inner[-1] is not Ellipsis
-    if rules.made and isinstance(value, collections.abc.Iterable) and not isinstance(value, (str, bytes, Mapping)):
-        value = tuple(value)
-    if not isinstance(value, (list, tuple)) or (is_fixed and len(value) != len(inner)):
-        raise _wrong(where, f"a list of {len(inner)}" if is_fixed else "a list", value)
-    hints = inner if is_fixed else (inner[0],) * len(value)
-    made = [_fit(one, hints[number], f"{where}[{number}]", rules) for number, one in enumerate(value)]
-    return made if origin is list else origin(made) if origin in (set, frozenset) else tuple(made)
-
-
-def _either(value: Any, choices: tuple[Any, ...], where: str, rules: _Rules) -> Any:
-    """The one of several types that a value is meant for: lists go to a list, the rest to what takes it."""
-    if value is None and NoneType in choices:
-        return None
-    others = [one for one in choices if one is not NoneType]
-    if len(others) == 1:
-        return _fit(value, others[0], where, rules)
-    for one in others:
-        is_list = get_origin(one) in _LISTS
-        if is_list and isinstance(value, (list, tuple)):
-            return _fit(value, one, where, rules)
-        if not is_list and not isinstance(value, (list, tuple)):
+            raise _wrong(rules.mapping, value)
+        made = {}
+        for key, one in value.items():
             try:
-                return _fit(value, one, where, rules)
-            except DataError:
-                if dataclasses.is_dataclass(one) and isinstance(value, dict):
-                    raise
-    raise _wrong(where, " or ".join(_words(one, rules) for one in others), value)
+                made[read_key(key)] = read_value(one)
+            except _Misfit as problem:
+                raise problem.below(f": {key}") from None
+        return made
+
+    return read_mapping
 
 
-def _annotated(value: Any, hint: Any, notes: tuple[Any, ...], where: str, rules: _Rules) -> Any:
-    for note in notes:
-        if isinstance(note, Before):
-            value = note.change(value)
-    value = _fit(value, hint, where, rules)
-    for note in notes:
-        if isinstance(note, Between) and not note.has(value):
-            raise _wrong(where, f"{_WORDS[hint]} from {note.least:g} to {note.most:g}", value)
-        if isinstance(note, After):
+def _list(origin: Any, inner: tuple[Any, ...], rules: _Rules) -> _Reader:
+    is_fixed = origin is tuple and inner[-1] is not Ellipsis
+    readers = [_reader(one, rules) for one in inner if one is not Ellipsis]
+    make = origin if origin in (list, set, frozenset) else tuple
+
+    def read_list(value: Any) -> Any:
+        if rules.made and isinstance(value, collections.abc.Iterable) and not isinstance(value, (str, bytes, Mapping)):
+            value = tuple(value)
+        if not isinstance(value, (list, tuple)) or (is_fixed and len(value) != len(readers)):
+            raise _wrong(f"a list of {len(readers)}" if is_fixed else "a list", value)
+        made = []
+        for number, one in enumerate(value):
+            try:
+                made.append(readers[number if is_fixed else 0](one))
+            except _Misfit as problem:
+                raise problem.below(f"[{number}]") from None
+        return make(made)
+
+    return read_list
+
+
+def _either(choices: tuple[Any, ...], rules: _Rules) -> _Reader:
+    """The one of several types that a value is meant for: lists go to a list, the rest to what takes it."""
+    others = [one for one in choices if one is not NoneType]
+    readers = [(one, get_origin(one) in _LISTS, _reader(one, rules)) for one in others]
+
+    def read_either(value: Any) -> Any:
+        if value is None and len(others) < len(choices):
+            return None
+        if len(readers) == 1:
+            return readers[0][2](value)
+        for one, is_list, read_one in readers:
+            if is_list and isinstance(value, (list, tuple)):
+                return read_one(value)
+            if not is_list and not isinstance(value, (list, tuple)):
+                try:
+                    return read_one(value)
+                except _Misfit:
+                    if dataclasses.is_dataclass(one) and isinstance(value, dict):
+                        raise
+        raise _wrong(" or ".join(_words(one, rules) for one in others), value)
+
+    return read_either
+
+
+def _annotated(hint: Any, notes: tuple[Any, ...], rules: _Rules) -> _Reader:
+    read_plain = _reader(hint, rules)
+    before = [note.change for note in notes if isinstance(note, Before)]
+    after = [note for note in notes if isinstance(note, (Between, After))]
+
+    def read_annotated(value: Any) -> Any:
+        for change in before:
+            value = change(value)
+        value = read_plain(value)
+        for note in after:
+            if isinstance(note, Between):
+                if not note.has(value):
+                    raise _wrong(f"{_WORDS[hint]} from {note.least:g} to {note.most:g}", value)
+                continue
             try:
                 value = note.change(value)
             except ValueError as problem:
-                raise DataError(f"{where}: {problem}") from problem
-    return value
+                raise _Misfit(str(problem)) from problem
+        return value
+
+    return read_annotated
 
 
 def _of_text(text: str, hint: type) -> Any:
@@ -319,11 +416,7 @@ def _words(hint: Any, rules: _Rules) -> str:
     return _WORDS[hint] if hint in _WORDS else str(hint.__name__)
 
 
-def _below(where: str, key: object) -> str:
-    return f"{where}: {key}" if where else str(key)
-
-
-def _wrong(where: str, expected: str, found: Any) -> DataError:
+def _wrong(expected: str, found: Any) -> _Misfit:
     text = json.dumps(found, default=str, ensure_ascii=False)
     text = text if len(text) <= 60 else text[:57] + "..."
-    return DataError(f"{where}: expected {expected}, found {text}" if where else f"expected {expected}, found {text}")
+    return _Misfit(f"expected {expected}, found {text}")

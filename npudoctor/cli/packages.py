@@ -21,6 +21,7 @@ from npudoctor.cli import node as nodes
 from npudoctor.cli.output import UsageError, write, write_json
 from npudoctor.cli.staged import staged_in
 from npudoctor.control_characters import visible
+from npudoctor.data import to_data
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report
 from npudoctor.packages.missing import BOTH, PURPOSES, Missing, missing
@@ -92,7 +93,7 @@ def document(staged: StagedPackages, node: Node, found: Found, lacks: tuple[Miss
     return {
         "schema": "npudoctor.packages/1",
         "folders": list(staged.folders),
-        "node": {name: getattr(node, name) for name in Node.__dataclass_fields__},
+        "node": to_data(node),
         "packages": [_row(package, node) for package in staged.packages],
         "others": [{"path": other.path, "what": other.what} for other in staged.others],
         "sets": [set_document(one) for one in found.sets],
@@ -115,7 +116,7 @@ def set_document(one: PackageSet) -> dict[str, Any]:
 
 
 def _row(package: Package, node: Node) -> dict[str, Any]:
-    fields = {name: getattr(package, name) for name in Package.__dataclass_fields__ if name != "holds"}
+    fields = {name: value for name, value in to_data(package).items() if name != "holds"}
     reason = why_not(package, node)
     unknown = list(not_compared(package, node))
     return {

@@ -10,6 +10,7 @@ from typing import Any
 from npudoctor import knowledge
 from npudoctor.cli import packages, setup_install
 from npudoctor.control_characters import visible
+from npudoctor.data import to_data
 from npudoctor.facts.node.staged_packages import Package, StagedPackages
 from npudoctor.findings import Report, Result, Status
 from npudoctor.messages import gigabytes
@@ -60,18 +61,16 @@ def document(
         "purpose": purpose,
         "complete": whole,
         "folders": list(staged.folders),
-        "node": {name: getattr(node, name) for name in Node.__dataclass_fields__},
+        "node": to_data(node),
         "sets": [packages.set_document(one) for one in sets],
-        "steps": [
-            {name: getattr(step, name) for name in step.__dataclass_fields__} for step in (plan.steps if plan else ())
-        ],
+        "steps": to_data(plan.steps) if plan else [],
         "unchanged": list(plan.unchanged) if plan else [],
         "refused": list(plan.refused) if plan else [],
         "uncertain": list(plan.uncertain) if plan else [],
         "reboot": plan.reboot if plan else None,
         "system_packages": list(_system_packages(node, plan)),
         "missing": [{"component": one.component, "published": one.published, "why": one.why} for one in lacks],
-        "checksums": [{name: getattr(one, name) for name in one.__dataclass_fields__} for one in sums],
+        "checksums": to_data(sums),
     }
 
 

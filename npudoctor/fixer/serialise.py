@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from npudoctor.data import DataError
+from npudoctor.data import DataError, to_data
 from npudoctor.data import read as read_data
 from npudoctor.fixer import messages
 from npudoctor.steps import Step
@@ -69,7 +68,8 @@ def read(record: type[T], data: Any) -> T:
 
 def written(record: Any) -> dict[str, Any]:
     """A record as data that `read` reads."""
-    return dataclasses.asdict(record)
+    said: dict[str, Any] = to_data(record)
+    return said
 
 
 def write_step(step: Step) -> dict[str, Any]:

@@ -1,16 +1,18 @@
 """Reads the data files of tables/ into rows. Nothing else opens them.
 
 A file is one JSON object with `schema` and `as_of` (a date) and its tables. A row is an object whose keys are the
-fields of a frozen dataclass: an unknown or a missing key raises TypeError.
+fields of a record, and whose values are of their types: anything else raises DataError.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from npudoctor.data import read as read_record
 
 Row = TypeVar("Row")
 
@@ -50,14 +52,18 @@ def site_problems() -> tuple[str, ...]:
     return site.problems(folder, ours)
 
 
-def row(of: type[Row], fields: dict[str, Any]) -> Row:
-    """One row; lists become tuples, in `fields` itself."""
-    for name, value in fields.items():
-        if type(value) is list:
-            fields[name] = tuple(value)
-    return of(**fields)
+def record_of(kind: type[Row], data: dict[str, Any], **fields: Any) -> Row:
+    """A file as a record, of which `fields` are those that the file does not have under their name.
+
+    The keys of a file that are no fields, such as sources, are for people, and are the field `more` where there is
+    one; a row has no other keys than its record. Raises DataError.
+    """
+    names = {one.name for one in dataclasses.fields(kind)}  # type: ignore[arg-type]  # mypy: a record is a dataclass
+    known = {name: value for name, value in data.items() if name in names}
+    more = {name: value for name, value in data.items() if name not in names}
+    return read_record(kind, known | fields | ({"more": more} if "more" in names else {}), kind.__name__)
 
 
-def rows(of: type[Row], table: Iterable[dict[str, Any]]) -> tuple[Row, ...]:
-    """All rows of a table, in the order of the file."""
-    return tuple(row(of, fields) for fields in table)
+def sources(data: dict[str, Any]) -> dict[str, str]:
+    """The sources of whole tables by the table: those of the keys that end with _source."""
+    return {name.removesuffix("_source"): text for name, text in data.items() if name.endswith("_source")}

@@ -6,9 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
-from npudoctor.knowledge import table
 from npudoctor.records import record
 
 
@@ -83,14 +81,6 @@ class Rule:
         text = value.strip()
         judge = _JUDGES.get(self.kind)
         return judge(self, text) if judge and text else None
-
-
-def rule(fields: Mapping[str, Any]) -> Rule:
-    """A rule from its row."""
-    row = {**fields, "kind": Kind(fields["kind"]), "excludes": tuple(map(tuple, fields.get("excludes", ())))}
-    if "keys" in fields:
-        row["keys"] = {key: rule(value) for key, value in fields["keys"].items()}
-    return table.row(Rule, row)
 
 
 def _enum(rule: Rule, value: str) -> str | None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from npudoctor.data import read
 from npudoctor.facts.python.target_python import TargetPython
 from npudoctor.records import field, record
 from npudoctor.sdk import Because, Completed, Host, NotApplicable, Options, ParseError, Unavailable, probe_on_cards
@@ -147,9 +148,9 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         elif kind == "collective":
             tried += event["outcome"] != "skipped"
             if event["outcome"] == "failed":
-                wrong.append(_record(SmokeCollective, event))
+                wrong.append(read(SmokeCollective, event, ignore_unknown=True))
         elif kind == "bandwidth":
-            bandwidth.append(_record(SmokeBandwidth, event))
+            bandwidth.append(read(SmokeBandwidth, event, ignore_unknown=True))
         elif kind == "measured" and event["name"] == "card-memory":
             value = event["value"]
             found["card_memory"][value["card"]] = (value.get("before_mb"), value["during_mb"])
@@ -161,7 +162,7 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         elif kind == "measured" and event.get("rank") is not None:
             found["measured"][event["rank"], event["name"]] = event["value"]
         elif kind == "rank-failed":
-            failures.append(_record(SmokeFailure, event))
+            failures.append(read(SmokeFailure, event, ignore_unknown=True))
         elif kind == "ended":
             end = event
     if plan is None:
@@ -189,15 +190,6 @@ def of_events(events: Iterable[Mapping[str, Any]]) -> SmokeRun:
         left_behind=tuple(end.get("left_behind") or ()) if end else (),
         **found,
     )
-
-
-def _record(of: type, event: Mapping[str, Any]) -> Any:
-    values = {
-        name: tuple(event[name]) if isinstance(event[name], list) else event[name]
-        for name in of.__dataclass_fields__  # type: ignore[attr-defined]
-        if name in event
-    }
-    return of(**values)
 
 
 def parse(text: str) -> SmokeRun:

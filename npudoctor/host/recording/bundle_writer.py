@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import json
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from npudoctor import __version__, clock
+from npudoctor.data import to_data
 from npudoctor.host import About, Completed, FileStat, Refused, User
 from npudoctor.host.live.opening import no_foreign_link, opened, path_of
 from npudoctor.host.live.safe_files import written
@@ -69,7 +69,7 @@ def described(about: About, user: User) -> dict[str, Any]:
         "machine": about.machine,
         "recorded_at": about.recorded_at,
         "environment": about.environment,
-        "user": dataclasses.asdict(user),
+        "user": to_data(user),
     }
 
 

@@ -89,13 +89,4 @@ class Baselines:
 
 def load() -> Baselines:
     """Read baselines.json."""
-    data = table.read("baselines")
-    return Baselines(
-        as_of=data["as_of"],
-        figures=table.rows(Figure, data["figures"]),
-        all_reduce=table.rows(AllReduceReference, data["all_reduce"]),
-        smoke=table.row(Smoke, data["smoke"]),
-        allreduce_exact_ranks=data["allreduce_exact_ranks"],
-        idle=table.rows(IdleBaseline, data["idle"]),
-        dtype_notes=tuple(data["dtype_notes"]),
-    )
+    return table.record_of(Baselines, table.read("baselines"))

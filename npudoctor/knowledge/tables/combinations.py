@@ -63,15 +63,4 @@ class Combinations:
 def load() -> Combinations:
     """Read combinations.json."""
     data = table.read("combinations")
-    return Combinations(
-        as_of=data["as_of"],
-        driver_firmware=tuple(
-            table.row(DriverFirmware, {**fields, "confidence": Confidence(fields["confidence"])})
-            for fields in data["driver_firmware"]
-        ),
-        feature_floors=table.rows(FeatureFloor, data["feature_floors"]),
-        stacks=table.rows(Stack, data["stacks"]),
-        inner_versions=data["inner_versions"],
-        packages=data["packages"],
-        sources={name.removesuffix("_source"): text for name, text in data.items() if name.endswith("_source")},
-    )
+    return table.record_of(Combinations, data, sources=table.sources(data))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.knowledge.pairs import (
-    Confidence,
     Fit,
     HdkSupport,
     KnownBad,
@@ -149,21 +147,11 @@ def _is_newer_guess(release: TorchNpuRelease, cann: str) -> bool:
 def load() -> Compatibility:
     """Read compatibility.json."""
     data = table.read("compatibility")
-    return Compatibility(
-        as_of=data["as_of"],
-        confidence_levels=data["confidence_levels"],
-        releases=_trusted(TorchNpuRelease, data["releases"]),
-        windows=table.rows(Window, data["windows"]),
-        known_bad_releases=table.rows(KnownBad, data["known_bad"]),
-        lifecycles=table.rows(Lifecycle, data["lifecycles"]),
-        hdk_support=_trusted(HdkSupport, data["hdk"]),
-        python_support=table.rows(PythonSupport, data["python"]),
-        orders=data["orders"],
-        same_cann=tuple((one, other) for one, other in data["same_cann"]),
-        notes=tuple(data["notes"]),
-        sources={name.removesuffix("_source"): text for name, text in data.items() if name.endswith("_source")},
+    return table.record_of(
+        Compatibility,
+        data,
+        known_bad_releases=data["known_bad"],
+        hdk_support=data["hdk"],
+        python_support=data["python"],
+        sources=table.sources(data),
     )
-
-
-def _trusted(of: type[table.Row], rows: list[dict[str, Any]]) -> tuple[table.Row, ...]:
-    return tuple(table.row(of, {**fields, "confidence": Confidence(fields["confidence"])}) for fields in rows)

@@ -60,12 +60,4 @@ class Dcmi:
 def load() -> Dcmi:
     """Read dcmi.json as it is written: a site has no rows of its own here."""
     data = table.ours("dcmi")
-    return Dcmi(
-        as_of=data["as_of"],
-        sources=tuple(data["sources"]),
-        calls={name: table.row(Call, fields) for name, fields in data["calls"].items()},
-        structs={name: table.row(Struct, fields) for name, fields in data["structs"].items()},
-        of_chip=tuple(data["of_chip"]),
-        pages_of_chip=tuple(data["pages_of_chip"]),
-        meanings={row["value"]: row["means"] for row in data["return_codes"]},
-    )
+    return table.record_of(Dcmi, data, meanings={row["value"]: row["means"] for row in data["return_codes"]})

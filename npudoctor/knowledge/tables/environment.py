@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 from npudoctor.knowledge import table
-from npudoctor.knowledge.values import Rule, rule
+from npudoctor.knowledge.values import Rule
 from npudoctor.records import record
 
 _OURS = ("ASCEND_", "HCCL_", "TORCH_HCCL_", "PYTORCH_NPU_")
@@ -168,25 +167,4 @@ def _is_one_slip(text: str, other: str) -> bool:
 
 def load() -> Environment:
     """Read environment.json."""
-    data = table.read("environment")
-    return Environment(
-        as_of=data["as_of"],
-        variables=tuple(map(_variable, data["variables"])),
-        conflicts=tuple(
-            table.row(Conflict, {**fields, "illegal": tuple(map(tuple, fields["illegal"]))})
-            for fields in data["conflicts"]
-        ),
-        also_recorded=data["also_recorded"],
-        orchestrators=data["orchestrators"],
-        products=data["products"],
-        notes=tuple(data["notes"]),
-    )
-
-
-def _variable(fields: Mapping[str, Any]) -> Variable:
-    ruled = dict(fields)
-    if "rule" in ruled:
-        ruled["rule"] = rule(ruled["rule"])
-    if "rules_by_family" in ruled:
-        ruled["rules_by_family"] = {family: rule(each) for family, each in ruled["rules_by_family"].items()}
-    return table.row(Variable, ruled)
+    return table.record_of(Environment, table.read("environment"))

@@ -112,11 +112,4 @@ def normalised(code: str | int) -> str:
 
 def load() -> Errors:
     """Read errors.json."""
-    data = table.read("errors")
-    return Errors(
-        as_of=data["as_of"],
-        codes=table.rows(ErrorCode, data["codes"]),
-        families=data["families"],
-        texts=table.rows(ErrorText, data["texts"]),
-        notes=tuple(data["notes"]),
-    )
+    return table.record_of(Errors, table.read("errors"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from npudoctor.knowledge import table
 from npudoctor.records import record
@@ -208,20 +207,4 @@ def _hex(text: str) -> str:
 def load() -> Hardware:
     """Read hardware.json."""
     data = table.read("hardware")
-
-    def one(of: type[table.Row], name: str) -> table.Row:
-        return table.row(of, data[name])
-
-    def many(of: type[table.Row], name: str) -> tuple[table.Row, ...]:
-        return table.rows(of, data[name])
-
-    simple: dict[str, Any] = {name: data[name] for name in ("as_of", "pci_vendor", "link_words", "numa")}
-    return Hardware(
-        **simple,
-        families=many(Family, "families"),
-        pci=many(PciDevice, "pci"),
-        link_plans=many(LinkPlan, "link_plans"),
-        idle_rule=one(IdleRule, "idle_rule"),
-        temperature=one(Temperature, "temperature"),
-        first_generation_hbm_mb=data["naming"]["first_generation_hbm_mb"],
-    )
+    return table.record_of(Hardware, data, first_generation_hbm_mb=data["naming"]["first_generation_hbm_mb"])

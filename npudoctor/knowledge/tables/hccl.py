@@ -111,26 +111,6 @@ class Hccl:
     more: Mapping[str, Any]
 
 
-_TYPED = {
-    "ports": Ports,
-    "times": Times,
-    "buffers": Buffers,
-    "interface": InterfaceChoice,
-}
-
-
 def load() -> Hccl:
     """Read hccl.json."""
-    data = table.read("hccl")
-    fields: dict[str, Any] = {name: table.row(of, data.pop(name)) for name, of in _TYPED.items()}
-    return Hccl(
-        **fields,
-        as_of=data.pop("as_of"),
-        hccn_queries=table.rows(HccnQuery, data.pop("hccn_queries")),
-        launchers=table.rows(Launcher, data.pop("launchers")),
-        threads=data.pop("threads"),
-        several_nodes=tuple(data.pop("several_nodes")),
-        tls_checked_from_hdk=data.pop("tls_checked_from_hdk"),
-        tls_not_on=tuple(data.pop("tls_not_on")),
-        more=data,
-    )
+    return table.record_of(Hccl, table.read("hccl"))

@@ -110,13 +110,4 @@ class Install:
 def load() -> Install:
     """Read install.json."""
     data = table.read("install")
-    return Install(
-        as_of=data["as_of"],
-        components=table.rows(Component, data["components"]),
-        chips=table.rows(PackagesOfChip, data["chips"]),
-        tags=table.rows(Tag, data["tags"]),
-        orders={name: data["order"][name] for name in ("first", "upgrade")},
-        signature_suffixes=tuple(data["signature_suffixes"]),
-        digest_suffixes=tuple(data["digest_suffixes"]),
-        os_packages=data["os_packages"],
-    )
+    return table.record_of(Install, data, orders={name: data["order"][name] for name in ("first", "upgrade")})

@@ -100,17 +100,4 @@ class Layout:
 
 def load() -> Layout:
     """Read layout.json."""
-    data = table.read("layout")
-    return Layout(
-        as_of=data.pop("as_of"),
-        cann=table.rows(Place, data.pop("cann")),
-        driver=table.rows(Place, data.pop("driver")),
-        logs=table.rows(Place, data.pop("logs")),
-        device_nodes=table.rows(DeviceNode, data.pop("device_nodes")),
-        mounts=table.rows(Mount, data.pop("mounts")),
-        compiler_packages=table.rows(CompilerPackage, data.pop("compiler_packages")),
-        cuda_packages=table.rows(CudaPackage, data.pop("cuda_packages")),
-        packages=table.rows(Package, data.pop("packages")),
-        device_group=data.pop("device_group"),
-        more=data,
-    )
+    return table.record_of(Layout, table.read("layout"))

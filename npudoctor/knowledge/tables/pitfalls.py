@@ -110,4 +110,4 @@ def _longest(expressions: list[re.Pattern[str]], text: str) -> int:
 def load() -> Pitfalls:
     """Read pitfalls.json."""
     data = table.read("pitfalls")
-    return Pitfalls(as_of=data["as_of"], ranking=data["ranking"], rows=table.rows(Pitfall, data["pitfalls"]))
+    return table.record_of(Pitfalls, data, rows=data["pitfalls"])

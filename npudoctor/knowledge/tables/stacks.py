@@ -115,12 +115,7 @@ def _order(release: str) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
 def load(combinations: Combinations) -> Stacks:
     """Read stacks.json."""
     data = table.read("stacks")
-    return Stacks(
-        as_of=data["as_of"],
-        frameworks=table.rows(Framework, data["frameworks"]),
-        releases=(*_of_vllm_ascend(combinations), *table.rows(FrameworkRelease, data["releases"])),
-        chips=table.rows(ChipSupport, data["chips"]),
-    )
+    return table.record_of(Stacks, data, releases=[*_of_vllm_ascend(combinations), *data["releases"]])
 
 
 def _of_vllm_ascend(combinations: Combinations) -> Iterator[FrameworkRelease]:

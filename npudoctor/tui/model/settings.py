@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import asdict
 from typing import Annotated, Any
 
-from npudoctor.data import Between, read
+from npudoctor.data import Between, read, to_json
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
@@ -48,4 +47,4 @@ def save(settings: Settings) -> None:
     with contextlib.suppress(OSError, Refused):
         make_folders(os.path.dirname(path()))
         with written(path(), ours=True) as file:
-            file.write(json.dumps(asdict(settings)).encode())
+            file.write(to_json(settings).encode())
