@@ -15,13 +15,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from npudoctor import change_control, clock
-from npudoctor.data import After, Before, Between
 from npudoctor.findings import Severity, Silenced
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, read_bounded, read_trusted, why_untrusted
 from npudoctor.models import Section, adapter
 from npudoctor.records import field
 from npudoctor.sdk import Check
+from npudoctor.value_rules import After, Before, Between
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -9,8 +9,8 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from npudoctor.data import After, Before, Between
 from npudoctor.models import Section
+from npudoctor.value_rules import After, Before, Between
 
 Interval = Annotated[float, Between(1, 604800)]
 

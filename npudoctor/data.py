@@ -2,7 +2,7 @@
 
 It reads npudoctor's own files: scenarios, bundles, journals, parameters; and it fits the values of a new
 `npudoctor.models.Model`. What others wrote (a report, the configuration) pydantic reads into the same classes, whose
-Annotated types it understands too: `Before`, `After`, `Between` and `Written`.
+Annotated types (`npudoctor.value_rules`) it understands too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from npudoctor.records import record
+from npudoctor.value_rules import After, Before, Between, Written
 
 T = TypeVar("T")
 
@@ -29,65 +29,6 @@ _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 class DataError(ValueError):
     """Data that does not fit; the text is one line: where, what was expected, what was found."""
-
-
-@record(frozen=True)
-class Between:
-    """The range of a number, in its Annotated type; neither an infinite number nor NaN is in any range.
-
-    With `above`, `least` itself is not in it.
-    """
-
-    least: float
-    most: float = math.inf
-    above: bool = False
-
-    def has(self, number: float) -> bool:
-        """Whether a number is in it."""
-        return self.least <= number <= self.most and number < math.inf and not (self.above and number == self.least)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        most = {} if self.most == math.inf else {"le": self.most}
-        finite = {} if source is int else {"allow_inf_nan": False}
-        return {**handler(source), "gt" if self.above else "ge": self.least, **most, **finite}
-
-
-@record(frozen=True)
-class Before:
-    """In an Annotated type: what changes a value before it is fitted."""
-
-    change: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_before_validator_function(self.change, handler(source))
-
-
-@record(frozen=True)
-class After:
-    """In an Annotated type: what changes a value after it was fitted, or raises ValueError."""
-
-    change: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self.change, handler(source))
-
-
-@record(frozen=True)
-class Written:
-    """In an Annotated type: what changes a value as it is written to JSON."""
-
-    change: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        schema = handler(source)
-        how = core_schema.plain_serializer_function_ser_schema(self.change, return_schema=schema, when_used="json")
-        return {**schema, "serialization": how}
 
 
 class _Rules(NamedTuple):
@@ -147,16 +88,12 @@ def read(
 
 def fitted(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a new record as their types want them; raises TypeError for an unknown field or a wrong type."""
-    readers = _readers(kind, _MADE)
-    made = {}
-    for name, value in given.items():
-        if name not in readers:
-            raise TypeError(f"{kind.__name__} has no field {name!r}")
-        try:
-            made[name] = readers[name](value)
-        except _Misfit as problem:
-            raise TypeError(f"{kind.__name__}.{problem.text(name)}") from None
-    return made
+    if (unknown := next((name for name in given if name not in _readers(kind, _MADE)), None)) is not None:
+        raise TypeError(f"{kind.__name__} has no field {unknown!r}")
+    try:
+        return _values(kind, given, _MADE)
+    except _Misfit as problem:
+        raise TypeError(f"{kind.__name__}.{problem.text()}") from None
 
 
 def to_data(value: Any) -> Any:
@@ -174,8 +111,8 @@ def to_data(value: Any) -> Any:
         return [to_data(one) for one in value]
     if isinstance(value, Mapping):
         return {str(to_data(key)): to_data(one) for key, one in value.items()}
-    kind: Any = type(value)
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(value):
+        kind: Any = type(value)
         return {name: to_data(write(getattr(value, name))) for name, write in _written(kind)}
     if isinstance(value, collections.abc.Set):
         return sorted(map(to_data, value), key=str)
@@ -220,15 +157,13 @@ def _reader(hint: Any, rules: _Rules) -> _Reader:
         return _annotated(inner[0], inner[1:], rules)
     if origin in (Union, UnionType):
         return _either(inner, rules)
-    if dataclasses.is_dataclass(hint):
-        return _record(hint, rules)
     if origin in _MAPPINGS:
         return _mapping(inner, rules)
     if origin in _LISTS:
         return _list(origin, inner, rules)
-    if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
-        return _choice(hint, rules)
-    return _plain(hint, rules)
+    is_choice = origin is Literal or issubclass(hint, Enum)
+    make = _record if dataclasses.is_dataclass(hint) else _choice if is_choice else _plain
+    return make(hint, rules)
 
 
 @functools.cache
@@ -236,6 +171,18 @@ def _readers(kind: Any, rules: _Rules) -> dict[str, _Reader]:
     """What reads each field of a record."""
     hints = get_type_hints(kind, include_extras=True)
     return {one.name: _reader(hints[one.name], rules) for one in dataclasses.fields(kind)}
+
+
+def _values(kind: Any, data: Mapping[str, Any], rules: _Rules) -> dict[str, Any]:
+    """The given fields of a record as their types want them."""
+    readers, made = _readers(kind, rules), {}
+    for key, value in data.items():
+        if key in readers:
+            try:
+                made[key] = readers[key](value)
+            except _Misfit as problem:
+                raise problem.below(f": {key}") from None
+    return made
 
 
 def _record(kind: Any, rules: _Rules) -> _Reader:
@@ -250,19 +197,11 @@ def _record(kind: Any, rules: _Rules) -> _Reader:
             return data
         if not isinstance(data, dict):
             raise _wrong(rules.mapping, data)
-        readers = _readers(kind, rules)
-        if (
-            not rules.ignore_unknown
-            and (unknown := next((key for key in data if key not in readers), None)) is not None
-        ):
-            raise _Misfit(_unknown(unknown, readers), f": {unknown}")
-        made = {}
-        for key, value in data.items():
-            if key in readers:
-                try:
-                    made[key] = readers[key](value)
-                except _Misfit as problem:
-                    raise problem.below(f": {key}") from None
+        if not rules.ignore_unknown:
+            readers = _readers(kind, rules)
+            if (unknown := next((key for key in data if key not in readers), None)) is not None:
+                raise _Misfit(_unknown(unknown, readers), f": {unknown}")
+        made = _values(kind, data, rules)
         if missing := next((name for name in needed if name not in made), None):
             raise _Misfit("this key is missing", f": {missing}")
         return kind(**made)

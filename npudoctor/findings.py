@@ -11,7 +11,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from npudoctor.control_characters import all_visible
-from npudoctor.data import Before, Written
 from npudoctor.inventory_models import Inventory as Inventory
 from npudoctor.inventory_models import InventoryChip as InventoryChip
 from npudoctor.inventory_models import InventoryNpu as InventoryNpu
@@ -20,6 +19,7 @@ from npudoctor.models import Lines as Lines
 from npudoctor.models import Model as Model
 from npudoctor.reasons import Because as Because
 from npudoctor.records import field, replace
+from npudoctor.value_rules import Before, Written
 
 
 class Severity(str, Enum):

@@ -12,8 +12,9 @@ import warnings
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from npudoctor.control_characters import visible, visible_lines
-from npudoctor.data import Before, fitted
+from npudoctor.data import fitted
 from npudoctor.records import field, record, replace
+from npudoctor.value_rules import Before
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

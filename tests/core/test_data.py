@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from npudoctor import data
 from npudoctor.records import field, record
+from npudoctor.value_rules import Between
 
 
 class Colour(enum.Enum):
@@ -20,7 +21,7 @@ class Colour(enum.Enum):
 
 @record(frozen=True)
 class Port:
-    number: Annotated[int, data.Between(1, 65535)]
+    number: Annotated[int, Between(1, 65535)]
     name: str | None = None
 
 
@@ -109,7 +110,7 @@ def test_what_does_not_fit_is_one_line(said: Any, line: str) -> None:
 def test_a_range_holds_neither_nan_nor_infinity() -> None:
     for number in ("NaN", "Infinity", "-Infinity"):
         with pytest.raises(data.DataError, match="from 0 to 1"):
-            data.read(Annotated[float, data.Between(0, 1)], json.loads(number))  # type: ignore[arg-type]
+            data.read(Annotated[float, Between(0, 1)], json.loads(number))  # type: ignore[arg-type]
 
 
 def test_texts_stand_for_numbers_where_they_may() -> None:

@@ -231,25 +231,25 @@ def test_a_link_that_leads_nowhere_is_left_alone(site: Site) -> None:
 
 
 @as_root
-def test_root_makes_none_where_a_user_can_write(site: Site, tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
+def test_root_makes_none_where_a_user_can_write(site: Site, open_folder: Path) -> None:
+    theirs = open_folder / "theirs"
     theirs.mkdir()
     give(theirs, ALICE)
     made = site.plan(path=str(theirs / "env"))
     assert made.obstacle is not None, made.refused
-    shared = tmp_path / "shared"
+    shared = open_folder / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
     assert site.plan(path=str(shared / "env")).obstacle is not None
 
 
 @as_root
-def test_root_uses_no_wheels_and_no_python_of_a_user(site: Site, wheels: Path, base: Path, tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
+def test_root_uses_no_wheels_and_no_python_of_a_user(site: Site, wheels: Path, open_folder: Path) -> None:
+    theirs = open_folder / "theirs"
     shutil.copytree(wheels, theirs)
     give(theirs, ALICE)
     assert "root does not install" in str(site.plan(offline=str(theirs)).refused)
-    python = tmp_path / "python"
+    python = open_folder / "python"
     venv.create(python, with_pip=False, symlinks=True)
     give(python, ALICE)
     assert site.plan(python=str(python / "bin/python")).refused is not None

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from npudoctor.data import Between, DataError, read
+from npudoctor.data import DataError, read
 from npudoctor.host import BundleError
 from npudoctor.records import field, record
+from npudoctor.value_rules import Between
 
 Count = Annotated[int, Between(0, 1e20)]
 Number = Annotated[float, Between(0, 1e20)]

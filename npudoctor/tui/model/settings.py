@@ -7,11 +7,12 @@ import json
 import os
 from typing import Annotated, Any
 
-from npudoctor.data import Between, read, to_json
+from npudoctor.data import read, to_json
 from npudoctor.host import Refused
 from npudoctor.host.live import accounts
 from npudoctor.host.live.safe_files import Unreadable, make_folders, read_bounded, written
 from npudoctor.records import record, replace
+from npudoctor.value_rules import Between
 
 
 @record(frozen=True, kw_only=True)
