@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from npudoctor.data import After
 from npudoctor.findings import Line, Report
 from npudoctor.models import Model
 from npudoctor.records import field
+from npudoctor.value_rules import After
 
 SCHEMA = "npudoctor.node/1"
 
