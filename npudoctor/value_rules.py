@@ -1,6 +1,6 @@
 """What an Annotated type says of its values: `Between`, `Before`, `After` and `Written`.
 
-`npudoctor.data` reads and writes by them; pydantic is told of them by the methods that it documents for this.
+`npudoctor.data` reads and writes by them, and pydantic by the method of each that it documents for this.
 """
 
 from __future__ import annotations
