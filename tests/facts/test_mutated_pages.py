@@ -5,6 +5,7 @@ What the page says stays what it says, nothing is read from another column, and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from npudoctor.facts.npu_smi import parse_info
-from npudoctor.facts.npu_smi.truncation import is_cut
+from npudoctor.facts.npu_smi.truncation import is_cut, lacks_processes
 from npudoctor.facts.parsers import KINDS
 from npudoctor.sdk import ParseError
 from npudoctor.sim import machine, scenario
@@ -71,6 +72,21 @@ def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(item, f"{where}[{place}]")
     else:
         yield where, value
+
+
+@each_product
+def test_a_table_that_ends_too_early_is_seen_wherever_it_ends(product: str) -> None:
+    text = dict(pages(product))["npu-smi-info"]
+    whole, lines = parse_info(text), text.splitlines(keepends=True)
+    last = whole.npus[-1].npu_id
+    assert not (is_cut(text, whole) or lacks_processes(whole))
+    for number in range(5, len(lines)):
+        cut = "".join(lines[:number])
+        with contextlib.suppress(ParseError):
+            found = parse_info(cut)
+            told = {*(found.idle_npus or ()), *(one.npu_id for one in found.processes)}
+            if found.npus != whole.npus or {chip.npu_id for chip in whole.npus} - told > {last}:
+                assert is_cut(cut, found) or lacks_processes(found), f"cut after line {number}"
 
 
 @each_product

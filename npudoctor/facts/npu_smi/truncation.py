@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 from npudoctor.facts.cells import lines_of
 from npudoctor.facts.npu_smi.table import NpuSmiInfo
 
 _BORDER = re.compile(r"(?=[|\s]*[+=\-─━═])[+|=\-─━═\s]*")
+_DOUBLE = re.compile("[=═]")
 _IN_TABLE = re.compile(r"[|│┃｜+=\-─━═]")
 _SHOWS_PROCESSES_FROM = 23
 """From this major version on every npu-smi ends with a table of processes."""
 
 
 def is_cut(text: str, info: NpuSmiInfo) -> bool:
-    """Whether the output ends before its table does: without its last border, or with a piece of it.
+    """Whether the output ends before its table does: without its last border, with a piece of it, between two chips of
+    an NPU, or before the processes of several NPUs.
 
     What stands around the table, as messages of the driver do, is no part of it. A text that was copied without its
     last line, and speaks of the processes on every NPU, is whole.
@@ -24,11 +28,30 @@ def is_cut(text: str, info: NpuSmiInfo) -> bool:
         return False
     borders = [line for line in lines if _BORDER.fullmatch(line)]
     if _BORDER.fullmatch(lines[-1]) and len(lines[-1]) >= len(borders[0]):
-        return False
+        silent = _last_without_processes(info)
+        return _ends_within_an_npu(borders, info) or len(silent) > 1 or silent == {one.npu_id for one in info.npus} != set()
     if info.idle_npus is None or lines[-1][-1] not in "|│┃｜":
         return True
-    told_of = {*info.idle_npus, *(process.npu_id for process in info.processes)}
-    return any(chip.npu_id not in told_of for chip in info.npus)
+    return bool(_without_processes(info))
+
+
+def _ends_within_an_npu(borders: Sequence[str], info: NpuSmiInfo) -> bool:
+    """A double line ends the table of chips, a single one stands between the chips of one NPU."""
+    chips_alone = info.npus and info.idle_npus is None
+    return bool(chips_alone) and any(map(_DOUBLE.search, borders)) and not _DOUBLE.search(borders[-1])
+
+
+def _without_processes(info: NpuSmiInfo) -> set[int]:
+    """The NPUs of which the table of processes says nothing, not even that they have none."""
+    return {chip.npu_id for chip in info.npus} - {*(info.idle_npus or ()), *(one.npu_id for one in info.processes)}
+
+
+def _last_without_processes(info: NpuSmiInfo) -> set[int]:
+    """Those at the end of a table of processes that has begun. A single one of several is no proof: lists that people
+    shorten lack one, and of an NPU that is not OK the tool may say nothing."""
+    silent = _without_processes(info) if info.idle_npus is not None else set()
+    last = itertools.takewhile(lambda chip: chip.npu_id in silent, reversed(info.npus))
+    return {chip.npu_id for chip in last if chip.says_ok}
 
 
 def lacks_processes(info: NpuSmiInfo) -> bool:
