@@ -78,7 +78,8 @@ def fewer_than_the_product(info: NpuSmiInfo, cards: Chips) -> Iterator[Finding]:
         return
     full = cards.count + family.chips_per_card[0]
     plan = knowledge.hardware().link_plan(family.id, full, board)
-    if full not in family.devices_per_node or cards.count in family.devices_per_node or not (plan and plan.group_size):
+    joined = plan is not None and (plan.group_size or plan.module_size)
+    if full not in family.devices_per_node or cards.count in family.devices_per_node or not joined:
         return
     ids = {chip.npu_id for chip in info.npus}
     gaps = sorted(set(range(max(ids) + 1)) - ids)

@@ -38,9 +38,10 @@ def place_of(container: Container | None) -> Place:
     return Place.POD if pod else Place.CONTAINER
 
 
-def engine_of(container: Container | None) -> str:
-    """The program that starts this container."""
-    return "podman" if container is not None and container.runtime == "podman" else "docker"
+def run_again(container: Container, options: Iterable[str]) -> str:
+    """The command that starts this container with these options; one for docker where its engine is not known."""
+    sentence = messages.WITH_OTHER_OPTIONS if container.engine else messages.WITH_OPTIONS_OF_DOCKER
+    return sentence.text(command=" ".join([container.engine or "docker", "run", *options]))
 
 
 def start_again(
@@ -52,5 +53,4 @@ def start_again(
         return Change(messages.ASK_THE_OPERATOR.text(request=request), ())
     if place is Place.POD:
         return Change(pod, tuple(pod_commands))
-    command = " ".join([engine_of(container), "run", *options])
-    return Change(None, (messages.WITH_OTHER_OPTIONS.text(command=command),))
+    return Change(None, (run_again(container, options),))

@@ -31,13 +31,16 @@ def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None, *, 
     """The reset of the chip `subject` (npu:3, npu:3/chip:1), and of `others` that it leaves as they are; `cards` and
     `holders` are None where not known."""
     extents: dict[str, None] = {}
+    alone: list[str] = []
     commands, down, used = [USERS], set[str](), list[NodeChip]()
     known = True
     for one in (subject, *others):
         if one in down:
             continue
         extent, also, affected, sure = _extent(one, cards)
-        if not extents or sure:
+        if extent == messages.RESET_ALONE.text(subject=one):
+            alone.append(one)
+        elif not extents or sure:
             extents[extent] = None
         npu, _, chip = one.removeprefix("npu:").partition("/chip:")
         down |= {each.subject for each in affected or () if sure or each.subject.partition("/")[0] == f"npu:{npu}"}
@@ -46,6 +49,11 @@ def reset_of(subject: str, cards: Chips | None, holders: CardHolders | None, *, 
         numbered = cards is None or all(each.family != "950" for each in cards.chips)
         place = f"-i {npu} -c {chip or 0}" if numbered else f"-i {npu}"  # npu-smi refuses -c on 950
         commands.append(f"npu-smi set -t reset {place}  # as root, on the host, {_when(affected, holders)}; {also}")
+    if alone:
+        last = (
+            messages.RESET_EACH_ALONE.text(subjects=alone) if alone[1:] else messages.RESET_ALONE.text(subject=alone[0])
+        )
+        extents[last] = None
     return Reset(f"{' '.join(extents)} {_users(tuple(used) if known else None, holders)}", tuple(commands))
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from npudoctor import knowledge
+from npudoctor.facts.node.ascend_runtime import VIRTUAL, runtime_for
 from npudoctor.facts.node.container import DEVICE_LIST, Container, DeviceRules
-from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes
+from npudoctor.facts.node.device_nodes import FIRST_VIRTUAL_NUMBER, DeviceNode, DeviceNodes, as_passed
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.system.pci import PciCards
 from npudoctor.sdk import HEALTH, Evidence, Finding, FixOffer, check
 
-from ._places import Change, Place, engine_of, place_of
+from ._places import Change, Place, place_of, run_again
 from .messages import container as messages
 from .messages import places
 
@@ -115,7 +117,7 @@ def recreate(
 ) -> Change:
     """How this container is started with these devices, and with the driver's files; `files` are those that it lacks.
 
-    With Docker or podman the whole command, with the ascend runtime too; in a pod, and in a notebook, a sentence.
+    With the engine of this container the whole command, with the ascend runtime too; in a pod or notebook, a sentence.
     """
     devices = tuple(devices)
     place = place_of(container)
@@ -129,17 +131,18 @@ def recreate(
         resource = knowledge.layout().more["kubernetes"]["resources"][0]
         return Change(messages.REQUEST_NPUS.text(resource=resource, count=count), (NODES,))
     mounts = [one for one in knowledge.layout().mounts if one.plain and (several_nodes or not one.several_nodes)]
-    words = [f"--device={path}" for path in devices]
+    words = [f"--device={as_passed(path)}" for path in devices]
     words += [f"-v {one.host}:{one.container}:ro" for one in mounts]
     more = ["--network=host", "--shm-size=16g"] if several_nodes else []
-    numbers = [path.removeprefix("/dev/davinci") for path in devices if path.removeprefix("/dev/davinci").isdigit()]
-    runtime = [f"--runtime={knowledge.layout().more['runtime_name']}", "-e", f"{VISIBLE}={','.join(numbers) or '0'}"]
+    numbers = [number[1] for path in devices if (number := re.fullmatch(r"/dev/v?davinci([0-9]{1,9})", path))]
+    runtime = [f"--runtime={runtime_for(container.engine)}", "-e", f"{VISIBLE}={','.join(numbers) or '0'}"]
+    runtime += ["-e", VIRTUAL] if any(int(number) >= FIRST_VIRTUAL_NUMBER for number in numbers) else []
     runtime += [f"-v {one.host}:{one.container}:ro" for one in mounts if one.several_nodes]
     return Change(
         None,
         (
-            places.WITH_OTHER_OPTIONS.text(command=" ".join([engine_of(container), "run", *words, *more])),
-            places.WITH_ASCEND_RUNTIME.text(command=" ".join([engine_of(container), "run", *runtime, *more])),
+            run_again(container, (*words, *more)),
+            places.WITH_ASCEND_RUNTIME.text(command=" ".join([container.engine or "docker", "run", *runtime, *more])),
         ),
     )
 

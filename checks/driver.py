@@ -33,6 +33,7 @@ from .messages import driver as messages
 from .messages import places
 
 SLOW = Threshold("npu_smi_slow_s", 5, "s", "a healthy driver answers within a second or two")
+ENDED_LOG = "dmesg | grep -i -e 'out of memory' -e davinci -e devdrv | tail -40"
 KERNEL_LOG = "dmesg | grep -i -e davinci -e devdrv -e hccs | tail -40"
 
 _COMPLETE = "complete"
@@ -170,10 +171,13 @@ def _failing(answer: NpuSmiAnswer, reason: str, container: Container | None, sig
     code = knowledge.errors().code(failure.ret) if failure and failure.ret is not None else None
     hint = None
     commands: tuple[str, ...] = ("lsmod | grep drv_", KERNEL_LOG, "ls -l /dev/davinci*")
-    if failure is not None and failure.cause == "device_occupied":
+    if answer.ended_early:
+        hint = messages.RUN_AGAIN.text()
+        commands = ("npu-smi info", ENDED_LOG)
+    elif failure is not None and failure.cause == "device_occupied":
         hint = messages.FIND_WHO_HOLDS.text()
         commands = (USERS, "npudoctor check containers  # as root", KERNEL_LOG)
-    if container is not None:
+    if container is not None and not answer.ended_early:
         hint = messages.CHECK_ON_HOST.text()
         commands = ("npu-smi info  # on the host", "npudoctor check containers  # on the host, as root")
         if place_of(container) is Place.NOTEBOOK:
@@ -230,7 +234,7 @@ def driver_is_installed_and_loaded(
     package, firmware = (for_this_node(one, chips, platform) for one in (DRIVER, FIRMWARE))
     if container is not None:
         if not (driver.is_there or tool):
-            devices = [node.path for node in (*nodes.cards, *nodes.managers)] if nodes else ()
+            devices = [node.path for node in (*nodes.cards, *nodes.slices, *nodes.managers)] if nodes else ()
             change = recreate(container, devices, [folder])
             yield messages.NOT_MOUNTED.finding(
                 hint=change.hint,

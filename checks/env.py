@@ -13,6 +13,7 @@ from npudoctor.facts.network.hccl import HcclPorts
 from npudoctor.facts.network.ports import LAST_PORT, PortRanges, Sockets
 from npudoctor.facts.node.chips import Chips
 from npudoctor.facts.node.cluster import Cluster
+from npudoctor.facts.node.container import Container
 from npudoctor.facts.node.context import CardPresence, SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment, NamedPaths
 from npudoctor.facts.node.holders import CardHolders, JobsInSight
@@ -160,7 +161,11 @@ def names_are_known(environment: JobEnvironment) -> Iterator[Finding]:
 
 @check("env.visible-devices", requires=(SoftwareStack,), fix="env.visible-devices")
 def visible_devices_exist(
-    environment: JobEnvironment, cards: Chips | None, found: CardPresence | None, startup: StartupFiles | None
+    environment: JobEnvironment,
+    cards: Chips | None,
+    found: CardPresence | None,
+    startup: StartupFiles | None,
+    container: Container | None,
 ) -> Iterator[Finding]:
     """ASCEND_RT_VISIBLE_DEVICES valid.
 
@@ -180,6 +185,8 @@ def visible_devices_exist(
     taken = _read_by_cann(value, count)
     used = ",".join(map(str, taken))
     expected = messages.ASCENDING_TO.text(last=count - 1) if count else messages.ASCENDING.text()
+    if message is messages.VISIBLE_MISSING:
+        params["place"] = messages.THIS_NODE.text() if container is None else messages.THIS_CONTAINER.text()
     yield message.finding(
         name=VISIBLE,
         value=value,

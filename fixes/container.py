@@ -67,10 +67,11 @@ def run_command(
         group=asked.group or None,
         command=asked.command,
         several_nodes=_needs_network(asked, cluster, python),
+        engine=container.engine if container is not None else None,
     )
     if one.host_network and not asked.purpose:
         yield Note(messages.WITH_NETWORK.text())
-    yield Note(messages.PLAIN_DOCKER.text(text=stanzas.docker(one)))
+    yield Note(messages.PLAIN.text(engine=one.engine, text=stanzas.docker(one)))
     yield Note(messages.ASCEND_RUNTIME.text(text=stanzas.ascend_runtime(one)))
     yield Note(messages.COMPOSE.text(text=stanzas.compose(one)))
     yield Note(messages.ASCEND_COMPOSE.text(text=stanzas.ascend_compose(one)))

@@ -41,7 +41,9 @@ def grant_access(asked: Access, host: Host, access: DeviceAccess, container: Con
     import os
 
     if container is not None:
-        raise Refused(messages.GROUP_OF_CONTAINER.text(), instead=f"docker run --group-add {access.gid} …")
+        raise Refused(
+            messages.GROUP_OF_CONTAINER.text(), instead=f"{container.engine or 'docker'} run --group-add {access.gid} …"
+        )
     user = asked.user or (os.environ.get("SUDO_USER", "") if access.user.uid == 0 else access.user.name)
     group = asked.group or access.group or _group_of(host, access)
     if not user or user == "root":

@@ -40,7 +40,7 @@ WITH_NETWORK = Sentence(
     "For a job on several nodes or an inference stack: with /etc/hccn.conf, hccn_tool and the network of the host "
     "(`--set purpose=one-node` leaves them out)."
 )
-PLAIN_DOCKER = Sentence("with plain Docker:\n{text}")
+PLAIN = Sentence("with plain {engine}:\n{text}")
 ASCEND_RUNTIME = Sentence("or with the Ascend runtime:\n{text}")
 COMPOSE = Sentence("or with compose:\n{text}")
 ASCEND_COMPOSE = Sentence("or with compose and the Ascend runtime:\n{text}")

@@ -79,7 +79,9 @@ def enlarge_shared_memory(
     if size is None:
         raise Refused(messages.NOT_A_SIZE.text(size=asked.size))
     if container is not None:
-        raise Refused(messages.SIZE_OF_CONTAINER.text(), instead=f"docker run --shm-size={asked.size} …")
+        raise Refused(
+            messages.SIZE_OF_CONTAINER.text(), instead=f"{container.engine or 'docker'} run --shm-size={asked.size} …"
+        )
     if not shared.mounted:
         command = f"sudo mount -t tmpfs tmpfs {SHARED_MEMORY}"
         raise Refused(messages.NOT_MOUNTED.text(path=SHARED_MEMORY), instead=command)

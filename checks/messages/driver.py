@@ -49,6 +49,9 @@ SMI_FAILED = Message(
     detail="The state of the NPUs is unknown until npu-smi works.",
     hint="Check whether the driver modules are loaded, and read the kernel log; then restart or reboot.",
 )
+RUN_AGAIN = Sentence(
+    "Run it again. If its table ends early again, read in the kernel log whether memory ran out or the driver failed."
+)
 NPU_MAY_WORK = Sentence("This alone does not mean that the NPU is broken: torch_npu may still work here.")
 NPU_WORKS = Sentence(
     "The NPUs can be used: torch_npu finds {count} {count:device|devices}. Health, memory and processes are unknown."

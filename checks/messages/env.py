@@ -52,10 +52,12 @@ VISIBLE_ORDER = Message(
 )
 VISIBLE_MISSING = Message(
     "env.visible-devices/missing",
-    summary="{name}={value} lists chip {missing}; this node has {count} {count:chip|chips}, numbered from 0",
+    summary="{name}={value} lists chip {missing}; {place} has {count} {count:chip|chips}, numbered from 0",
     hint=_NAME_CHIPS,
     pitfall="P011",
 )
+THIS_NODE = Sentence("this node")
+THIS_CONTAINER = Sentence("this container")
 CANN_USES = Sentence("CANN uses {used} and silently ignores the rest: EE2002, 107001, or fewer devices than expected.")
 CANN_USES_NONE = Sentence("CANN then finds no device at all, or fails with EE2002 or 107001.")
 ASCENDING_TO = Sentence("ascending numbers from 0 to {last}")

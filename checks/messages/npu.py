@@ -390,6 +390,7 @@ RESET_SUPERPOD = Sentence(
 )
 RESET_OTHERS = Sentence("A reset of {subject} also takes down {others}.")
 RESET_ALONE = Sentence("A reset of {subject} takes down this chip only.")
+RESET_EACH_ALONE = Sentence("A reset of any of {subjects} takes down that chip only.")
 RESET_UNKNOWN = Sentence("On A2 and A3 servers a reset takes down several NPUs, or all.")
 TAKES_ALL = Sentence("takes down all {count} chips of this server")
 TAKES = Sentence("also takes down {others}")

@@ -1,8 +1,11 @@
-"""What has to be done where a finding is made: on the host, by Docker or podman, in a pod, by a platform's operator."""
+"""What has to be done where a finding is made: on the host, by a container engine, in a pod, by an operator."""
 
 from npudoctor.sdk import Sentence
 
 WITH_OTHER_OPTIONS = Sentence("{command} IMAGE  # IMAGE and all other options as before")
+WITH_OPTIONS_OF_DOCKER = Sentence(
+    "{command} IMAGE  # as for docker; IMAGE as before, and the options as what starts this container writes them"
+)
 WITH_ASCEND_RUNTIME = Sentence("{command} IMAGE  # or so, with the ascend runtime; IMAGE as before")
 ASK_THE_OPERATOR = Sentence(
     "Only the operator of this platform can change how this notebook is started. Text to send: “{request}”"

@@ -35,7 +35,7 @@ class _Columns:
     def of(cls, width: int) -> _Columns:
         """As many as fit."""
         narrow, firmware = width < 75, 15 if width >= 130 else 0
-        spare = max(width - (50 if narrow else 67) - firmware, 6)
+        spare = max(width - (52 if narrow else 69) - firmware, 6)
         curve = min(spare // 2, 40)
         curve -= curve % GROUPS if curve > GROUPS else 0
         return cls(0 if narrow else 11, curve, min(spare - curve, 24), 0 if narrow else 6, firmware)
@@ -45,10 +45,10 @@ def head(width: int) -> Content:
     """The names of the columns."""
     fit = _Columns.of(width)
     model = f"{'model':<11}" if fit.model else ""
-    core, memory = f"{'AI Core':<{fit.curve + 5}}", f"{'memory':<{fit.bar + 8}}"
+    core, memory = f"{'AI Core':<{fit.curve + 5}}", f"{'memory':<{fit.bar + 9}}"
     link = f"{'link':>6}" if fit.link else ""
     link += f"{'firmware':>{fit.firmware}}" if fit.firmware else ""
-    text = f"  {'NPU':<5}{model}{'health':<8}{'temp':>5}{'power':>7}  {core}  {memory}{'proc':>6}{link}"
+    text = f"  {'NPU':<5}{model}{'health':<8}{'temp':>6}{'power':>7}  {core}  {memory}{'proc':>6}{link}"
     return Content.styled(text, "$muted")
 
 
@@ -61,8 +61,8 @@ def line(row: ChipRow, past: Series, width: int) -> Content:
     groups = min(fit.curve, GROUPS)
     (past_line,) = curve(past.peaks(chip.subject, "AI Core", groups), groups)
     past_line = "".join(letter * (fit.curve // groups) for letter in past_line)
-    memory = f"{'–' if used is None else f'{used / 1024:.0f}'}/{total / 1024:.0f}G" if total else "–"
-    temp = "–" if chip.temp_c is None else f"{chip.temp_c}°"
+    memory = f"{'–' if used is None else f'{used / 1024:.0f}'}/{total / 1024:.0f} GB" if total else "–"
+    temp = "–" if chip.temp_c is None else f"{chip.temp_c} °C"
     power = "–" if chip.power_w is None else f"{chip.power_w:.0f} W"
     state = STYLES[row.state()]
     return Content.assemble(
@@ -70,13 +70,13 @@ def line(row: ChipRow, past: Series, width: int) -> Content:
         (f"{row.label:<5}", "bold"),
         f"{(chip.name or '')[: fit.model - 1]:<{fit.model}}" if fit.model else "",
         (f"{(chip.health or '–')[:7]:<8}", _marked(row, "npu.health")),
-        (f"{temp:>5}", _marked(row, "npu.temperature")),
+        (f"{temp:>6}", _marked(row, "npu.temperature")),
         f"{power:>7}  ",
         _coloured(past_line),
         f"{core:>5}  ",
         (full, "$accent"),
         (empty, "$faint"),
-        f" {memory:>7}",
+        f" {memory:>8}",
         f"{len(row.held) or '–':>6}",
         (f"{row.link or '–':>6}" if fit.link else "", "bold $error" if row.link not in ("UP", None) else ""),
         f"{row.firmware or '–':>{fit.firmware}}" if fit.firmware else "",

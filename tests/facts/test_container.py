@@ -10,6 +10,7 @@ from npudoctor.facts.network.interfaces import Interfaces, parse
 from npudoctor.facts.node import container
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.findings import Because
+from npudoctor.host.live import measures
 from npudoctor.host.recording.canned import FakeHost
 from npudoctor.sdk import NotApplicable
 
@@ -20,10 +21,10 @@ def named(*names: str) -> Interfaces:
     return parse([{"name": name, "up": True} for name in names])
 
 
-@pytest.mark.parametrize("measures", [{}, {"container": None}])
-def test_a_host_is_no_container(measures: dict[str, Any]) -> None:
+@pytest.mark.parametrize("measured", [{}, {"container": None}])
+def test_a_host_is_no_container(measured: dict[str, Any]) -> None:
     with pytest.raises(NotApplicable) as why:
-        container.container(FakeHost(measures=measures), None, None)
+        container.container(FakeHost(measures=measured), None, None)
     assert why.value.reason == "this is not a container"
     assert why.value.because is Because.NOT_APPLICABLE
 
@@ -31,6 +32,38 @@ def test_a_host_is_no_container(measures: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("mark", "runtime"), [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")])
 def test_the_file_that_a_runtime_leaves_is_enough(mark: str, runtime: str) -> None:
     assert container.container(FakeHost(files={mark: ""}), None, None).runtime == runtime
+
+
+HOSTS_OF = {
+    "/var/lib/kubelet/pods/0a1b2c3d/etc-hosts": "kubernetes",
+    "/data/kubelet/pods/0a1b2c3d/etc-hosts": "kubernetes",
+    "/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/5f1d/resolv.conf": "kubernetes",
+    "/var/lib/nerdctl/1935db59/etchosts/default/5f1d/hosts": "containerd",
+    "/data/docker/containers/5f1d/hosts": "docker",
+    "/containers/storage/overlay-containers/5f1d/userdata/hosts": "podman",
+    "/var/lib/isulad/engines/lcr/5f1d/hosts": "isula",
+}
+
+
+@pytest.mark.parametrize("point", ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname"])
+@pytest.mark.parametrize(("shown", "runtime"), HOSTS_OF.items())
+def test_a_runtime_is_known_by_what_it_mounts_on_the_files_of_names(shown: str, runtime: str, point: str) -> None:
+    row = f"620 612 253:0 {shown} {point} rw,relatime - ext4 /dev/vda1 rw\n"
+    assert measures._by_mounts(f"612 580 0:71 / / rw - overlay overlay rw\n{row}") == runtime
+
+
+@pytest.mark.parametrize("point", ["/", "/mnt/old/etc/hosts", "/var/lib/kubelet/pods/0a1b2c3d/volumes"])
+def test_a_host_that_mounts_files_of_its_containers_is_none(point: str) -> None:
+    rows = (f"620 612 253:0 {shown} {point} rw,relatime - ext4 /dev/vda1 rw\n" for shown in HOSTS_OF)
+    assert measures._by_mounts("".join(rows) + "31 1 253:0 / /etc/hosts rw - ext4 /dev/vda1 rw\nx\n") is None
+
+
+@pytest.mark.parametrize(
+    ("runtime", "engine"),
+    [("docker", "docker"), ("podman", "podman"), ("containerd", "nerdctl"), ("isula", "isula"), ("lxc", None)],
+)
+def test_the_engine_is_what_starts_containers_of_the_runtime(runtime: str, engine: str | None) -> None:
+    assert container.Container(runtime=runtime).engine == engine
 
 
 def test_a_recording_that_does_not_know_the_marks_is_no_container() -> None:

@@ -304,6 +304,21 @@ def test_how_a_container_is_started_is_said_and_nothing_changed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("runtime", "engine"),
+    [("docker", "docker"), ("podman", "podman"), ("containerd", "nerdctl"), ("isula", "isula"), ("lxc", "docker")],
+)
+@pytest.mark.parametrize(
+    ("fix", "options"),
+    [("container.run-command", "--rm"), ("driver.grant-access", "--group-add"), ("system.shm", "--shm-size")],
+)
+def test_the_engine_of_this_container_is_named(runtime: str, engine: str, fix: str, options: str) -> None:
+    params = {"devices": ["/dev/davinci0"]} if options == "--rm" else {}
+    made = planned(node(product="atlas-300i-duo", container={"runtime": runtime}, shm_gib=0.0625), fix, params)
+    told = "\n".join([*made.notes, made.refused.instead or "" if made.refused else ""])
+    assert set(re.findall(rf"(\w+) run {options}", told)) == {engine}
+
+
+@pytest.mark.parametrize(
     ("said", "params", "network"),
     [
         ({}, {}, False),

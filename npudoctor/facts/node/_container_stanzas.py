@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 from npudoctor import knowledge
+from npudoctor.facts.node.ascend_runtime import VIRTUAL, runtime_for
+from npudoctor.facts.node.device_nodes import FIRST_VIRTUAL_NUMBER, as_passed
 from npudoctor.records import record
 
 SHM = "16g"
@@ -15,7 +18,8 @@ SHM = "16g"
 class Stanza:
     """What a container needs: device nodes, the host's files (read only), and shared memory (`shm`, None for Docker's).
 
-    `host_network`: it uses the network of its host, as a job on several nodes does.
+    `host_network`: it uses the network of its host, as a job on several nodes does. `engine` is the program that
+    starts it.
 
     `group` is the number of the device nodes' group, for an image whose user is not root; `command` is what runs
     instead of the image's own.
@@ -29,12 +33,18 @@ class Stanza:
     group: str | None = None
     command: tuple[str, ...] = ()
     host_network: bool = False
+    engine: str = "docker"
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of the NPUs."""
-        names = (path.removeprefix("/dev/davinci") for path in self.devices)
-        return tuple(sorted(int(name) for name in names if name.isdigit()))
+        found = (re.fullmatch(r"/dev/v?davinci([0-9]{1,9})", path) for path in self.devices)
+        return tuple(sorted(int(name[1]) for name in found if name))
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether a vNPU is among them."""
+        return any(number >= FIRST_VIRTUAL_NUMBER for number in self.numbers)
 
     @property
     def cards(self) -> str:
@@ -51,6 +61,7 @@ def stanza(
     group: str | None = None,
     command: tuple[str, ...] = (),
     several_nodes: bool = False,
+    engine: str | None = None,
 ) -> Stanza:
     """The stanza for these device nodes, with the mounts that plain Docker needs.
 
@@ -67,6 +78,7 @@ def stanza(
         group=group,
         command=command,
         host_network=several_nodes,
+        engine=engine or "docker",
     )
 
 
@@ -76,17 +88,25 @@ def _network_files() -> tuple[tuple[str, str], ...]:
 
 
 def docker(one: Stanza) -> str:
-    """`docker run` with plain Docker."""
-    words = [f"--device={path}" for path in one.devices]
+    """`docker run` with plain Docker, or the same of another engine."""
+    words = [f"--device={as_passed(path)}" for path in one.devices]
     words += [f"-v={host}:{inside}:ro" for host, inside in one.mounts]
     words += _limits(one)
     lines = [shlex.quote(word) for word in words] + [shlex.join([one.image, *one.command])]
-    return "docker run --rm \\\n  " + " \\\n  ".join(lines) + "\n"
+    return f"{one.engine} run --rm \\\n  " + " \\\n  ".join(lines) + "\n"
 
 
 def ascend_runtime(one: Stanza) -> str:
-    """`docker run` with the ascend runtime, which passes nodes and files in by itself."""
-    words = ["docker", "run", "--rm", f"--runtime={_runtime()}", "-e", f"ASCEND_VISIBLE_DEVICES={one.cards}"]
+    """The same with the ascend runtime, which passes nodes and files in by itself."""
+    words = [
+        one.engine,
+        "run",
+        "--rm",
+        f"--runtime={runtime_for(one.engine)}",
+        "-e",
+        f"ASCEND_VISIBLE_DEVICES={one.cards}",
+    ]
+    words += ["-e", VIRTUAL] if one.has_slices else []
     words += [f"-v={host}:{inside}:ro" for host, inside in _network_files() if one.host_network]
     return f"{shlex.join(words)} \\\n  {shlex.join([*_limits(one), one.image, *one.command])}\n"
 
@@ -106,7 +126,7 @@ def _runtime() -> str:
 def compose(one: Stanza) -> str:
     """A service of a compose file, with plain Docker."""
     lines = _service(one)
-    lines += ["    devices:", *(f"      - {path}" for path in one.devices)]
+    lines += ["    devices:", *(f"      - {as_passed(path)}" for path in one.devices)]
     lines += ["    volumes:", *(f"      - {host}:{inside}:ro" for host, inside in one.mounts)]
     return "\n".join(lines) + "\n"
 
@@ -117,6 +137,7 @@ def ascend_compose(one: Stanza) -> str:
     if one.host_network:
         lines += ["    volumes:", *(f"      - {host}:{inside}:ro" for host, inside in _network_files())]
     lines += ["    environment:", f'      ASCEND_VISIBLE_DEVICES: "{one.cards}"']
+    lines += ["      {}: {}".format(*VIRTUAL.split("="))] if one.has_slices else []
     return "\n".join(lines) + "\n"
 
 

@@ -6,12 +6,15 @@ import contextlib
 import json
 import posixpath
 
+from npudoctor import knowledge
 from npudoctor.facts.node import container_engine
 from npudoctor.facts.node.container import Container
 from npudoctor.records import record
 from npudoctor.sdk import Host, NotApplicable, ParseError, Unavailable, probe
 
 PROGRAM = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
+VIRTUAL = "ASCEND_RUNTIME_OPTIONS=VIRTUAL"
+"""What the runtime wants beside the number of a vNPU."""
 CONTAINERD = "/etc/containerd/config.toml"
 IMPORTED = "/etc/containerd/conf.d"
 
@@ -24,6 +27,11 @@ class AscendRuntime:
     path: str
     engines: tuple[str, ...]
     known_to: tuple[str, ...]
+
+
+def runtime_for(engine: str | None) -> str:
+    """What `--runtime` of an engine names: podman and nerdctl take the path of the ascend runtime."""
+    return PROGRAM if engine in ("podman", "nerdctl") else str(knowledge.layout().more["runtime_name"])
 
 
 @probe

@@ -16,6 +16,9 @@ DEVICE_LIST = "/sys/fs/cgroup/devices/devices.list"
 MARKS = {"/run/.containerenv": "podman", "/.dockerenv": "docker"}
 """Files that a runtime leaves in its containers."""
 
+_ENGINES = {"docker": "docker", "podman": "podman", "containerd": "nerdctl", "isula": "isula"}
+"""The program that a person starts a container of a runtime with, with the options of `docker run`."""
+
 _NOTEBOOK_USERS = ("ma-user", "jovyan")
 """The users that ModelArts and JupyterHub give to notebooks."""
 
@@ -35,6 +38,11 @@ class Container:
     host_network: bool | None = None
     orchestrator: str | None = None
     notebook: bool = False
+
+    @property
+    def engine(self) -> str | None:
+        """The program that starts this container, as podman; None where it is not known, as for lxc."""
+        return _ENGINES.get(self.runtime)
 
 
 @record(frozen=True)

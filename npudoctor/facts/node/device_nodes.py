@@ -16,6 +16,14 @@ _CARD = re.compile(r"davinci([0-9]{1,4})")
 _SLICE = re.compile(r"vdavinci([0-9]{1,4})")
 
 
+def as_passed(path: str) -> str:
+    """What `--device` names for a node of a container: a vNPU has another name on its host."""
+    number = re.fullmatch(r"/dev/v?davinci([0-9]{1,9})", path)
+    if number is None or int(number[1]) < FIRST_VIRTUAL_NUMBER:
+        return path
+    return f"/dev/vdavinci{number[1]}:/dev/davinci{number[1]}"
+
+
 @record(frozen=True, kw_only=True)
 class DeviceNode:
     """One node below /dev. `number` is that of the NPU or slice, `stat` is None where this user may not ask."""

@@ -43,7 +43,7 @@ class NpuSmiAnswer:
 
     `path` is where the tool lies; `seconds` is wall time; `limit_s` what it was given; `failure` is a message of the
     tool that is known; `text` is all that it printed; `warning` is what it prints below its table where the driver's
-    installer did not finish.
+    installer did not finish. `ended_early`: its table ends before it is whole.
     """
 
     found: bool
@@ -58,6 +58,7 @@ class NpuSmiAnswer:
     failure: NpuSmiFailure | None = None
     info: NpuSmiInfo | None = None
     warning: str | None = None
+    ended_early: bool = False
 
     @property
     def last_line(self) -> str:
@@ -91,14 +92,14 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         path = path or _usual_place(host)
         return NpuSmiAnswer(found=found, path=path, reason=why.reason, because=why.because, limit_s=limit)
     text = done.stdout + done.stderr
-    info, reason, failure = None, None, None
+    info, reason, failure, ended_early = None, None, None, False
     if done.timed_out:
         reason = f"`npu-smi info` did not answer within {min(limit, done.seconds) or limit:g} s"
     else:
         try:
             info = npu_smi.parse_info(done.stdout)
             if is_cut(done.stdout, info) or (lacks_processes(info) and _more_nodes(host, info)):
-                reason = _why_cut(done, info)
+                reason, ended_early = _why_cut(done, info), True
                 info = None
         except ParseError as problem:
             failure = npu_smi.parse_failure(text)
@@ -116,6 +117,7 @@ def npu_smi_answer(host: Host, options: Options) -> NpuSmiAnswer:
         failure=failure,
         info=info,
         warning=next((line.strip() for line in text.splitlines() if _UNFINISHED in line), None),
+        ended_early=ended_early,
     )
 
 
@@ -139,6 +141,8 @@ def _why_cut(done: Completed, info: NpuSmiInfo) -> str:
     ended = f"; it was ended by signal {-done.returncode}" if done.returncode and done.returncode < 0 else ""
     if done.truncated:
         ended = "; it printed more than 8 MiB"
+    if info.idle_npus is not None:
+        return f"`npu-smi info` stopped in the middle of its table of processes{ended}"
     chips = f"{len(info.npus)} {'chip' if len(info.npus) == 1 else 'chips'}"
     return f"`npu-smi info` stopped in the middle of its table, after {chips}{ended}"
 

@@ -29,7 +29,11 @@ def is_cut(text: str, info: NpuSmiInfo) -> bool:
     borders = [line for line in lines if _BORDER.fullmatch(line)]
     if _BORDER.fullmatch(lines[-1]) and len(lines[-1]) >= len(borders[0]):
         silent = _last_without_processes(info)
-        return _ends_within_an_npu(borders, info) or len(silent) > 1 or silent == {one.npu_id for one in info.npus} != set()
+        return (
+            _ends_within_an_npu(borders, info)
+            or len(silent) > 1
+            or silent == {one.npu_id for one in info.npus} != set()
+        )
     if info.idle_npus is None or lines[-1][-1] not in "|│┃｜":
         return True
     return bool(_without_processes(info))

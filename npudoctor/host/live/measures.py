@@ -232,11 +232,42 @@ def _pci_device(host: LocalHost, folder: str) -> dict[str, Any]:
     }
 
 
+_OF_GROUPS = {
+    "kubepods": "kubernetes",
+    "docker": "docker",
+    "nerdctl": "containerd",
+    "containerd": "containerd",
+    "podman": "podman",
+    "libpod": "podman",
+    "isulad": "isula",
+    "lxc": "lxc",
+}
+_OF_MOUNTS = {
+    "/kubelet/pods/": "kubernetes",
+    "/io.containerd.grpc.v1.cri/": "kubernetes",
+    "/nerdctl/": "containerd",
+    "/docker/containers/": "docker",
+    "/overlay-containers/": "podman",
+    "/isulad/": "isula",
+}
+"""What the path on the host contains of the files that a runtime mounts on those with the names of hosts."""
+
+
+def _by_mounts(mountinfo: str) -> str | None:
+    """The runtime of a container by who wrote its /etc/hosts: with cgroup v2 its control group has no name there."""
+    rows = (line.split(" ") for line in mountinfo.splitlines())
+    files = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+    shown = [row[3] for row in rows if len(row) > 4 and row[4] in files]
+    return next((name for part, name in _OF_MOUNTS.items() if any(part in path for path in shown)), None)
+
+
 def _container(host: LocalHost) -> dict[str, str] | None:
     runtime = None
     with contextlib.suppress(Unavailable):
         groups = host.read("/proc/1/cgroup")
-        runtime = next((name for name in ("kubepods", "docker", "containerd", "podman", "lxc") if name in groups), None)
+        runtime = next((_OF_GROUPS[name] for name in _OF_GROUPS if name in groups), None)
+    with contextlib.suppress(Unavailable):
+        runtime = runtime or _by_mounts(host.read("/proc/self/mountinfo"))
     if host.exists("/run/.containerenv"):
         runtime = "podman"
     elif host.exists("/.dockerenv"):
@@ -246,7 +277,7 @@ def _container(host: LocalHost) -> dict[str, str] | None:
     if runtime is None:
         return None
     return {
-        "runtime": "kubernetes" if runtime == "kubepods" else runtime,
+        "runtime": runtime,
         "cgroup": "v2" if host.exists("/sys/fs/cgroup/cgroup.controllers") else "v1",
     }
 
