@@ -214,7 +214,7 @@ def _docker(shell: Shell, command: str) -> None:
     if by_runtime is not None:
         devices = [f"/dev/davinci{number}" for number in by_runtime.split(",")] + list(MANAGERS)
         inside |= {"/usr/local/Ascend/driver/lib64", "/usr/local/bin/npu-smi"}
-    numbers = tuple(int(path.removeprefix("/dev/davinci")) for path in devices if re.search(r"davinci\d", path))
+    numbers = tuple(int(number[1]) for path in devices if (number := re.fullmatch(r"\S*/dev/davinci(\d+)", path)))
     box = replace(
         said.container,
         devices=numbers,
@@ -235,6 +235,8 @@ def _docker(shell: Shell, command: str) -> None:
     )
     shell.host = machine.build(scenario, shell.node.name)
 
+
+ENGINES = "(docker|podman|nerdctl|isula)"
 
 PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"export \w+=<": "the person has to put a value in",
@@ -258,9 +260,9 @@ PROGRAMS: dict[str, Callable[[Shell, str], None] | str] = {
     r"for \w+ in": _for,
     r"npudoctor fix ": _fix,
     r"npudoctor (check|explain)\b": LOOKS,
-    r"docker run .*…": "only a part of a command: the person has to complete it",
-    r"docker run ": _docker,
-    r"docker (ps|inspect)": LOOKS,
+    rf"{ENGINES} run .*…": "only a part of a command: the person has to complete it",
+    rf"{ENGINES} run ": _docker,
+    rf"{ENGINES} (ps|inspect)": LOOKS,
     r"services:|image:|kind:|apiVersion:|supplementalGroups:": "compose and Kubernetes are other ways to say what "
     "docker run says; tests/facts/test_container_stanzas.py reads them",
     r"\S+/python\S* -m pip install ": _act,

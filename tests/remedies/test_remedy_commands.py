@@ -51,7 +51,7 @@ def catalog() -> plugins.Catalog:
 def paths_in(command: str) -> Iterator[str]:
     """The absolute paths among the words of a command; not those of the host in the options of a container."""
     text, comment = without_comment(command)
-    if "on the host" in comment or re.search(r"\b(?:docker|podman) run\b", text):
+    if "on the host" in comment or re.search(r"\b(?:docker|podman|nerdctl|isula) run\b", text):
         return
     with contextlib.suppress(ValueError):
         for words in simple_commands(command):
