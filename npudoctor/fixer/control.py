@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from npudoctor import clock
 from npudoctor.fixer import messages
 from npudoctor.fixer.journal import Journal
-from npudoctor.host import Completed, Host, MutableHost, Refused, Unavailable, hold
+from npudoctor.host import Host, Refused, Unavailable, hold
 from npudoctor.host.live import audit
 from npudoctor.sdk import Options
 from npudoctor.steps import Step
 
 if TYPE_CHECKING:
     from npudoctor.fixer.plan import FixPlan
-
-Ran = list[tuple[Sequence[str], int | None]]
-"""Commands and their exit codes; None is one that was ended."""
 
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "cifs", "smb3", "ceph", "beegfs", "glusterfs", "fuse.glusterfs", "9p")
 """File systems of mount(8) that several nodes share."""
@@ -116,24 +113,3 @@ def log(journal: Journal, run: str, what: str, told: str) -> None:
     reason = record.reason or messages.NO_REASON.text()
     said = messages.LOGGED.text(what=what, fix=record.fix, run=run, by=by, origin=origin, reason=reason)
     audit.log(f"{said}; {told}")
-
-
-class _Listening:
-    """A host that notes each command that changes it, and its exit code."""
-
-    def __init__(self, host: MutableHost, commands: Ran) -> None:
-        self._real = host
-        self._commands = commands
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def run_streaming(self, argv: Sequence[str], **how: Any) -> Completed:
-        done = self._real.run_streaming(argv, **how)
-        self._commands.append((tuple(argv), done.returncode))
-        return done
-
-
-def listening(host: MutableHost, commands: Ran) -> MutableHost:
-    """The host, which notes its commands in this list."""
-    return cast(MutableHost, _Listening(host, commands))

@@ -43,7 +43,7 @@ from npudoctor.host.live import audit
 from npudoctor.plugins import Catalog
 from npudoctor.records import replace
 from npudoctor.sdk import Effect, Options
-from npudoctor.steps import Step, StepFailed, output_to
+from npudoctor.steps import Commands, Step, StepFailed, output_to
 from npudoctor.steps.installers import InstallPackage
 from npudoctor.steps.packages import KeepPackages
 from npudoctor.steps.system import Run
@@ -119,10 +119,10 @@ class _Run:
                 step = self._placed(one.step, number)
                 self.journal.note(self.id, number, step, step.inverse(self.host))
                 yield StepBegun(number + 1, one.preview)
-                commands: control.Ran = []
+                commands: Commands = []
                 try:
-                    with output_to(self.stream):
-                        step.apply(control.listening(self.host, commands))
+                    with output_to(self.stream, commands):
+                        step.apply(self.host)
                 finally:
                     self.journal.ran(self.id, number, commands)
                 yield StepDone(number + 1)

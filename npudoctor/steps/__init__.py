@@ -8,15 +8,19 @@ them into its journal, so their fields are plain values.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
 
-from npudoctor.host import Host, MutableHost, Unavailable
+from npudoctor.host import Completed, Host, MutableHost, Unavailable
 from npudoctor.records import record
 from npudoctor.steps import messages
 
+Commands = list[tuple[Sequence[str], int | None]]
+"""Commands and their exit codes; None is one that was ended."""
+
 _output: ContextVar[Callable[[str], None] | None] = ContextVar("output", default=None)
+_commands: ContextVar[Commands | None] = ContextVar("commands", default=None)
 
 
 class StepFailed(Exception):
@@ -73,20 +77,29 @@ class Note:
 
 
 @contextlib.contextmanager
-def output_to(stream: Callable[[str], None] | None) -> Iterator[None]:
-    """Hand what the commands of a step print to `stream` as it comes."""
-    token = _output.set(stream)
+def output_to(stream: Callable[[str], None] | None, noted: Commands) -> Iterator[None]:
+    """Hand what the commands of a step print to `stream` as it comes, and note each command in `noted`."""
+    tokens = _output.set(stream), _commands.set(noted)
     try:
         yield
     finally:
-        _output.reset(token)
+        _output.reset(tokens[0])
+        _commands.reset(tokens[1])
+
+
+def run_command(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> Completed:
+    """Run a command that changes the node; how it ended."""
+    done = host.run_streaming(argv, timeout=timeout_s, stream=_output.get())
+    if (noted := _commands.get()) is not None:
+        noted.append((argv, done.returncode))
+    return done
 
 
 def streamed(host: MutableHost, argv: tuple[str, ...], timeout_s: float) -> str:
     """Run a command that changes the node; what it printed. Raises StepFailed unless it ends with 0 in time."""
     import shlex
 
-    done = host.run_streaming(argv, timeout=timeout_s, stream=_output.get())
+    done = run_command(host, argv, timeout_s)
     if done.timed_out:
         raise StepFailed(messages.TIMED_OUT.text(command=shlex.join(argv), seconds=timeout_s))
     if done.returncode != 0:
@@ -104,4 +117,4 @@ def access_to(host: Host, path: str) -> str:
         return ""
 
 
-__all__ = ["Note", "Obstacle", "Step", "StepFailed", "access_to", "output_to", "streamed"]
+__all__ = ["Commands", "Note", "Obstacle", "Step", "StepFailed", "access_to", "output_to", "run_command", "streamed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npudoctor.host import Host, MutableHost
 from npudoctor.records import record
-from npudoctor.steps import Obstacle, Step, StepFailed, messages, streamed
+from npudoctor.steps import Obstacle, Step, StepFailed, messages, run_command, streamed
 
 INSTALL_TIMEOUT_S = 3600.0
 
@@ -47,9 +47,8 @@ class KeepPackages:
         """Keep, then install."""
         _must_be_own(host, self.python)
         names = tuple(name for name, old, _ in self.changes if old)
-        keeping = host.run_streaming(
-            (self.python, "-I", "-B", host.own_script("packages"), "keep", self.archive, *names), timeout=600.0
-        )
+        keep = (self.python, "-I", "-B", host.own_script("packages"), "keep", self.archive, *names)
+        keeping = run_command(host, keep, 600.0)
         if keeping.returncode != 0:
             lines = (keeping.stderr or keeping.stdout).strip().splitlines() or [messages.NO_ANSWER.text()]
             raise StepFailed(messages.NOT_KEPT.text(problem=lines[-1][:200]))

@@ -174,7 +174,7 @@ def test_leaving_asks_while_a_smoke_run_is_in_progress(monkeypatch: pytest.Monke
 
 def test_an_applied_step_hands_on_what_its_command_prints() -> None:
     said: list[str] = []
-    with output_to(said.append):
+    with output_to(said.append, []):
         system.Run(("sysctl", "-w", "net.ipv4.ip_local_reserved_ports=60000-60015")).apply(sim.simulate("new-node"))
     assert said == ["net.ipv4.ip_local_reserved_ports = 60000-60015\n"]
 
