@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shlex
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from .conftest import Cards, needs
+from npudoctor.cli import setup_image
+from npudoctor.facts.node.device_nodes import DeviceNode, DeviceNodes
+from npudoctor.host import Completed, Refused
+
+from .conftest import ROOT, Cards, needs
 from .test_page import marked
 
 pytestmark = pytest.mark.slow
@@ -237,3 +243,54 @@ def _succeeds(docker: Docker, name: str, *command: str) -> bool:
     while docker("exec", name, *command, check=False).returncode and time.monotonic() < until:
         time.sleep(0.3)
     return time.monotonic() < until
+
+
+class Engine:
+    """This machine, with only the engine of these tests.
+
+    What is not there is not mounted, so that none is made, and a limit that this machine cannot raise is left out.
+    """
+
+    def __init__(self, docker: Docker) -> None:
+        self.docker = docker
+
+    def which(self, name: str) -> str | None:
+        return self.docker.client if name == "docker" else None
+
+    def run_streaming(self, argv: tuple[str, ...], *, timeout: float) -> Completed:
+        there = [word for word in argv[1:] if not word.startswith("-v=") or os.path.exists(word[3:].partition(":")[0])]
+        if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY:
+            there = [word for word in there if not word.startswith("--ulimit=")]
+        at = there.index("run") + 1 if "run" in there else len(there)
+        network = ["--network=none"] if "run" in there else []
+        done = self.docker(*there[:at], *network, *there[at:], check=False, timeout=timeout)
+        return Completed(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def test_setup_runs_its_smoke_run_in_an_image_of_the_site(
+    docker: Docker, debian: Path, cards: Cards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["tar", "-C", str(debian), "-c", "."], stdout=subprocess.PIPE) as packed:
+        docker("import", "-", "site/train:8.5.0", stdin=packed.stdout)
+    nodes = DeviceNodes(
+        cards=(DeviceNode(path=f"{cards.folder}/dev/davinci0", number=0),),
+        managers=(DeviceNode(path=f"{cards.folder}/dev/davinci_manager"),),
+    )
+    host: Any = Engine(docker)
+    with pytest.raises(Refused, match="no image site/other in docker; npudoctor pulls none"):
+        setup_image.must_be_there(host, "site/other")
+    where = (*setup_image.itself(), str(ROOT))
+    monkeypatch.setattr(setup_image, "itself", lambda: where)
+    said: list[str] = []
+    why = setup_image.problem(host, nodes, "site/train:8.5.0", said.append)  # there is no torch in it
+    assert re.fullmatch(r"the smoke run in site/train:8.5.0 has failed with exit code [13]", why), (why, said)
+    assert any(line.startswith("  | ") and "torch" in line for line in said), said
+    passes = tmp_path / "own" / "python"
+    passes.parent.mkdir()
+    passes.write_text('#!/bin/sh\necho "$@"; [ -c "$(dirname "$0")/../cards/dev/davinci0" ]\n', encoding="utf-8")
+    passes.chmod(0o755)
+    monkeypatch.setattr(setup_image, "itself", lambda: (str(passes.parent),))
+    monkeypatch.setattr("sys.executable", str(passes))
+    assert setup_image.problem(host, nodes, "site/train:8.5.0", said.append) == "", said
+    assert said[-1] == "  | -I -m npudoctor smoke"
+    assert docker("ps", "--all", "--quiet").stdout == ""
