@@ -41,7 +41,8 @@ def open_run(
         journal.keep(run.id, state.PLAN, data)
     except (Refused, OSError, Unavailable) as problem:
         drop_copies(journal, run.id, steps)
-        journal.mark(run.id, STOPPED, f"INTERRUPTED before step 1: {problem}")
+        with contextlib.suppress(OSError):  # a disk that is full; without a plan nothing goes on
+            journal.mark(run.id, STOPPED, f"INTERRUPTED before step 1: {problem}")
         raise
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from npudoctor import clock, plugins
+from npudoctor.cli import setup_install
 from npudoctor.explain.diagnosis import diagnose
 from npudoctor.explain.patterns import Sought
 from npudoctor.explain.scan import Scanner
@@ -183,16 +184,30 @@ def test_firmware_that_says_nothing_of_its_flash_is_not_proved(tmp_path: Path) -
     assert found.problem == "its log does not say that the firmware was flashed" and found.reboot
 
 
-def test_without_room_for_the_copies_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("room", "ends"), [(True, "stopped"), (False, "running")])
+def test_without_room_for_the_copies_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: bool, ends: str
+) -> None:
     host = tree(tmp_path)
+    mark = Journal.mark
+
+    def marked(journal: Journal, run: str, status: str, *rest: str) -> None:
+        if status == "stopped" and not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        mark(journal, run, status, *rest)
+
+    monkeypatch.setattr(Journal, "mark", marked)
     one = step(host, package(tmp_path, "driver", "25.5.2"))
     full = Completed(returncode=1, stderr="cp: error writing: No space left on device")
     monkeypatch.setattr(host, "run_streaming", lambda *_, **__: full)
     with pytest.raises(Refused, match="No space left on device"):
         opened(host, [one])
     journal = Journal(host, "/var/lib/npudoctor")
-    assert [status(journal, id) for id in journal.runs()] == ["stopped"]
+    assert [(status(journal, id), journal.kept(id, state.PLAN)) for id in journal.runs()] == [(ends, None)]
     assert times_run(tmp_path, "driver") == 0
+    monkeypatch.undo()
+    setup_install.refuse_second(journal)  # a run without a plan keeps no other from beginning
+    assert [status(journal, id) for id in journal.runs()] == ["stopped"]
 
 
 def test_a_package_that_another_user_can_change_is_not_copied(tmp_path: Path) -> None:
