@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import venv
 from pathlib import Path
 
 import pytest
 
+from npudoctor import plugins
+from npudoctor.fixer import handover, plan
+from npudoctor.sdk import Options
+from npudoctor.sim import machine, scenario
 from tests.fleet import test_install
 
 pytestmark = pytest.mark.slow
@@ -194,3 +200,45 @@ def test_ansible_makes_a_node_ready_and_fails_with_what_is_left(
     done = run(*play, DEPLOY / "ansible/npudoctor.yml", env=plain)
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stdout + done.stderr
+
+
+SYSCTL = """#!/bin/sh
+[ "$1" = -n ] && exec cat "$0.value"
+echo "${2#*=}" > "$0.value"
+echo x >> "$0.set"
+"""
+
+
+def test_ansible_carries_out_the_tasks_that_a_fix_prints_and_changes_nothing_the_second_time(
+    playbook: Path, tmp_path: Path
+) -> None:
+    """The paths are below a folder, and sysctl is a script: all else is what `fix --as ansible` prints."""
+    managed = "# Ansible managed: do not edit\nnet.ipv4.ip_local_reserved_ports = 10050\n"
+    said = {
+        "product": "atlas-800t-a3",
+        "sysctl": {"net.ipv4.ip_local_reserved_ports": "10050"},
+        "files": {"/etc/sysctl.conf": managed},
+    }
+    host = machine.build(scenario.parse(said, "n"), "n")
+    made = plan.make(plugins.load(), host, plan.Request("hccl.reserve-ports"), Options())
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/sysctl.conf").write_text(managed, encoding="utf-8")
+    sysctl = tmp_path / "sysctl"
+    sysctl.write_text(SYSCTL, encoding="utf-8")
+    sysctl.chmod(0o755)
+    Path(f"{sysctl}.value").write_text("10050\n", encoding="utf-8")
+    tasks = handover.render(made, host, "ansible").replace("/etc/sysctl", f"{tmp_path}/etc/sysctl")
+    tasks = tasks.replace("become: true", "become: false").replace('"sysctl"', f'"{sysctl}"')
+    play = tmp_path / "play.yml"
+    head = "- hosts: all\n  gather_facts: false\n  tasks:\n"
+    play.write_text(head + textwrap.indent(tasks, "    "), encoding="utf-8")
+    words = [playbook, "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}", play]
+    changed = []
+    for _ in range(2):
+        done = run(*words, env={**os.environ, "LC_ALL": "C.UTF-8"})
+        assert done.returncode == 0, done.stdout + done.stderr
+        changed.append(int(re.search(r"changed=(\d+)", done.stdout)[1]))  # type: ignore[index]
+    lines = (tmp_path / "etc/sysctl.conf").read_text(encoding="utf-8").splitlines()
+    assert lines == ["# Ansible managed: do not edit", "net.ipv4.ip_local_reserved_ports = 10050,60000-60031"]
+    assert (changed[0] > 0, changed[1]) == (True, 0)
+    assert Path(f"{sysctl}.set").read_text(encoding="utf-8") == "x\n"
