@@ -97,10 +97,10 @@ def _evidence(subject: str, ecc: PerChip[Ecc]) -> tuple[Evidence, ...]:
     source = f"{LIBRARY}, {subject}" if subject in ecc.sources else f"npu-smi info -t ecc {_where(subject)}"
     return tuple(
         Evidence(source=f"{source}, {name}", expected="0", actual=str(count))
-        for name, count in _told(ecc.by_subject[subject]).items()
+        for name, count in _counts_of(ecc.by_subject[subject]).items()
     )
 
 
-def _told(page: Any) -> Mapping[str, int]:
+def _counts_of(page: Any) -> Mapping[str, int]:
     names = [f"{memory}_{name}" for memory in ("hbm", "ddr") for name in (*_COUNTS, *_PAGES, *_WAITING)]
     return {name.replace("_", " "): count for name in names if (count := _count(page, name))}

@@ -55,7 +55,7 @@ def _found(args: argparse.Namespace, config: Config) -> tuple[int, str]:
         raise UsageError("the fix env.profile did not load; run `npudoctor check` for the reason")
     told = node.options(args, config)
     with node.opened(args, config) as host:
-        report, _ = plan.judged(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
+        report, _ = plan.run_checks(catalog, host, plan.provers(catalog, catalog.fixes[FIX]), told)
         offered = [pair for pair in plan.offers(report).get(FIX, ()) if pair[1].severity >= Severity.WARNING]
         if args.check:
             lines = [f"{finding.summary} ({result.check})\n" for result, finding in offered]

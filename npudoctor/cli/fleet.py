@@ -225,7 +225,7 @@ def _merge(args: argparse.Namespace) -> int:
     return _show(args, fleet, run=run)
 
 
-def _judged(
+def _verdict_of(
     args: argparse.Namespace, fleet: Fleet, run: Run | None, asked_by: str | None = None
 ) -> tuple[FleetReport, Fleet]:
     from npudoctor import plugins
@@ -252,13 +252,14 @@ def _judged(
     from npudoctor.selection import UnknownName
 
     try:
-        return verdict.judged(fleet, selection, args.plugin, run=run.folder if run else None, asked_by=asked_by), fleet
+        folder = run.folder if run else None
+        return verdict.judge_fleet(fleet, selection, args.plugin, run=folder, asked_by=asked_by), fleet
     except UnknownName as problem:
         raise UsageError(str(problem)) from problem
 
 
 def _show(args: argparse.Namespace, fleet: Fleet, *, run: Run | None = None, engine: str | None = None) -> int:
-    report, _ = _judged(args, fleet, run, engine)
+    report, _ = _verdict_of(args, fleet, run, engine)
     if args.against:
         from npudoctor.fleet import gather, verdict
 
@@ -295,7 +296,7 @@ def _lists(args: argparse.Namespace) -> int:
     from npudoctor.fleet import gather, lists
 
     fleet, run = gather.stored(args.paths)
-    report, fleet = _judged(args, fleet, run)
+    report, fleet = _verdict_of(args, fleet, run)
     write(lists.render(args.list, report, fleet))
     for text in lists.left_out(report):
         say(text)
@@ -308,7 +309,7 @@ def _fix(args: argparse.Namespace) -> int:
     from npudoctor.fleet import fixplan, gather
 
     fleet, run = gather.stored(args.paths)
-    report, _ = _judged(args, fleet, run)
+    report, _ = _verdict_of(args, fleet, run)
     rows = fixplan.plan(report, args.id)
     if not rows and args.id is not None and args.id not in (catalog := plugins.load()).fixes:
         raise fixing.unknown_fix(args.id, catalog)

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     called, engine = fleet_asking.installing_engine(args)
     plan = fleet_asking.plan(args, names)
     try:
-        archive = install.judged(args.archive)
+        archive = install.read_archive(args.archive)
     except install.BadArchive as problem:
         raise UsageError(str(problem)) from problem
     rows = list(install.asked("plan", archive, args.prefix, plan, engine))

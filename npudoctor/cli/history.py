@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         write(f"{one['id']}  {one['status']}  {one['by']}  {one['title']}\n")
         for preview in raw["preview"]:
             write(f"    {visible(in_one_line(preview))}\n")
-        if said := progress.said(one) or one["reason"]:
+        if said := progress.stage_clause(one) or one["reason"]:
             write(f"    {said}\n")
     if not runs:
         write("no changes by npudoctor\n")

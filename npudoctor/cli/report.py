@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         recorder = RecordingHost(host)
         selection = Selection(options=node.options(args, config), deadline_s=limit_s)
         progressed = Progressed(host, catalog, state=args.state, at_login=bool(node.simulated_folder(args)) or None)
-        report = progressed.report(judged(catalog, recorder, selection, no_color=args.no_color))
+        report = progressed.report(full_report(catalog, recorder, selection, no_color=args.no_color))
         changes, folder = changes_of(host, args.state), getattr(args, "simulated_state", None) or args.state
         made = of(report, recorder, changes=changes, state=folder, redacted=args.redact)
     files = bundle_writer.files_of(recording_policy.reduced(recorder.notes)[0]) if args.redact else {}
@@ -122,7 +122,7 @@ def whole(made: case.Case, log: Mapping[str, Any] | None, files: Mapping[str, by
     return case.Case(**{**said, "log": _explanation(log) if log is not None else None})
 
 
-def judged(catalog: Catalog, host: Host, selection: Selection, *, no_color: bool) -> Report:
+def full_report(catalog: Catalog, host: Host, selection: Selection, *, no_color: bool) -> Report:
     """The report of a whole run, with all facts of the inventory."""
     report = None
     with Progress(len(select(catalog, selection)), color=not no_color) as progress:

@@ -76,7 +76,7 @@ def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
             golden=golden,
         )
     features = [split.feature for split in splits]
-    groups, dwarfed = _judged(_clusters(nodes, features, _told(nodes)))
+    groups, dwarfed = _select_groups(_clusters(nodes, features, _feature_count(nodes)))
     norms = [_norm(group, features) for group in groups]
     found = []
     if len(nodes) > 2:
@@ -90,7 +90,7 @@ def compare(nodes: Sequence[Node], *, golden: Node | None = None) -> Comparison:
     return Comparison(nodes=tuple(nodes), groups=groups, odd=odd, splits=splits)
 
 
-def _told(nodes: Iterable[Node]) -> int:
+def _feature_count(nodes: Iterable[Node]) -> int:
     """How many features there are."""
     return len({feature for node in nodes for feature in node.features})
 
@@ -137,7 +137,7 @@ def _apart(one: Signature, other: Signature) -> int:
     return sum(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
 
 
-def _judged(clusters: Sequence[Sequence[Node]]) -> tuple[tuple[tuple[Node, ...], ...], list[Node]]:
+def _select_groups(clusters: Sequence[Sequence[Node]]) -> tuple[tuple[tuple[Node, ...], ...], list[Node]]:
     """The clusters that count as groups, and the nodes of those that are dwarfed by the largest."""
     largest = len(clusters[0]) if clusters else 0
     groups: list[tuple[Node, ...]] = []

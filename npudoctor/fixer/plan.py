@@ -202,12 +202,12 @@ def _look(catalog: Catalog, host: Host, fix: Fix, options: Options) -> tuple[Rep
     )
     ids = provers(catalog, fix)
     seen = replace(catalog, checks={**catalog.checks, _FACTS: asking}, broken=())
-    report, facts = judged(seen, host, (*ids, _FACTS), options)
+    report, facts = run_checks(seen, host, (*ids, _FACTS), options)
     results = tuple(result for result in report.results if result.check != _FACTS)
     return replace(report, results=results), facts
 
 
-def judged(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:
+def run_checks(catalog: Catalog, host: Host, ids: Sequence[str], options: Options) -> tuple[Report, Mapping[type, Any]]:
     """Run some checks; the report, and the facts by their type."""
     for event in engine.run(catalog, host, Selection(names=tuple(ids), options=options)):
         if isinstance(event, engine.Done):

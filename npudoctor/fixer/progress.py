@@ -158,7 +158,7 @@ def of_runs(
     return [{**run, "stage": stages.get(str(run["id"]))} for run in runs]
 
 
-def said(run: Mapping[str, Any]) -> str:
+def stage_clause(run: Mapping[str, Any]) -> str:
     """The stage of a run of `of_runs` as a clause; empty where the reason of the run says more."""
     return "" if run["stage"] in (None, Stage.APPLIED) else _TEXTS[Stage(run["stage"])].text(fix=run["fix"])
 

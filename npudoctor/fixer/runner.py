@@ -203,7 +203,7 @@ class _Run:
             except Unavailable as why:
                 return (), messages.NO_LOGIN.text(problem=why.reason)
             told = messages.VERIFIED_AT_LOGIN.text()
-        report, _ = plan.judged(self.catalog, host, checks, self.options)
+        report, _ = plan.run_checks(self.catalog, host, checks, self.options)
         self.verification = Verification(
             turned=tuple(one.check for one in report.results if self._is_better(one)),
             rechecked=len(report.results),

@@ -53,7 +53,7 @@ class Row:
     detail: str = ""
 
 
-def judged(path: str) -> Archive:
+def read_archive(path: str) -> Archive:
     """Read and judge an archive; raises BadArchive."""
     try:
         content = read_as(path, MOST_ARCHIVE)

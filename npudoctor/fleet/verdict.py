@@ -103,7 +103,7 @@ def catalog_of(fleet: Fleet, files: Sequence[str] = ()) -> Catalog:
     return replace(found, fixes={**found.fixes, **fixes}, probes={**found.probes, Fleet: probe})
 
 
-def judged(
+def judge_fleet(
     fleet: Fleet,
     selection: Selection,
     files: Sequence[str] = (),

@@ -92,7 +92,7 @@ class Installation:
                 if began_here(self.host, self.journal, self.run, number):
                     follow(self.host, self._folder(number), self.say, self.shown)
                 self.shown = 0
-                done = self._judged(number, step)
+                done = self._verify_step(number, step)
                 lift_leftover(self.host, self.journal)
             if done.problem:
                 return self._stopped(number, done.problem)
@@ -165,7 +165,7 @@ class Installation:
             time.sleep(POLL_S)
         self.caller.free()
 
-    def _judged(self, number: int, step: Step) -> state.Ended:
+    def _verify_step(self, number: int, step: Step) -> state.Ended:
         folder = self._folder(number)
         if not apart.was_started(self.host, folder):
             apart.give_up(self.host, folder)

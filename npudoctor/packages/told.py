@@ -52,7 +52,7 @@ class Said:
 def combined(path: str, named: Named | None, header: Header | None, size: int) -> Package | OtherFile:
     """The package at a path, or what the file is instead."""
     name = posixpath.basename(path)
-    said = _said(header) if header is not None else Said()
+    said = _read_header(header) if header is not None else Said()
     if named is None:
         return _by_header(path, name, header, said, size)
     problem = _contradiction(named, header, said)
@@ -160,7 +160,7 @@ def _same(one: str, other: str, what: str) -> bool:
     return names[:shorter] == says[:shorter]
 
 
-def _said(header: Header) -> Said:
+def _read_header(header: Header) -> Said:
     """What a header says of the package."""
     if header.kind in ("rpm", "deb"):
         named = _by_stem(header.name or "")

@@ -87,15 +87,15 @@ def labelled(lines: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
 
 def _labelled(line: tuple[str, ...], first: Mapping[str, int]) -> tuple[str, ...]:
     match = _REST.fullmatch(line[-1]) if line else None
-    return (*line[:-1], _said(int(match[1]), str(first[line[-1]]))) if match else line
+    return (*line[:-1], _summary(int(match[1]), str(first[line[-1]]))) if match else line
 
 
 def _rest(words: Sequence[str]) -> str:
     text = "\0".join(words).encode("utf-8", "surrogatepass")
-    return _said(len(words), hashlib.blake2s(text, key=_key(), digest_size=6).hexdigest())
+    return _summary(len(words), hashlib.blake2s(text, key=_key(), digest_size=6).hexdigest())
 
 
-def _said(count: int, digest: str) -> str:
+def _summary(count: int, digest: str) -> str:
     return f"(+{count} argument{'' if count == 1 else 's'} #{digest})"
 
 

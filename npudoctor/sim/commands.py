@@ -103,10 +103,10 @@ class Commands(Mapping[str, Completed]):
         if said.fault == "crash":
             return Completed(returncode=-signal.SIGSEGV, seconds=0.2)
         if failure := self._npu_smi_failure():
-            return _said(failure, "npu-smi")
+            return _as_completed(failure, "npu-smi")
         seconds = said.slow_s if said.fault == "slow" else SECONDS["npu-smi"]
         text = _npu_smi_text(node, words)
-        return _said((text, 0) if isinstance(text, str) else text, "npu-smi", seconds)
+        return _as_completed((text, 0) if isinstance(text, str) else text, "npu-smi", seconds)
 
     def _npu_smi_failure(self) -> tuple[str, int] | None:
         """Why npu-smi cannot reach an NPU: a fault of the scenario, or no device node that this user may open."""
@@ -121,10 +121,10 @@ class Commands(Mapping[str, Completed]):
 
     def _hccn_tool(self, words: list[str]) -> Completed:
         if self._node.user.uid and not self._node.scenario.driver.hccn_for_all:
-            return _said(hccn.FAILED, "hccn_tool")
+            return _as_completed(hccn.FAILED, "hccn_tool")
         if len(words) == 4 and words[0] == "-i" and words[1].isdecimal() and words[3] == "-g":
-            return _said(hccn.query(self._node, int(words[1]), words[2].removeprefix("-")), "hccn_tool")
-        return _said(hccn.FAILED, "hccn_tool")
+            return _as_completed(hccn.query(self._node, int(words[1]), words[2].removeprefix("-")), "hccn_tool")
+        return _as_completed(hccn.FAILED, "hccn_tool")
 
 
 _VENDOR = {"npu-smi": "/usr/local/bin/npu-smi", "hccn_tool": "/usr/local/Ascend/driver/tools/hccn_tool"}
@@ -206,7 +206,7 @@ def _topology(node: Node) -> str | tuple[str, int]:
     return npu_smi.topology(node)
 
 
-def _said(answer: tuple[str, int], tool: str, seconds: float | None = None) -> Completed:
+def _as_completed(answer: tuple[str, int], tool: str, seconds: float | None = None) -> Completed:
     text, status = answer
     return Completed(returncode=status, stdout=text, seconds=SECONDS[tool] if seconds is None else seconds)
 

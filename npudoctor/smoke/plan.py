@@ -155,7 +155,7 @@ def make(request: Request, known: Known) -> Plan:
         planned=planned,
         request=request,
         environ=environ,
-        told=_told(request, planned, stages),
+        told=_parameters(request, planned, stages),
         master_addr=master_addr,
         master_port=master_port,
         user=known.user,
@@ -353,7 +353,7 @@ def _dtypes(planned: Planned) -> tuple[str, ...]:
     return tuple(name for name in listed if name in ("int8", "int16", "int32", "int64", "fp16", "fp32", "bf16"))
 
 
-def _told(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str, Any]:
+def _parameters(request: Request, planned: Planned, stages: Sequence[str]) -> dict[str, Any]:
     on_card = planned.device == "npu"
     top = 28 if on_card or planned.size == "large" else 24
     return {

@@ -119,7 +119,7 @@ class Session:
         if target is None:
             raise Refused("this node has no Python for a smoke run")
         try:
-            told = facts.told(self.host, target)
+            told = facts.output_of_smoke(self.host, target)
             seen = [event for event in map(read, told.stdout.splitlines()) if not isinstance(event, (Judged, Done))]
         except Unavailable as why:
             reason = "record it with --profile full" if why.because is Because.NOT_RECORDED else str(why)
@@ -144,7 +144,7 @@ class Session:
         """Judge a finished run; its report."""
         ended = next(event for event in seen if isinstance(event, Ended))
         outcome = facts.of_events(to_data(event) for event in seen)
-        results = self.judged(outcome)
+        results = self.results_of(outcome)
         for result in results:
             yield Judged(at_s=ended.at_s, result=result)
         return self._report(started_at, ended, seen, outcome, results, sick)
@@ -174,7 +174,7 @@ class Session:
             sockets=values.get(Sockets),
         )
 
-    def judged(self, outcome: facts.SmokeRun) -> tuple[Result, ...]:
+    def results_of(self, outcome: facts.SmokeRun) -> tuple[Result, ...]:
         """The results of the checks `smoke.*` for a run, regardless of other problems of the node."""
         own = self.catalog.alone(*(id for id, one in self.catalog.checks.items() if one.group == "smoke"))
         given = Probe(lambda: outcome, facts.SmokeRun)

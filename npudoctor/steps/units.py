@@ -112,10 +112,10 @@ class SystemdUnit:
         return self.active if host.exists(RUNNING) else None
 
     def _enabled(self, host: Host) -> bool:
-        return _said(host, "is-enabled", self.name).startswith("enabled")
+        return _status(host, "is-enabled", self.name).startswith("enabled")
 
     def _active(self, host: Host) -> bool:
-        return host.exists(RUNNING) and _said(host, "is-active", self.name) in ("active", "reloading", "activating")
+        return host.exists(RUNNING) and _status(host, "is-active", self.name) in ("active", "reloading", "activating")
 
 
 def _words(enabled: bool, active: bool | None) -> str:
@@ -124,7 +124,7 @@ def _words(enabled: bool, active: bool | None) -> str:
     return ", ".join(word.text() for word in words)
 
 
-def _said(host: Host, *words: str) -> str:
+def _status(host: Host, *words: str) -> str:
     """What systemctl says now; a host that can be changed remembers answers, and is asked anew."""
     ask = host.run_streaming if isinstance(host, MutableHost) else host.run
     try:

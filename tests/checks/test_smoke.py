@@ -72,7 +72,7 @@ def stream(*, npu: bool = True, ranks: int = 4, **replaced: Any) -> Iterator[dic
 
 def judged(run: SmokeRun) -> dict[str, Result]:
     session = Session(catalog=plugins.load(), host=FakeHost(), request=Request(), options=Options())
-    return {result.check: result for result in session.judged(run)}
+    return {result.check: result for result in session.results_of(run)}
 
 
 def findings(**replaced: Any) -> dict[str, list[tuple[str, str, str]]]:

@@ -21,7 +21,7 @@ from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
 from npudoctor.fleet.store import Run
-from npudoctor.fleet.verdict import FleetReport, judged
+from npudoctor.fleet.verdict import FleetReport, judge_fleet
 from npudoctor.models import adapter
 from npudoctor.records import replace
 from npudoctor.selection import Selection
@@ -320,7 +320,7 @@ def verdict_of(digest: Digest) -> list[str]:
         outcomes={digest.name: Outcome(node=digest.name, kind="answered")},
         members=(Reader().member(digest.name, digest, Outcome(node=digest.name, kind="answered")),),
     )
-    results = judged(fleet, Selection()).report.results
+    results = judge_fleet(fleet, Selection()).report.results
     return [finding.summary for result in results for finding in result.findings if result.check == "fleet.answered"]
 
 

@@ -139,7 +139,7 @@ def test_what_arrives_damaged_is_not_unpacked(safe: Path) -> None:
     from npudoctor.fleet.engines import Plan, local
     from npudoctor.records import replace
 
-    good = install.judged(str(archive(safe, "1.0")))
+    good = install.read_archive(str(archive(safe, "1.0")))
     bad = replace(good, sha256="0" * 64)
     plan = Plan(names=("n1",), timeout_s=300)
     (row,) = install.asked("install", bad, str(safe / "p"), plan, local.ask)

@@ -10,7 +10,7 @@ from npudoctor.fleet import fixplan, gather, sim
 from npudoctor.fleet.digest import Digest
 from npudoctor.fleet.merge import Fleet, Reader
 from npudoctor.fleet.outcomes import Outcome
-from npudoctor.fleet.verdict import FleetReport, judged
+from npudoctor.fleet.verdict import FleetReport, judge_fleet
 from npudoctor.records import replace
 from npudoctor.selection import Selection
 
@@ -53,7 +53,7 @@ def fleet_of(digests: dict[str, Digest], names: Sequence[str] = (), times: tuple
 
 
 def report_of(fleet: Fleet, **selection: Any) -> FleetReport:
-    return judged(fleet, Selection(**selection))
+    return judge_fleet(fleet, Selection(**selection))
 
 
 def nodes_by_code(report: FleetReport, least: Severity = Severity.WARNING) -> dict[str, set[str]]:
@@ -296,6 +296,6 @@ def test_a_plug_in_adds_a_check_across_nodes(tmp_path: Any) -> None:
     )
     file.chmod(0o600)
     names, digests, _ = sim.fleet(3, {})
-    report = judged(fleet_of(digests, names), Selection(), [str(file)])
+    report = judge_fleet(fleet_of(digests, names), Selection(), [str(file)])
     (result,) = (one for one in report.report.results if one.check == "site.size")
     assert result.findings[0].summary == "3 nodes, expected 4"

@@ -45,7 +45,7 @@ def test_no_answer_and_no_file_puts_its_name_into_a_list_for_another_program(tmp
     for name in ("ALL", "--uid=root"):
         (tmp_path / "drop" / f"{name}.json").write_text("no answer", encoding="utf-8")
     fleet = gather.of_files([str(tmp_path / "drop")])
-    report = verdict.judged(fleet, Selection())
+    report = verdict.judge_fleet(fleet, Selection())
     assert len(fleet.names) >= 5  # what is left out of the lists is on the page
     for kind in lists.KINDS:
         text = lists.render(kind, report, fleet)
@@ -58,17 +58,17 @@ def test_a_second_answer_of_a_name_does_not_replace_the_first(tmp_path: Path) ->
     answers(tmp_path / "drop", "n0001", "n0001.evil", "n0001.evil", "n0001")
     fleet = gather.of_files([str(tmp_path / "drop")], ["n0001"])
     assert len(fleet.members) == 4
-    report = verdict.judged(fleet, Selection())
+    report = verdict.judge_fleet(fleet, Selection())
     assert all("again" not in lists.render(kind, report, fleet) for kind in lists.KINDS)
 
 
 def test_the_name_of_a_fix_reaches_no_template_and_no_shell(tmp_path: Path) -> None:
     for place, hostile in enumerate(("{{ lookup('pipe', 'id') }}", "--yes", "a b", "x;id")):
         answers(tmp_path / str(place), "n0001", fix=hostile)
-        report = verdict.judged(gather.of_files([str(tmp_path / str(place))]), Selection())
+        report = verdict.judge_fleet(gather.of_files([str(tmp_path / str(place))]), Selection())
         assert hostile not in fixplan.render(fixplan.plan(report), "ansible")
     answers(tmp_path / "good", "n0001", fix="hccl.reserve-ports")
-    report = verdict.judged(gather.of_files([str(tmp_path / "good")]), Selection())
+    report = verdict.judge_fleet(gather.of_files([str(tmp_path / "good")]), Selection())
     (play,) = [
         one for one in yaml.safe_load(fixplan.render(fixplan.plan(report), "ansible")) if "hccl" in json.dumps(one)
     ]

@@ -80,7 +80,7 @@ def test_less_than_usual_is_a_warning(now: float, status: str) -> None:
 
 def judged(events: list[dict[str, Any]]) -> dict[str, Result]:
     asked = Session(catalog=plugins.load(), host=FakeHost(), request=Request(), options=Options())
-    return {result.check: result for result in asked.judged(facts.of_events(events))}
+    return {result.check: result for result in asked.results_of(facts.of_events(events))}
 
 
 def seen_on(card: str, pid: int, during_mb: float) -> list[dict[str, Any]]:

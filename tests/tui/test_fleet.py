@@ -65,7 +65,7 @@ def run(answers: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same with a verdict of few checks."""
     report = engine._Run._report
     monkeypatch.setattr(engine._Run, "_report", lambda run, at, _: report(run, at, 0.1))
-    found = verdict.judged(gather.of_run(Run(str(answers))), Selection(names=ACROSS))
+    found = verdict.judge_fleet(gather.of_run(Run(str(answers))), Selection(names=ACROSS))
     Run(str(answers)).write("fleet.json", to_json(found))
     return str(answers)
 

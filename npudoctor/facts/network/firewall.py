@@ -46,7 +46,7 @@ def firewall(host: Host) -> Firewall:
     )
     for command, parse in readers:
         try:
-            chains += parse(_said(host, command))
+            chains += parse(_output_of(host, command))
         except (Unavailable, ParseError) as why:
             unseen[command[0]] = why if isinstance(why, Unavailable) else _not_understood(command, why)
     if len(unseen) == len(readers):
@@ -71,7 +71,7 @@ def _not_understood(command: tuple[str, ...], problem: ParseError) -> Unavailabl
     return Unavailable(text, because=Because.FAILED)
 
 
-def _said(host: Host, command: tuple[str, ...]) -> str:
+def _output_of(host: Host, command: tuple[str, ...]) -> str:
     done = host.run(command)
     _check(done, " ".join(command))
     return done.stdout

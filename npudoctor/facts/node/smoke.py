@@ -218,7 +218,7 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
     """From `npudoctor smoke` on the idle NPUs; only in profile full, for it touches them."""
     if options.profile != "full":
         raise NotApplicable("the smoke run uses the NPUs: add --profile full, or run `npudoctor smoke`")
-    done = told(host, python)
+    done = output_of_smoke(host, python)
     try:
         return parse(done.stdout)
     except ParseError as problem:
@@ -227,7 +227,7 @@ def smoke_run(host: Host, options: Options, python: TargetPython) -> SmokeRun:
         raise Unavailable(f"smoke run not started: {said}", because=because) from None
 
 
-def told(host: Host, python: TargetPython) -> Completed:
+def output_of_smoke(host: Host, python: TargetPython) -> Completed:
     """What `npudoctor smoke` prints there, one event a line: made now, or as it was recorded."""
     live = host.about.source == "live"
     if live and host.rooted:

@@ -33,10 +33,10 @@ def rank_table(fleet: Fleet) -> Iterator[Finding]:
         yield on(say.TABLE_DIFFERS, names(found.odd), peers=peers(found))
     for digest, rows in by(having, lambda row: row[1].digest).items():
         if digest:
-            yield from _judged(fleet, rows[0][1], names(one for one, _ in rows))
+            yield from _compare_table(fleet, rows[0][1], names(one for one, _ in rows))
 
 
-def _judged(fleet: Fleet, table: RankTable, nodes: tuple[str, ...]) -> Iterator[Finding]:
+def _compare_table(fleet: Fleet, table: RankTable, nodes: tuple[str, ...]) -> Iterator[Finding]:
     places: dict[str, Member] = {}
     for member in fleet.members:
         for own in (member.name, member.identity.hostname, *member.identity.addresses):

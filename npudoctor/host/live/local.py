@@ -275,10 +275,10 @@ class LocalHost(Changes):
 
     def run(self, argv: Sequence[str], *, timeout: float = TOOL_TIMEOUT_S) -> Completed:
         """Run a command once; every later call with the same words gets the same answer."""
-        words, environment = self._judged(argv)
+        words, environment = self._command_of(argv)
         return self._once(words, command_key(argv), environment, timeout)
 
-    def _judged(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    def _command_of(self, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """The words and variables of a command; of one that `env` would find on PATH, the program that it starts."""
         argv, environment = tools.without_env(argv, own_environment())
         path = self.which(argv[0])
@@ -392,7 +392,7 @@ class LocalHost(Changes):
         """Run a command anew, handing each piece of its output to `stream` as it comes."""
         if self._root:
             raise Unavailable("a command would change this machine, and not the one below --root")
-        words, environment = self._judged(argv)
+        words, environment = self._command_of(argv)
         let_go()
         return self._execute(words, environment, timeout, stream, self._locks)
 

@@ -82,7 +82,7 @@ def opened(path: str, judge: Judge = only_trusted, *, root: str = "", follow: bo
 
 def _walk(path: str, judge: Judge, root: str, follow: bool, kept: ExitStack) -> Place:
     start = _kept(os.open(root or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), kept)
-    _judged(judge, start, "/")
+    _must_pass(judge, start, "/")
     folders = [("", start)]
     rest, links = [part for part in path.split("/") if part not in ("", ".")][::-1], 0
     while rest:
@@ -97,7 +97,7 @@ def _walk(path: str, judge: Judge, root: str, follow: bool, kept: ExitStack) -> 
             if rest:
                 raise
             return Place(folder=folders[-1][1], name=part, entry=None)
-        kind = _judged(judge, entry, here)
+        kind = _must_pass(judge, entry, here)
         if kind == "link" and (rest or follow):
             links += 1
             if links > MOST_LINKS:
@@ -114,7 +114,7 @@ def _walk(path: str, judge: Judge, root: str, follow: bool, kept: ExitStack) -> 
     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
-def _judged(judge: Judge, handle: int, path: str) -> str:
+def _must_pass(judge: Judge, handle: int, path: str) -> str:
     found = entry_of(os.fstat(handle))
     if writer := judge(found, path, handle):
         raise Refused(writer.reason)

@@ -295,7 +295,7 @@ def told_of(run: Mapping[str, Any]) -> list[str]:
 
     names = ("turned", "rechecked", "seconds")
     verified = runner.Verification(**{name: run[name] for name in names if name in run})
-    said = progress.said(run) or str(run.get("reason") or "")
+    said = progress.stage_clause(run) or str(run.get("reason") or "")
     return [visible(text) for text in (said, verified.text) if text]
 
 

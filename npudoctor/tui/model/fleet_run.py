@@ -49,7 +49,7 @@ class StoredRun:
             members, _ = gather.stored(self.paths)
             take(members)
             if not stored:
-                show(verdict.judged(members, Selection(), self._plugins))
+                show(verdict.judge_fleet(members, Selection(), self._plugins))
         except (gather.BadInput, BadTargets) as problem:
             raise CannotOpen(str(problem)) from problem
         except (OSError, Refused) as problem:

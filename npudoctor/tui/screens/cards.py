@@ -19,13 +19,13 @@ from npudoctor.tui.model.cards import ChipRow, Pace, Reading
 from npudoctor.tui.model.diagnosis import State
 from npudoctor.tui.model.holders import ORDERS, Held
 from npudoctor.tui.model.series import Series
+from npudoctor.tui.screens.filtered_screen import FilteredScreen
 from npudoctor.tui.screens.fix import open_job
-from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.widgets.filter_field import FilterField
 from npudoctor.tui.widgets.page import Page, Paragraph
 
 
-class Cards(NodeScreen):
+class Cards(FilteredScreen):
     """One row per chip; paused while another screen is shown."""
 
     CSS_PATH = "cards.tcss"
@@ -210,7 +210,7 @@ class Cards(NodeScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to end processes where some are listed."""
         allowed = super().check_action(action, parameters)
-        if action in ("filter", "sort") and isinstance(self.focused, Input):
+        if action == "sort" and isinstance(self.focused, Input):
             return False  # there it is ordinary input
         return None if allowed and action == "release" and not (self.query("#chips") and self._listed()) else allowed
 
@@ -224,26 +224,9 @@ class Cards(NodeScreen):
         held = self._listed()
         open_job(self.doctor, lambda: holders.releasing(self.doctor.session, held))
 
-    def action_filter(self) -> None:
-        """Type words of a process."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        self.set_focus(field)
-
-    def action_no_filter(self) -> None:
-        """List the processes of the selected chip again."""
-        field = self.query_one("#filter", Input)
-        field.value = ""
-        field.display = False
-        self.query_one(OptionList).focus()
-
-    @on(Input.Changed, "#filter")
-    def _words_changed(self) -> None:
+    def filtered(self) -> None:
+        """List the processes that match the words."""
         self._show_chip()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_stays(self) -> None:
-        self.query_one(OptionList).focus()
 
     def action_pause(self) -> None:
         """Pause or resume polling."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from textual import on
-from textual.widgets import Input, OptionList
-
 from npudoctor.tui.model import copying
 from npudoctor.tui.screens.copy import copied, offer
-from npudoctor.tui.screens.node_screen import NodeScreen
+from npudoctor.tui.screens.filtered_screen import FilteredScreen
 from npudoctor.tui.widgets.page import Page
 
 
-class CheckScreen(NodeScreen):
-    """Shows one check at a time. Its list is its OptionList; rows match the words in the Input #filter."""
+class CheckScreen(FilteredScreen):
+    """Shows one check at a time."""
 
     @property
     def check(self) -> str | None:
@@ -24,8 +21,6 @@ class CheckScreen(NodeScreen):
         if not super().check_action(action, parameters):
             return False
         result = self.diagnosis.results.get(self.check or "") if self.is_mounted else None
-        if action == "filter":
-            return not isinstance(self.focused, Input)  # there it is ordinary input
         if action == "fix":
             return bool(result and any(finding.fix for finding in result.findings)) or None
         if action == "fix_all":
@@ -54,28 +49,3 @@ class CheckScreen(NodeScreen):
         from npudoctor.tui.screens.fix import open_fix
 
         open_fix(self.doctor, checks)
-
-    def action_filter(self) -> None:
-        """Type the filter."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        self.set_focus(field)
-
-    def action_no_filter(self) -> None:
-        """Show all rows again."""
-        field = self.query_one("#filter", Input)
-        field.value = ""
-        field.display = False
-        self.query_one(OptionList).focus()
-
-    def filtered(self) -> None:
-        """Show the rows that match the words."""
-        self.follow()
-
-    @on(Input.Changed, "#filter")
-    def _words_changed(self) -> None:
-        self.filtered()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_stays(self) -> None:
-        self.query_one(OptionList).focus()

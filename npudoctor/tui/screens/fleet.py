@@ -20,6 +20,7 @@ from npudoctor.tui.model import fleet
 from npudoctor.tui.model.diagnosis import Diagnosis, State
 from npudoctor.tui.model.node import NodeLine
 from npudoctor.tui.screens.copy import copied
+from npudoctor.tui.screens.filtered_screen import FilteredScreen
 from npudoctor.tui.screens.node_screen import NodeScreen
 from npudoctor.tui.screens.overview import Overview
 from npudoctor.tui.widgets.filter_field import FilterField
@@ -45,9 +46,10 @@ class FleetScreen(NodeScreen):
         return cast("FleetApp", self.app).diagnosis
 
 
-class FleetNodes(FleetScreen):
+class FleetNodes(FleetScreen, FilteredScreen):
     """The grid, and what concerns the selected node."""
 
+    LIST = NodeGrid
     AUTO_FOCUS = "NodeGrid"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next_node", "Next problem"),
@@ -127,36 +129,10 @@ class FleetNodes(FleetScreen):
     def _in_trouble(self) -> set[int]:
         return {place for place, cell in enumerate(self.fleet.cells) if cell.letter != "."}
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the filter is typed, its key is ordinary input."""
-        if action == "filter" and isinstance(self.focused, Input):
-            return False
-        return super().check_action(action, parameters)
-
-    def action_filter(self) -> None:
-        """Type the filter."""
-        field = self.query_one("#filter", Input)
-        field.display = True
-        self.set_focus(field)
-
     def action_find(self, words: str) -> None:
         """Filter by these words."""
         field = self.query_one("#filter", Input)
         field.display, field.value = True, words
-        self.query_one(NodeGrid).focus()
-
-    def action_no_filter(self) -> None:
-        """Show all nodes again."""
-        field = self.query_one("#filter", Input)
-        field.value, field.display = "", False
-        self.query_one(NodeGrid).focus()
-
-    @on(Input.Changed, "#filter")
-    def _words_changed(self) -> None:
-        self.follow()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_stays(self) -> None:
         self.query_one(NodeGrid).focus()
 
     def action_page(self, way: int) -> None:
