@@ -52,6 +52,16 @@ def test_a_runtime_is_known_by_what_it_mounts_on_the_files_of_names(shown: str, 
     assert measures._by_mounts(f"612 580 0:71 / / rw - overlay overlay rw\n{row}") == runtime
 
 
+def test_a_pod_that_docker_started_is_a_pod_in_a_shell_without_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    row = "620 612 253:0 /var/lib/kubelet/pods/0a1b/etc-hosts /etc/hosts rw - ext4 /dev/vda1 rw\n"
+    files = {"/proc/1/cgroup": "0::/\n", "/proc/self/mountinfo": row, "/.dockerenv": ""}
+    host: Any = FakeHost(files=files)
+    assert (measures._container(host) or {})["runtime"] == "kubernetes"
+    alone: Any = FakeHost(files={**files, "/proc/self/mountinfo": ""})
+    assert (measures._container(alone) or {})["runtime"] == "docker"
+
+
 @pytest.mark.parametrize("point", ["/", "/mnt/old/etc/hosts", "/var/lib/kubelet/pods/0a1b2c3d/volumes"])
 def test_a_host_that_mounts_files_of_its_containers_is_none(point: str) -> None:
     rows = (f"620 612 253:0 {shown} {point} rw,relatime - ext4 /dev/vda1 rw\n" for shown in HOSTS_OF)

@@ -268,10 +268,11 @@ def _container(host: LocalHost) -> dict[str, str] | None:
         runtime = next((_OF_GROUPS[name] for name in _OF_GROUPS if name in groups), None)
     with contextlib.suppress(Unavailable):
         runtime = runtime or _by_mounts(host.read("/proc/self/mountinfo"))
-    if host.exists("/run/.containerenv"):
-        runtime = "podman"
-    elif host.exists("/.dockerenv"):
-        runtime = "docker"
+    if runtime != "kubernetes":  # docker, too, may start the containers of a pod
+        if host.exists("/run/.containerenv"):
+            runtime = "podman"
+        elif host.exists("/.dockerenv"):
+            runtime = "docker"
     if "KUBERNETES_SERVICE_HOST" in os.environ and runtime:
         runtime = "kubernetes"
     if runtime is None:
