@@ -9,6 +9,7 @@ from npudoctor.cli import setup_undo
 from npudoctor.host import Refused
 from npudoctor.installing import run, undoing
 from npudoctor.records import replace
+from tests.plain_user import as_root
 
 from .node import package, times_run
 from .test_command import Given
@@ -146,3 +147,23 @@ def test_a_step_that_was_not_begun_is_not_undone(tmp_path: Path, monkeypatch: py
     assert given.install() == 6
     with pytest.raises(Refused, match="nothing of it can be undone"):
         undo(given)
+
+
+def test_a_kept_package_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Refused, match="driver-1"):
+        undoing.digest(Given(tmp_path, monkeypatch).host, "/repo/driver-1.run")
+
+
+@as_root
+def test_an_uninstaller_that_another_user_can_change_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Given(tmp_path, monkeypatch)
+    driver_alone(given)
+    given.install()
+    uninstaller(tmp_path)
+    monkeypatch.setattr(undoing, "not_roots", lambda *_: "mallory can change it")
+    with pytest.raises(Refused, match="mallory can change it"):
+        undo(given)
+    assert (tmp_path / INFO).exists()
+    capsys.readouterr()
