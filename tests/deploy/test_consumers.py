@@ -94,7 +94,7 @@ def test_prometheus_takes_the_alerts_and_the_target(debian: Path, tmp_path: Path
         "      - {eval_time: 2m, alertname: NPUsUnfit, exp_alerts: []}\n"
         "      - eval_time: 5m\n        alertname: NPUCardUnfit\n        exp_alerts:\n"
         "          - exp_labels: {card: 'npu:2', severity: critical}\n"
-        "            exp_annotations: {summary: ' npu:2 is unfit'}\n",
+        "            exp_annotations: {summary: ' npu:2 unhealthy'}\n",
         encoding="utf-8",
     )
     done = run(promtool, "test", "rules", tmp_path / "test.yaml")
