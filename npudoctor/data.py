@@ -128,7 +128,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 def _written(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """The fields that are written, each with what changes it."""
     try:
-        hints = get_type_hints(kind, include_extras=True)
+        hints = _hints(kind)
     except NameError:  # a type that only a type checker imports: none of `Written`
         hints = {}
     return tuple(
@@ -136,6 +136,11 @@ def _written(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
         for one in dataclasses.fields(kind)
         if not one.metadata.get("exclude")
     )
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _same(value: Any) -> Any:
@@ -169,7 +174,7 @@ def _reader(hint: Any, rules: _Rules) -> _Reader:
 @functools.cache
 def _readers(kind: Any, rules: _Rules) -> dict[str, _Reader]:
     """What reads each field of a record."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     return {one.name: _reader(hints[one.name], rules) for one in dataclasses.fields(kind)}
 
 
