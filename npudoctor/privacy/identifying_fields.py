@@ -27,6 +27,7 @@ KEPT_USERS = frozenset(
             "HwDmUser",
             "HwBaseUser",
         ),
+        *("ma-user", "ma-group", "jovyan"),  # of every notebook of ModelArts and JupyterHub
         *(
             "nginx",
             "git",
