@@ -157,6 +157,14 @@ _LIMITS = (
         "the compiler of graphs in torch fails on the program",
     ),
     (
+        re.compile(r"daemonic processes are not allowed to have children"),
+        "the program starts operators, whose compiler starts processes, in a daemonic process",
+    ),
+    (
+        re.compile(r"Unknown device for graph fuser"),
+        "torch.jit has no fuser for NPUs: the program uses torch.jit.script",
+    ),
+    (
         re.compile(r"(?:Out|In)put size mismatch\. index"),
         "an operator is given a buffer of another size than it expects",
     ),
@@ -186,6 +194,8 @@ _LIMIT_WORDS = (
         "error: the following arg",
         "error: argument -",
         "to be on the same device",
+        "daemonic processes",
+        "for graph fuser",
         "from 'torch.",
         "module 'torch.",
     ),
