@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from npudoctor.facts.node.chips import subject_of
 from npudoctor.facts.npu_smi import Chip, NpuSmiInfo
 from npudoctor.sdk import Evidence, Finding
 
@@ -24,6 +25,12 @@ def is_silent(chip: Chip, chips: Sequence[Chip]) -> bool:
         return False
     measures = chip.temp_c == 0 and not chip.power_w
     return measures or any(_total(one) for one in chips)
+
+
+def silent_chips(info: NpuSmiInfo | None) -> set[str]:
+    """The chips, by subject, about which npu.health says that they answer nothing."""
+    rows = info.npus if info is not None else ()
+    return {subject_of(chip, rows) for chip in rows if chip.says_ok and is_silent(chip, rows)}
 
 
 def silent(chip: Chip, info: NpuSmiInfo, reset: Reset, subject: str) -> Finding:

@@ -128,10 +128,12 @@ def commands(
     yield from (f"{pip} {_pinned(part, release)}" for part in packages if part in _ORDER)
     last = [part for part in packages if part not in _ORDER]
     stays = release.speaks_of(wheel(parts.get(framework.package, "")))
-    if framework.in_package_index and (not stays or any(part in _ORDER for part in packages)):
+    again = stays and any(part in _ORDER for part in packages)
+    if framework.in_package_index and (again or not stays):
         last.insert(0, framework.package)
     if last:
-        yield f"{pip} {' '.join(_pinned(part, release, framework) for part in last)}"
+        why = f"  # {messages.AGAIN.text()}" if framework.package in last and again else ""
+        yield f"{pip} {' '.join(_pinned(part, release, framework) for part in last)}{why}"
 
 
 def _pinned(part: str, release: FrameworkRelease, framework: Framework | None = None) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from npudoctor.facts.cann.libraries import OF_THE_DRIVER, CannLibraries, Library, roots
 from npudoctor.facts.cann.settings import CannSettings
-from npudoctor.facts.cann.toolkits import Cann
+from npudoctor.facts.cann.toolkits import Cann, CannInstall
 from npudoctor.facts.node.context import SoftwareStack
 from npudoctor.facts.node.environment import JobEnvironment
 from npudoctor.facts.python.imports import TorchNpuImport
@@ -47,8 +48,7 @@ def _problems(
         yield _stubs(libraries.stubs, environment)
     damaged = [one for one in libraries.libraries if one.problem is not None]
     if damaged:
-        owner = cann.holding(damaged[0].path or "") or install
-        yield _damaged(damaged, owner.stated if owner is not None else None)
+        yield _damaged(damaged, cann.holding(damaged[0].path or "") or install, install)
     missing = [one for one in libraries.libraries if one.path is None]
     of_driver = [one for one in missing if one.name == OF_THE_DRIVER and not one.passed_over]
     foreign = [one for one in missing if one.passed_over]
@@ -89,13 +89,21 @@ def _stubs(stubs: tuple[str, ...], environment: JobEnvironment) -> Finding:
     )
 
 
-def _damaged(damaged: list[Library], version: str | None) -> Finding:
+def _damaged(damaged: list[Library], owner: CannInstall | None, install: CannInstall | None) -> Finding:
+    """What to reinstall; of a CANN that the job does not use, the folder on the search path is what is wrong."""
     first = damaged[0]
+    folder = posixpath.dirname(first.path or "")
+    if owner is None or owner is install:
+        hint, command = None, _install_again(owner.stated if owner is not None else None)
+    else:
+        hint = messages.FOLDER_OF_ANOTHER_CANN.text(folder=folder, version=owner.stated or owner.root)
+        command = f"echo $LD_LIBRARY_PATH | tr : '\\n' | grep -nx {folder}"
     return messages.LIBRARY_DAMAGED.finding(
         libraries=_names(damaged),
         count=len(damaged),
         problem=first.problem,
-        commands=(f"ls -lL {first.path}", _install_again(version)),
+        hint=hint,
+        commands=(f"ls -lL {first.path}", command),
         evidence=tuple(
             Evidence(source=one.path or one.name, expected=messages.WHOLE_LIBRARY.text(), actual=one.problem)
             for one in damaged[:_SHOWN]

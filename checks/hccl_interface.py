@@ -224,7 +224,8 @@ def _by_rule(
         up = messages.INTERFACE_THAT_IS_UP.text()
         yield _wrong(messages.NAME_DOWN, names, text, up, interfaces, interfaces=_names(taken))
     elif choice is None:
-        yield _wrong(messages.NAME_ELSEWHERE, names, text, messages.INTERFACE_THAT_IS_UP.text(), interfaces)
+        up = messages.INTERFACE_THAT_IS_UP.text()
+        yield _wrong(messages.NAME_ELSEWHERE, names, text, up, interfaces, count=len(names))
     elif choice.interface.loopback and (rule.inverted or several or not text.strip("=, ").startswith("lo")):
         yield _loopback(names, text, choice, interfaces, several)
     else:

@@ -291,7 +291,7 @@ def _dead(
         **about,
         process=_listed(held),
         count=len(pids),
-        hint=reset.after(messages.WAIT_THEN_RESET.text()),
+        hint=reset.after(messages.WAIT_THEN_RESET.text(count=len(pids), npus=1 + len(others))),
         commands=(TABLE, f"ps -o pid,ppid,stat,user,lstart,args -p {','.join(map(str, pids))}", *reset.commands),
         evidence=(
             *_on_npus(held, table),

@@ -7,12 +7,13 @@ from typing import Any
 
 from npudoctor.facts.by_chip import PerChip
 from npudoctor.facts.dcmi.answer import LIBRARY
-from npudoctor.facts.node.chips import Chips
+from npudoctor.facts.node.chips import Chips, subject_of
 from npudoctor.facts.node.holders import CardHolders
-from npudoctor.facts.npu_smi import Ecc
-from npudoctor.sdk import Evidence, Finding, Message, Options, Threshold, check
+from npudoctor.facts.npu_smi import Ecc, NpuSmiInfo
+from npudoctor.sdk import Evidence, Finding, Message, Options, Threshold, Unavailable, check
 
 from ._reset import reset_of
+from ._silent import silent_chips
 from ._unanswered import tell_unanswered
 from .messages import npu as messages
 from .npu import BEHIND_NPU_SMI
@@ -31,13 +32,21 @@ _WAITING = ("double_next_isolated_pages", "single_next_isolated_pages", "next_is
 
 @check("npu.ecc", profile="standard", after=BEHIND_NPU_SMI, thresholds=(ISOLATED,))
 def memory_has_no_errors(
-    ecc: PerChip[Ecc], cards: Chips | None, holders: CardHolders | None, options: Options
+    ecc: PerChip[Ecc] | Unavailable,
+    info: NpuSmiInfo | None,
+    cards: Chips | None,
+    holders: CardHolders | None,
+    options: Options,
 ) -> Iterator[Finding]:
     """Memory errors (ECC) and isolated pages.
 
     A double-bit error destroys data: the job that reads it fails, and its results may be wrong. Single-bit errors are
     corrected.
     """
+    silent = silent_chips(info)
+    if isinstance(ecc, Unavailable):
+        tell_unanswered(ecc, [subject_of(chip, info.npus) for chip in info.npus] if info is not None else (), silent)
+        raise ecc
     for subject, page in ecc.by_subject.items():
         doubles, singles, old, _ = (_sum(page, name) for name in _COUNTS)
         pages = sum(_sum(page, name) for name in _PAGES)
@@ -59,7 +68,7 @@ def memory_has_no_errors(
                 commands=(f"npu-smi info -t ecc {_where(subject)}",),
                 evidence=_evidence(subject, ecc),
             )
-    tell_unanswered(ecc.why)
+    tell_unanswered(ecc.why, ecc.failed, silent)
 
 
 _NEGATIVE_FROM = 1 << 31

@@ -19,14 +19,11 @@ from ._unanswered import tell_unanswered
 from .messages import npu_links as messages
 
 BEHIND_THE_DRIVER = ("npu.present", "container.devices", "driver.installed")
-RECOVER = "hccn_tool -i {} -cfg recovery  # as root: apply /etc/hccn.conf again"
 
 _UNSET = ("Init",)
 _NO_VERDICT = ("Detect ip set", "Unknown")
 """What a port says that has just been given a detect address, or that cannot tell."""
 """What net health says where no address to detect is set."""
-
-OF_THE_PLAN = "  # as root; address, netmask and gateway: those of your network plan"
 
 
 def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
@@ -34,11 +31,21 @@ def of_the_job(plan: NetworkPlan) -> tuple[Evidence, ...]:
     return (Evidence(source=plan.evidence[0], actual=plan.evidence[1]),) if plan.evidence else ()
 
 
-def _set_tls(devices: Sequence[int], value: int) -> str:
-    """The command line that sets the switch of these devices."""
+def _for_each(devices: Sequence[int], words: str, comment: str) -> str:
+    """The command line that gives hccn_tool these words for each of the devices."""
     if len(devices) == 1:
-        return f"hccn_tool -i {devices[0]} -tls -s enable {value}  # as root"
-    return f"for i in {' '.join(map(str, devices))}; do hccn_tool -i $i -tls -s enable {value}; done  # as root"
+        return f"hccn_tool -i {devices[0]} {words}  # {comment}"
+    return f"for i in {' '.join(map(str, devices))}; do hccn_tool -i $i {words}; done  # {comment}"
+
+
+def _recover(devices: Sequence[int]) -> str:
+    return _for_each(devices, "-cfg recovery", "as root: apply /etc/hccn.conf again")
+
+
+def _of_the_plan(words: str, names: str, devices: Sequence[int]) -> str:
+    """The command line that sets what a network plan says of the first device, and which ones come after it."""
+    others = f"; then -i {', '.join(map(str, devices[1:]))}" if devices[1:] else ""
+    return f"hccn_tool -i {devices[0]} {words}  # as root; {names} of your network plan{others}"
 
 
 def _named(devices: Sequence[int], subjects: Mapping[int, str]) -> list[str]:
@@ -88,7 +95,7 @@ def _down(
         hint=_of_port(message, plan),
         commands=(
             links.command.format(first),
-            *((f"hccn_tool -i {first} -optical -g", RECOVER.format(first)) if plan.is_roce else ()),
+            *((f"hccn_tool -i {first} -optical -g", _recover(down)) if plan.is_roce else ()),
         ),
         evidence=(
             *(
@@ -121,7 +128,7 @@ def cards_have_addresses(
         yield _without_address(without, found, plan)
     yield from _not_in_force(differing, found, plan)
     if plan.is_roce and container is None and (unsaved := _not_on_disk(found, conf)):
-        yield _not_saved(unsaved, found, plan)
+        yield _not_saved(unsaved, found, plan, missing=isinstance(conf, Unavailable))
     shared = _shared_addresses(found)
     if shared:
         yield _same_address(shared, found, plan)
@@ -174,7 +181,7 @@ def _not_in_force(
             example=messages.FOR_EXAMPLE.text() if len(group) > 1 else "",
             commands=(
                 *(f"hccn_tool -i {devices[0]} -{_QUERIES[name]} -g" for name in names),
-                *(RECOVER.format(device) for device in devices[:8]),
+                _recover(devices),
             ),
             evidence=(
                 *(
@@ -202,12 +209,25 @@ def _not_on_disk(found: CardAddresses, conf: PortSettings | Unavailable) -> list
     ]
 
 
-def _not_saved(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan) -> Finding:
+def _as_it_is(device: int, answers: Mapping[str, str | None]) -> str:
+    """The command line that gives an NPU what it has, which hccn_tool then writes into the file; else one that asks."""
+    address, netmask = answers["address"], answers.get("netmask")
+    if not (address and netmask) or {"*", ";"} & set(address + netmask):
+        return f"hccn_tool -i {device} -ip -g"
+    gateway = answers.get("gateway") or ""
+    routed = f" && hccn_tool -i {device} -gateway -s gateway {gateway}" if gateway and "*" not in gateway else ""
+    setting = f"hccn_tool -i {device} -ip -s address {address} netmask {netmask}{routed}"
+    return f"{setting}  # as root, while no job runs: sets what it has"
+
+
+def _not_saved(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan, *, missing: bool) -> Finding:
     return messages.NOT_SAVED.finding(
         **on(["host"] if len(devices) == len(found.addresses) else _subjects(devices, found)),
         severity=Severity.WARNING if plan.several else None,
         path=CONF_PATH,
-        commands=tuple(f"hccn_tool -i {device} -ip -g" for device in devices[:8]),
+        count=len(devices),
+        missing=messages.FILE_MISSING.text() if missing else "",
+        commands=tuple(_as_it_is(device, found.in_force[device]) for device in devices),
         evidence=(
             *(
                 Evidence(
@@ -228,15 +248,13 @@ _QUERIES = {"address": "ip", "netmask": "ip", "gateway": "gateway"}
 def _without_address(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan) -> Finding:
     everywhere = len(devices) == len(found.addresses)
     message = messages.NO_ADDRESSES if everywhere else messages.NO_ADDRESS
-    first = devices[0]
     return message.finding(
         **on(["host"] if everywhere else [found.subjects[device] for device in devices]),
         severity=Severity.ERROR if plan.several else None,
         detail=messages.JOB_NEEDS_ADDRESSES.text() if plan.several else None,
         commands=(
-            f"hccn_tool -i {first} -ip -s address <address> netmask <netmask>{OF_THE_PLAN}",
-            f"hccn_tool -i {first} -gateway -s gateway <gateway>{OF_THE_PLAN}",
-            RECOVER.format(first),
+            _of_the_plan("-ip -s address <address> netmask <netmask>", "address and netmask", devices),
+            _of_the_plan("-gateway -s gateway <gateway>", "gateway", devices),
         ),
         evidence=(
             *(
@@ -295,7 +313,7 @@ def _no_gateway(devices: Sequence[int], found: CardAddresses, plan: NetworkPlan)
     return messages.NO_GATEWAY.finding(
         **on(_subjects(devices, found)),
         severity=Severity.WARNING if plan.several else None,
-        commands=tuple(f"hccn_tool -i {device} -gateway -s gateway <gateway>{OF_THE_PLAN}" for device in devices[:8]),
+        commands=(_of_the_plan("-gateway -s gateway <gateway>", "gateway", devices),),
         evidence=tuple(
             Evidence(
                 source=found.gateway_source[device],
@@ -358,7 +376,7 @@ def tls_is_alike(tls: PerPort[Tls], devices: NetworkDevices, plan: NetworkPlan) 
             **on([devices.subjects[device] for device in odd] if clear else ["host"]),
             severity=Severity.ERROR if plan.several else None,
             npus=_named(odd, devices.subjects),
-            commands=(_set_tls(odd, usual),),
+            commands=(_for_each(odd, f"-tls -s enable {usual}", "as root"),),
             evidence=(
                 *(
                     Evidence(

@@ -144,6 +144,9 @@ LIBRARY_DAMAGED = Message(
     hint="Reinstall the package that provides {count:it|them}.",
     pitfall="P001",
 )
+FOLDER_OF_ANOTHER_CANN = Sentence(
+    "Remove {folder} from LD_LIBRARY_PATH: it belongs to CANN {version}, which is not the CANN of this environment."
+)
 WHOLE_LIBRARY = Sentence("a complete library")
 WRONG_MACHINE = Message(
     "cann.libraries/wrong-architecture",

@@ -268,7 +268,7 @@ NAME_DOWN = Message(
 )
 NAME_ELSEWHERE = Message(
     "hccl.interface/name-elsewhere",
-    summary="{name}={value} matches no interface of this node",
+    summary="{name}={value} {count:matches|match} no interface of this node",
     detail=_NOT_FOUND,
     hint=_CORRECT_HERE,
     pitfall="P016",

@@ -321,7 +321,9 @@ DEAD_PROCESS = Message(
     detail="The driver still counts {count:the process; its|the processes; their} memory is not free.",
     pitfall="P004",
 )
-WAIT_THEN_RESET = Sentence("Wait 20 s and check again. If it is still listed, reset the NPU, or reboot.")
+WAIT_THEN_RESET = Sentence(
+    "Wait 20 s and check again. If {count:it is|they are} still listed, reset the {npus:NPU|NPUs}, or reboot."
+)
 ORPHAN = Message(
     "npu.processes/orphan",
     summary="{process} {count:holds this chip|hold chips}, but {count:its|their} launcher has ended",
@@ -376,7 +378,7 @@ LISTED = Sentence("{pid} ({details})")
 MEMORY = Sentence("{memory_mb:GB}")
 PROCESS_WITH_PID = Sentence("process {pid}")
 PROCESS_ON_NPU = Sentence("process {pid} on NPU {npu}")
-NONE_OR_ZOMBIE = Sentence("none, or a zombie")
+NONE_OR_ZOMBIE = Sentence("not running, or a zombie")
 PROCESSES_OF_HOST = Sentence("processes of this host")
 PARENT = Sentence("parent of process {pid}")
 A_LAUNCHER = Sentence("a launcher")

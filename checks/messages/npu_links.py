@@ -209,12 +209,13 @@ NOT_IN_FORCE = Message(
 )
 NOT_SAVED = Message(
     "npu.network/not-saved",
-    summary="network address not in {path}",
-    detail="The NPU has an address now, and none after a reset or a reboot: the driver then applies the file.",
-    hint="Write address, netmask and gateway of each NPU into the file; hccn_tool writes it when it sets them.",
+    summary="{count:network address|network addresses} not in {path}{missing}",
+    detail="An address that is set now is gone after a reset or a reboot: the driver then applies the file.",
+    hint="Set once more what the NPU has: hccn_tool then writes the file.",
     severity=Severity.INFO,
     pitfall="P027",
 )
+FILE_MISSING = Sentence(" (file missing)")
 ALSO_IN_FILE = Sentence("also {name}_{device} in {path}")
 FOR_EXAMPLE = Sentence("for example ")
 OF_FILE = Sentence("{value} ({name}_{device} in /etc/hccn.conf)")

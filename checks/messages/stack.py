@@ -15,6 +15,7 @@ _FRAMEWORKS = (
 )
 
 NOT_INSTALLED = Sentence("{title} not installed in this Python")
+AGAIN = Sentence("again: installs the torch that it requires, where the line before replaced it")
 KEEP_RELEASE = Sentence("Smallest change: install {changes}.")
 OTHER_RELEASE = Sentence(
     "Smallest change: install {title} {release}, which was published for most versions found here, and {changes}."

@@ -73,6 +73,17 @@ def test_a_damaged_library_is_named_with_the_damage(node: Nodes, content: str, w
     assert finding.summary.startswith(f"damaged library: libhccl.so ({words}")
 
 
+def test_a_damaged_library_of_a_cann_that_is_not_used_is_taken_off_the_path(node: Nodes) -> None:
+    old = "/usr/local/Ascend/ascend-toolkit/8.0.0"
+    info = "package_name=Ascend-cann-toolkit\nversion=8.0.0\narch=aarch64\nos=linux\n"
+    files = {f"{old}/aarch64-linux/ascend_toolkit_install.info": info, f"{old}/lib64/libhccl.so": "old"}
+    usual = node(cann=VERSION).host.environ["LD_LIBRARY_PATH"]
+    host = node(cann=VERSION, files=files, environ={"LD_LIBRARY_PATH": f"{old}/lib64:{usual}"}).host
+    finding = only(next(one for one in run(host, ID).results if one.check == ID))
+    assert (finding.hint or "").startswith(f"Remove {old}/lib64 from LD_LIBRARY_PATH: it belongs to CANN 8.0.0")
+    assert not any("--install" in line for line in finding.commands)
+
+
 def test_a_library_for_another_machine_is_passed_over(node: Nodes) -> None:
     host = node(cann=VERSION).host
     host.write_file(f"{LIB}/libhccl.so", FOREIGN)

@@ -187,7 +187,7 @@ def test_healthy_chips_yield_nothing(node: Nodes) -> None:
             "alarm",
             "910B3 reports Alarm: the NPU's network port is down (81078603)",
         ),
-        ("Critical", ["DEADBEEF"], Severity.ERROR, "critical", "910B3 reports Critical: unknown fault code DEADBEEF"),
+        ("Critical", ["DEADBEE0"], Severity.ERROR, "critical", "910B3 reports Critical: unknown fault code DEADBEE0"),
         ("UNKNOWN", [], Severity.ERROR, "other", "910B3 reports UNKNOWN: no fault code"),
         ("Warning", [], Severity.WARNING, "warning", "910B3 reports Warning: no fault code"),
     ],
@@ -288,6 +288,9 @@ def test_a_dead_process_is_an_error_whoever_works_beside_it(node: Nodes) -> None
     assert (finding.subject, finding.severity, finding.pitfall) == ("npu:7", Severity.ERROR, "P004")
     assert finding.code == "npu.processes/dead"
     assert finding.summary == "process 4711 (python3, 900 MB) no longer exists but still holds this chip"
+    assert "If it is still listed, reset the NPU, or reboot." in (finding.hint or "")
+    both = only(node(process=[dead, {**dead, "pid": 4712, "npu": 6}]).check("npu.processes"))
+    assert "If they are still listed, reset the NPUs, or reboot." in (both.hint or "")
     beside = worst(node(job={"ranks": 4}, process=[dead]).check("npu.processes"))
     assert [finding.subject for finding in beside] == ["npu:7"]
 

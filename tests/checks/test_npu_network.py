@@ -122,6 +122,13 @@ def test_a_card_without_an_address_is_named(node: Nodes) -> None:
     assert result.findings[0].pitfall == "P027"
 
 
+def test_what_several_npus_need_is_told_for_each(node: Nodes) -> None:
+    lost = [{"id": 2, "address": ""}, {"id": 5, "address": ""}]
+    first, second = only(node(card=lost, **SEVERAL).check("npu.network")).commands
+    assert first.startswith("hccn_tool -i 2 -ip -s address ") and first.endswith("; then -i 5")
+    assert second.startswith("hccn_tool -i 2 -gateway -s gateway ") and second.endswith("; then -i 5")
+
+
 def test_no_address_at_all_is_how_a_node_alone_is_run(node: Nodes) -> None:
     none: dict[str, Any] = {"cards": {"address": "", "net_health": "Init"}}
     found = node(**none).check("npu.network")
@@ -141,6 +148,9 @@ def test_addresses_that_the_file_lacks_are_said_and_matter_for_several_nodes(nod
     gone: dict[str, Any] = {"remove": ["/etc/hccn.conf"]}
     saved = only(node(**gone, **SEVERAL).check("npu.network"))
     assert (saved.code, saved.severity, saved.subject) == ("npu.network/not-saved", Severity.WARNING, "host")
+    assert saved.summary == "network addresses not in /etc/hccn.conf (file missing)"
+    setting = "hccn_tool -i 3 -ip -s address 29.40.8.14 netmask 255.255.255.0 && hccn_tool -i 3 -gateway -s gateway "
+    assert [line for line in saved.commands if line.startswith(setting)], saved.commands
     assert {one.severity for one in node(**gone).check("npu.network").findings} <= {Severity.INFO}
     part = "".join(f"address_{number}=29.40.8.{11 + number}\n" for number in range(7))
     one = only(node(files={"/etc/hccn.conf": part}, **SEVERAL).check("npu.network"))

@@ -110,7 +110,8 @@ def test_the_smallest_change_comes_in_the_order_of_installation(tmp_path: Path) 
     assert finding.params["found"] == ["vllm 0.10.2"]
     assert [command.partition(" -m ")[2] for command in finding.commands] == [
         "pip install vllm==0.11.0",
-        "pip install vllm-ascend==0.11.0",
+        "pip install vllm-ascend==0.11.0"
+        "  # again: installs the torch that it requires, where the line before replaced it",
     ]
 
 
