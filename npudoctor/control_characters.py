@@ -25,6 +25,17 @@ _HIDDEN = (
 )
 """C1, DEL, formats, surrogates, private use and separators of lines, but no blanks; C0 is added below."""
 
+_DRAWN_AS_NOTHING = frozenset(
+    chr(code)
+    for codes in (
+        (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x3164, 0xFFA0),
+        range(0xFE00, 0xFE0E),
+        range(0xE0100, 0xE01F0),
+    )
+    for code in codes
+)
+"""What of the above `str.isprintable` takes for visible."""
+
 _LINE = rf"[\x00-\x1f{_HIDDEN}]"
 _LINES = rf"[\x00-\x08\x0b-\x1f{_HIDDEN}]"
 _SCREEN = rf"\x1b\[[0-9;]*m|{_LINES}"
@@ -39,7 +50,11 @@ def _pattern(expression: str) -> re.Pattern[str]:
 
 def _shows(text: str) -> bool:
     """Whether a text, line breaks aside, plainly has nothing to escape; fast."""
-    return text.isascii() and text.replace("\n", " ").isprintable()
+    return _shows_as_line(text.replace("\n", " "))
+
+
+def _shows_as_line(line: str) -> bool:
+    return line.isprintable() and (line.isascii() or _DRAWN_AS_NOTHING.isdisjoint(line))
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -48,9 +63,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def visible(text: str) -> str:
     """The text as one line of visible characters."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _pattern(_LINE).sub(_escape, text)
+    return text if _shows_as_line(text) else _pattern(_LINE).sub(_escape, text)
 
 
 def visible_lines(text: str) -> str:

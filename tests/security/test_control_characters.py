@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from npudoctor import engine, plugins, sim
+from npudoctor import control_characters, engine, plugins, sim
 from npudoctor.cli import main
 from npudoctor.control_characters import all_visible, visible, visible_json, visible_lines, visible_screen
 from npudoctor.daemon.history import History
@@ -41,6 +42,14 @@ from tests.security.hostile import (
     strings,
 )
 from tests.tui.driving import node_of, play_on, press, text
+
+
+def test_what_is_not_looked_at_has_nothing_to_escape() -> None:
+    told = [chr(code) for code in range(0x110000)]
+    shown = [one for one in told if control_characters._shows_as_line(one)]
+    assert len(shown) > 130_000
+    assert not re.search(control_characters._LINE, "".join(shown))
+
 
 NODES: dict[str, tuple[str, Callable[[str], str] | None]] = {
     "lines": ("sick-cards", in_each_line),
